@@ -68,7 +68,7 @@ struct Codecs {
   constexpr Codecs(CodecId up_codec, CodecId down_codec) : up(up_codec), down(down_codec) {}
   constexpr bool operator==(const Codecs&) const = default;
 };
-enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1 };
+enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1, kRda = 2 };
 
 // Elements [begin, end) of the parameter vector.
 struct ElementRange {

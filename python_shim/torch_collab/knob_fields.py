@@ -127,12 +127,12 @@ class OptionFields:
     any other word names those whose names contain it (small,embedding,norm). Float buffers always do. (none, or
     small and parts of tensors' names with commas between them; default none)"""
     outer_optimizer: str | None = None
-    """What is done with the mean delta: taken as it is, or DiLoCo's momentum. (average|nesterov; default
-    average)"""
+    """What is done with the mean delta: taken as it is; DiLoCo's momentum; or, with rda, each tensor's made as
+    long as the sites' are on average. (average|nesterov|rda; default average)"""
     outer_lr: float | str | None = None
-    """The outer optimizer's learning rate. auto: 1 with average; with nesterov 0.4, 0.6, 0.6, 0.8 where 1, 2, 4,
-    8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1. (0.0001..10 or auto;
-    default auto)"""
+    """The outer optimizer's learning rate. auto: 1 with average and rda; with nesterov 0.4, 0.6, 0.6, 0.8 where
+    1, 2, 4, 8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1. (0.0001..10
+    or auto; default auto)"""
     outer_momentum: float | None = None
     """The outer optimizer's momentum; nesterov only. (0..0.9999; default 0.9)"""
     outer_clip: float | None = None

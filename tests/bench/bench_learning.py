@@ -83,7 +83,9 @@ SETTINGS = {
     "h30-mix0.5-15": behind("mix:0.5", 15),
     "h30-fragments3": sites(" of each of three fragments, `fp32`", at_most=1.0, codec="fp32", fragments="3"),
     "h30-nesterov": sites(", `nesterov`", outer_optimizer="nesterov"),
+    "h30-rda": sites(", `rda`", outer_optimizer="rda"),
     "h100-nesterov": sites(", `nesterov`", period=100, outer_optimizer="nesterov"),
+    "h100-rda": sites(", `rda`", period=100, outer_optimizer="rda"),
 }
 
 

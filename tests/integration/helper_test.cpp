@@ -118,6 +118,42 @@ TEST(Helper, GivesTheSameModelAsWithoutIt) {
   }
 }
 
+// What rounds go by single tensors for, a helper is told.
+TEST(Helper, GivesTheSameModelWhereRoundsGoByTensors) {
+  std::vector<float> with;
+  for (const bool helped : {true, false}) {
+    Swarm swarm = swarm_of(2, CodecId::kFp32);
+    swarm.elements = 50'000;
+    swarm.transport = [] { return tcp(); };
+    swarm.config.outer_optimizer = OuterId::kRda;
+    swarm.adjust = [](SessionOptions& options, std::size_t) {
+      options.model = {{"wte.weight", "float32", {10'000}, TensorKind::kAveraged, {}},
+                       {"mask", "float32", {64}, TensorKind::kLeftOut, {}},
+                       {"h.0.weight", "float32", {400, 100}, TensorKind::kAveraged, {}}};
+    };
+    swarm.start_coordinator();
+    const auto helper = helped ? start_helper(swarm) : nullptr;
+    for (const Status& status : swarm.run(helped ? train_with_helper(swarm, *helper, 8) : train(8))) {
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    if (helped) {
+      with = swarm.parameters[0]->values();
+    } else {
+      EXPECT_EQ(with, swarm.parameters[1]->values());
+    }
+  }
+}
+
+TEST(Helper, KnowsWhichTensorsTravelAt16Bits) {
+  Swarm swarm = hidden_sites(2, CodecId::kInt4);
+  swarm.config.keep_fp16 = "weights";
+  swarm.start_coordinator();
+  const auto helper = start_helper(swarm);
+  for (const Status& status : swarm.run(train_with_helper(swarm, *helper, 8)))
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
+}
+
 TEST(Helper, LeavesInOrderWhileTheOthersGoOn) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.transport = [] { return tcp(); };

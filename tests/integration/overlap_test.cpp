@@ -173,6 +173,35 @@ TEST_F(Overlap, AnOuterStepMovesBothSitesAlike) {
   expect_all_equal();
 }
 
+TEST_F(Overlap, AStepOfRdaMovesBothSitesAlike) {
+  start_overlapping(2, {MergeRule::kRebase, 0.5}, [](Config& config) { config.outer_optimizer = OuterId::kRda; });
+  const Values anchor = values(0);
+  const Common common = common_round();
+  const auto delta = [&](std::size_t site, std::size_t i) {
+    return static_cast<double>(anchor[i]) - static_cast<double>(common.snapshots[site][i]);
+  };
+  double norms[2] = {0, 0};
+  double of_mean = 0;
+  for (std::size_t i = 0; i < swarm_.elements; ++i) {
+    for (std::size_t site = 0; site < 2; ++site) norms[site] += delta(site, i) * delta(site, i);
+    of_mean += std::pow(0.5 * (delta(0, i) + delta(1, i)), 2);
+  }
+  const double factor = 0.5 * (std::sqrt(norms[0]) + std::sqrt(norms[1])) / std::sqrt(of_mean);
+  EXPECT_GT(factor, 1.02);
+  EXPECT_LT(factor, std::sqrt(2));
+  for (std::size_t i = 0; i < swarm_.elements; ++i) {
+    const double mean = static_cast<double>(anchor[i]) - 0.5 * (delta(0, i) + delta(1, i));
+    const double next = static_cast<double>(anchor[i]) - factor * 0.5 * (delta(0, i) + delta(1, i));
+    for (std::size_t site = 0; site < 2; ++site) {
+      const double expected = static_cast<double>(common.moved_on[site][i]) + (next - mean) +
+                              0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
+      ASSERT_NEAR(values(site)[i], expected, 2e-6) << "element " << i << " of site " << site;
+    }
+  }
+  finish_all();
+  expect_all_equal();
+}
+
 TEST_F(Overlap, BuffersAreTheMeanAndNeverMoved) {
   const std::size_t trained = 7'000;  // not at the edge of a chunk
   swarm_.adjust = [&](SessionOptions& options, std::size_t) { options.compared_elements = trained; };

@@ -98,19 +98,21 @@ void Checkers::follows(const std::string& process, const Told& after, std::uint3
 }
 
 const Checkers::Mean* Checkers::mean_of(const wire::StartAttempt& start, const wire::Commit& commit,
-                                        const Codecs& codec) {
+                                        const DataPlane::Settings& settings) {
   const Attempt attempt{start.run, start.round, start.attempt};
   for (const SiteId site : commit.contributors) {
     if (contribution(attempt, site) == nullptr) return nullptr;
   }
   const auto [known, fresh] = means_.try_emplace(attempt);
-  if (fresh) known->second = weigh(start, commit, codec);
+  if (fresh) known->second = weigh(start, commit, settings);
   return &known->second;
 }
 
 // Owners add their own delta as it is, and what others send as it is decoded; with error feedback both are made of what
 // is new and of what was left out before.
-Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec) {
+Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Commit& commit,
+                               const DataPlane::Settings& settings) {
+  const Codecs& codec = settings.codec;
   const Attempt attempt{start.run, start.round, start.attempt};
   double total = 0;
   for (const SiteId site : commit.contributors) total += contribution(attempt, site)->weight;
@@ -119,10 +121,16 @@ Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Comm
   mean.value.resize(elements);
   mean.left_out.resize(elements);
   const bool encoded = start.participants.size() > 1;
-  std::vector<double> sent(elements);
+  std::vector<Part> parts;
+  for (const SiteId site : commit.contributors) {
+    parts.push_back(
+        {contribution(attempt, site)->weight / total, std::vector<double>(elements), std::vector<double>(elements)});
+  }
   for (const wire::Slice& slice : start.slices) {
     const auto [begin, end] = slice.range;
-    for (const SiteId site : commit.contributors) {
+    for (std::size_t number = 0; number < parts.size(); ++number) {
+      const SiteId site = commit.contributors[number];
+      auto& [share, sent, left_outs] = parts[number];
       const Contribution& c = *contribution(attempt, site);
       const bool travels = site != slice.owner;
       double largest = 0;
@@ -131,11 +139,11 @@ Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Comm
         if (travels && !c.left_out_of_delta.empty()) sent[i] += static_cast<double>(c.left_out_of_delta[i]);
         largest = std::max(largest, std::abs(sent[i]));
       }
-      const double share = c.weight / total;
-      const double left_out = travels ? share * largest * coarseness(codec.up) : 0;
+      const double left_out = travels ? largest * coarseness(codec.up) : 0;
       for (std::size_t i = begin; i < end; ++i) {
+        left_outs[i] = left_out;
         mean.value[i] += share * sent[i];
-        mean.left_out[i] += left_out + 1e-5 * std::abs(share * sent[i]);
+        mean.left_out[i] += share * left_out + 1e-5 * std::abs(share * sent[i]);
       }
     }
     if (!encoded) continue;
@@ -149,18 +157,55 @@ Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Comm
     }
     for (std::size_t i = begin; i < end; ++i) mean.left_out[i] += largest * coarseness(codec.down);
   }
+  mean.factors.resize(elements);
+  if (settings.outer.id != OuterId::kRda || parts.size() == 1) return mean;
+  for (const ElementRange& tensor : settings.radial) {
+    const ElementRange moved = common(tensor, protocol::covered_by(start.slices));
+    const Factor factor = radial_of(parts, moved);
+    for (std::size_t i = moved.begin; i < moved.end; ++i) mean.factors[i] = factor;
+  }
   return mean;
 }
 
+// The mean of the norms over the norm of the mean, from 1 to the root of their number; payloads make both uncertain.
+Checkers::Factor Checkers::radial_of(const std::vector<Part>& parts, ElementRange tensor) {
+  double norms = 0, norms_off = 0, of_mean = 0, off = 0;
+  for (const Part& part : parts) {
+    double square = 0, left_out = 0;
+    for (std::size_t i = tensor.begin; i < tensor.end; ++i) {
+      square += part.value[i] * part.value[i];
+      left_out += part.left_out[i] * part.left_out[i];
+    }
+    norms += part.share * std::sqrt(square);
+    norms_off += part.share * std::sqrt(left_out);
+  }
+  for (std::size_t i = tensor.begin; i < tensor.end; ++i) {
+    double mean = 0;
+    for (const Part& part : parts) mean += part.share * part.value[i];
+    of_mean += mean * mean;
+  }
+  of_mean = std::sqrt(of_mean);
+  off = norms_off + 1e-6 * norms;  // of the mean no more is left out than of what it is made of
+  const double most = std::sqrt(static_cast<double>(parts.size()));
+  const auto factor = [most](double above, double below) {
+    return below > 0 ? std::clamp(above / below, 1.0, most) : above > 0 ? most : 1.0;
+  };
+  const double high = factor(norms + off, of_mean - off);
+  const double low = factor(std::max(0.0, norms - off), of_mean + off);
+  return {(high + low) / 2, (high - low) / 2 + 1e-6};
+}
+
 // What the payloads left out makes the norm uncertain, and with it the factor.
-Checkers::Clip Checkers::clip_of(const Mean& mean, const DataPlane::Settings& settings) {
+Checkers::Factor Checkers::clip_of(const Mean& mean, const DataPlane::Settings& settings) {
   const auto most = static_cast<double>(settings.outer.clip);
   if (most == 0) return {};
   double square = 0;
   double left_out = 0;
   for (std::size_t i = 0; i < std::min<std::uint64_t>(mean.value.size(), settings.outer_elements); ++i) {
-    square += mean.value[i] * mean.value[i];
-    left_out += mean.left_out[i] * mean.left_out[i];
+    const auto [radial, uncertain] = mean.factors[i];
+    const double off = radial * mean.left_out[i] + uncertain * std::abs(mean.value[i]);
+    square += radial * mean.value[i] * radial * mean.value[i];
+    left_out += off * off;
   }
   const auto factor = [most](double norm) { return norm > most ? most / norm : 1.0; };
   const double norm = std::sqrt(square);
@@ -170,10 +215,10 @@ Checkers::Clip Checkers::clip_of(const Mean& mean, const DataPlane::Settings& se
 
 void Checkers::applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
                        const OuterStep& step) {
-  const Mean* mean = mean_of(start, commit, step.settings.codec);
+  const Mean* mean = mean_of(start, commit, step.settings);
   if (mean == nullptr) return;
   const OuterConfig outer = for_contributors(step.settings.outer, commit.contributors.size());
-  const Clip clip = clip_of(*mean, step.settings);
+  const Factor clip = clip_of(*mean, step.settings);
   const ElementRange fragment = protocol::covered_by(start.slices);
   for (std::size_t i = 0; i < mean->value.size(); ++i) {
     if (i < fragment.begin || i >= fragment.end) {
@@ -199,8 +244,11 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
                     std::to_string(commit.round.value) + ", which is no step of the outer optimizer");
       }
     }
-    const double expected = mean->value[i] * (buffer ? 1.0 : clip.factor);
-    const double uncertain = buffer ? 0.0 : std::abs(mean->value[i]) * clip.uncertain;
+    const Factor radial = mean->factors[i];
+    const double expected = mean->value[i] * (buffer ? 1.0 : radial.factor * clip.factor);
+    const double uncertain = buffer ? 0.0
+                                    : std::abs(mean->value[i]) * (radial.factor * clip.uncertain + radial.uncertain) +
+                                          (radial.factor + radial.uncertain - 1) * mean->left_out[i];
     if (std::abs(expected - taken) > mean->left_out[i] + uncertain + rounding) {
       return fail(process + ": element " + std::to_string(i) + " of the mean of round " +
                   std::to_string(commit.round.value) + " is " + std::to_string(taken) + ", the contributions give " +

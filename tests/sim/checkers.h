@@ -73,19 +73,29 @@ class Checkers {
   };
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
   // In double, element by element, and what codecs may have left out of it at most.
-  struct Mean {
-    std::vector<double> value;
-    std::vector<double> left_out;
-  };
-  struct Clip {
+  struct Factor {
     double factor = 1;
     double uncertain = 0;
   };
-  [[nodiscard]] static Clip clip_of(const Mean& mean, const DataPlane::Settings& settings);
+  struct Mean {
+    std::vector<double> value;
+    std::vector<double> left_out;
+    std::vector<Factor> factors;  // with `rda`, of each element's tensor
+  };
+  // What one site contributes, before its weight.
+  struct Part {
+    double share = 0;
+    std::vector<double> value;
+    std::vector<double> left_out;
+  };
+  [[nodiscard]] static Factor clip_of(const Mean& mean, const DataPlane::Settings& settings);
+  [[nodiscard]] static Factor radial_of(const std::vector<Part>& parts, ElementRange tensor);
   [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
   // Null: somebody's contribution is not known, which was told at the commit.
-  [[nodiscard]] const Mean* mean_of(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec);
-  [[nodiscard]] Mean weigh(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec);
+  [[nodiscard]] const Mean* mean_of(const wire::StartAttempt& start, const wire::Commit& commit,
+                                    const DataPlane::Settings& settings);
+  [[nodiscard]] Mean weigh(const wire::StartAttempt& start, const wire::Commit& commit,
+                           const DataPlane::Settings& settings);
 
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::StartAttempt> starts_;

@@ -68,6 +68,15 @@ DataPlane::Settings draw_data(std::uint64_t seed, std::uint64_t elements) {
     data.outer.period = kReferencePeriod << outer.below(4);
   }
   if (outer.chance(0.25)) data.outer.clip = static_cast<float>(0.1 + outer.uniform());
+  if (Prng radial(seed ^ 0x4DA0'0000'0000'0000); data.outer.id == OuterId::kAverage && radial.chance(0.3)) {
+    data.outer.id = OuterId::kRda;
+    const std::uint64_t trained = std::min(elements, data.outer_elements);
+    for (std::uint64_t at = radial.below(300); at < trained;) {  // an embedding first, and others between
+      const std::uint64_t end = std::min(trained, at + 1 + radial.below(radial.chance(0.3) ? 3'000 : 300));
+      data.radial.push_back({at, end});
+      at = end + (radial.chance(0.2) ? radial.below(300) : 0);
+    }
+  }
   data.least_window_bytes = (1 + draw.below(6)) * data.chunk_elements * sizeof(float);
   return data;
 }
@@ -100,7 +109,9 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   if (options.overlap.value_or(drawn)) {
     setting.overlap = Merge{MergeRule::kRebase, 0.5 * static_cast<double>(overlap.below(3))};
     setting.data.keeps_mean = true;
-    setting.data.outer.clip = 0;  // what is kept of the difference is found from the step: SimData::keep_difference()
+    // What is kept of the difference is found from the step: SimData::keep_difference().
+    setting.data.outer.clip = 0;
+    if (setting.data.outer.id == OuterId::kRda) setting.data.outer.id = OuterId::kAverage;
   }
   Prng extras(seed ^ 0xE874'A500'0000'0000);
   setting.optimizers = extras.chance(0.35) && !options.plain;

@@ -23,8 +23,8 @@ namespace collab::knobs {
 template <typename T>
 using Choice = std::pair<std::string_view, T>;
 
-inline constexpr std::array<Choice<OuterId>, 2> kOuters{
-    {{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
+inline constexpr std::array<Choice<OuterId>, 3> kOuters{
+    {{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}, {"rda", OuterId::kRda}}};
 inline constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
 inline constexpr std::array<Choice<OnNonfinite>, 2> kOnNonfinite{
@@ -142,10 +142,10 @@ inline constexpr KnobForm kMerge{KnobType::kText, "rebase:K or mix:A, with a num
                                  parse_merge, format_merge,
                                  [](const Config& config) -> KnobData { return format_merge(config); }};
 
-// auto is what goes with the outer optimizer, whose row comes first: plain averaging takes the mean as it is, momentum
-// goes by the sites (core/outer/outer.h).
+// auto is what goes with the outer optimizer, whose row comes first: without momentum the mean is taken as it is, with
+// it the rate goes by the sites (core/outer/outer.h).
 inline bool parse_outer_lr(std::string_view text, Config& config) {
-  config.outer_lr = config.outer_optimizer == OuterId::kAverage ? 1.0 : 0.0;
+  config.outer_lr = config.outer_optimizer == OuterId::kNesterov ? 0.0 : 1.0;
   return text == "auto" || parse_real<&Config::outer_lr, 1, 100'000>(text, config);
 }
 inline std::string format_outer_lr(const Config& config) {

@@ -291,8 +291,10 @@ constexpr auto kRows = std::to_array<KnobRow>({
      text<&C::keep_fp16, is_word_list, false>(kWords)},
     {{.name = "outer_optimizer",
       .default_ = "average",
-      .range = "average|nesterov",
-      .sentence = "What is done with the mean delta: taken as it is, or DiLoCo's momentum.",
+      .range = "average|nesterov|rda",
+      .sentence =
+          "What is done with the mean delta: taken as it is; DiLoCo's momentum; or, with rda, each tensor's made as "
+          "long as the sites' are on average.",
       .scope = kSites,
       .old_name = "outer"},
      choice<&C::outer_optimizer, kOuters>()},
@@ -300,8 +302,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "auto",
       .range = "0.0001..10 or auto",
       .sentence =
-          "The outer optimizer's learning rate. auto: 1 with average; with nesterov 0.4, 0.6, 0.6, 0.8 where 1, 2, 4, "
-          "8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1.",
+          "The outer optimizer's learning rate. auto: 1 with average and rda; with nesterov 0.4, 0.6, 0.6, 0.8 where "
+          "1, 2, 4, 8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1.",
       .scope = kSites},
      kOuterLr},
     {{.name = "outer_momentum",

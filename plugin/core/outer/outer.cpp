@@ -52,10 +52,11 @@ OuterConfig for_contributors(const OuterConfig& config, std::size_t contributors
   if (config.lr == 0) {
     agreed.lr = config.id == OuterId::kNesterov ? auto_outer_lr(contributors, config.period) : 1.0F;
   }
+  if (config.id == OuterId::kRda && contributors < 2) agreed.id = OuterId::kAverage;
   return agreed;
 }
 
-double norm_of(std::span<const float> vector) {
+double square_of(std::span<const float> vector) {
   constexpr std::size_t kLanes = 8;
   const FloatEnvironment ieee;
   std::array<double, kLanes> sums{};
@@ -72,13 +73,24 @@ double norm_of(std::span<const float> vector) {
   }
   double sum = 0;
   for (const double each : sums) sum += each;
-  return std::sqrt(sum);
+  return sum;
+}
+
+double norm_of(std::span<const float> vector) {
+  const FloatEnvironment ieee;
+  return std::sqrt(square_of(vector));
 }
 
 float clip_factor(float clip, double norm) {
   const FloatEnvironment ieee;
   const auto most = static_cast<double>(clip);
   return clip > 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
+}
+
+float radial_factor(double mean_of_norms, double norm_of_mean, std::size_t contributors) {
+  const FloatEnvironment ieee;
+  const double ratio = mean_of_norms / norm_of_mean;
+  return ratio > 1 ? static_cast<float>(std::min(ratio, std::sqrt(static_cast<double>(contributors)))) : 1.0F;
 }
 
 void multiply(std::span<float> vector, float factor) {
@@ -88,7 +100,8 @@ void multiply(std::span<float> vector, float factor) {
 
 bool has_outer_state(OuterId id) {
   switch (id) {
-    case OuterId::kAverage: return false;
+    case OuterId::kAverage:
+    case OuterId::kRda: return false;
     case OuterId::kNesterov: return true;
   }
   panic("no outer optimizer with this number", __FILE__, __LINE__);
@@ -101,7 +114,8 @@ void outer_step(const OuterConfig& config, std::span<const float> anchor, std::s
                "outer_step() takes the outer state of the optimizer, empty when it has none");
   const FloatEnvironment ieee;
   switch (config.id) {
-    case OuterId::kAverage: average(config.lr, anchor.size(), anchor.data(), mean_then_anchor.data()); return;
+    case OuterId::kAverage:
+    case OuterId::kRda: average(config.lr, anchor.size(), anchor.data(), mean_then_anchor.data()); return;
     case OuterId::kNesterov:
       nesterov(config.lr, config.momentum, anchor.size(), anchor.data(), mean_then_anchor.data(), outer.data());
       return;

@@ -14,6 +14,7 @@
 #include "core/base/knobs.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/protocol/coordinator/model_reference.h"
 #include "core/runtime/ask_coordinator.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/node.h"
@@ -51,6 +52,15 @@ Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t
                             ", which this helper does not know: run the same version [join.helper-setting]");
   }
   return {};
+}
+
+// A helper has none of its own; names and lengths are what rounds go by.
+std::vector<TensorInfo> model_of(const wire::StatusReport& swarm) {
+  std::vector<TensorInfo> model;
+  for (const wire::TensorLength& tensor : swarm.tensors) {
+    model.push_back({tensor.name, {}, {tensor.elements}, TensorKind::kAveraged, {}});
+  }
+  return model;
 }
 
 // Threads: one of its own asks, joins and waits; the node's loop tells it what happens; the caller waits or leaves.
@@ -100,8 +110,12 @@ class Helper final : public HelperServer {
       Result<wire::StatusReport> answer =
           transport.ok() ? ask_coordinator(std::move(*transport), address, kAskLimit) : transport.status();
       const std::string large = answer.ok() ? too_large(answer->elements) : std::string();
-      if (answer.ok() && answer->elements > 0 && large.empty()) return std::move(*answer);
-      const std::string why = !answer.ok() ? answer.status().message() : large.empty() ? "no site is there yet" : large;
+      const bool blind = answer.ok() && protocol::needs_tensors(answer->settings) && answer->tensors.empty();
+      if (answer.ok() && answer->elements > 0 && large.empty() && !blind) return std::move(*answer);
+      const std::string why = !answer.ok()     ? answer.status().message()
+                              : !large.empty() ? large
+                              : blind          ? "no site that trains has told its tensors yet"
+                                               : "no site is there yet";
       const TimePoint now = clock_.now();
       const bool first = !waiting.running();
       if (first) waiting.start(now);
@@ -135,7 +149,7 @@ class Helper final : public HelperServer {
     Result<std::unique_ptr<Node>> node = Node::start({.config = config,
                                                       .site = options_.site,
                                                       .coordinators = options_.coordinators,
-                                                      .model = {},
+                                                      .model = model_of(swarm),
                                                       .fingerprint = {},
                                                       .outer_elements = outer_elements,
                                                       .helps = [this](const Status& status) { told(status); }},

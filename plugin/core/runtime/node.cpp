@@ -14,6 +14,7 @@
 #include "core/runtime/addresses.h"
 #include "core/runtime/schedule.h"
 #include "core/runtime/tensors/kept_tensors.h"
+#include "core/runtime/tensors/radial_tensors.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -35,13 +36,20 @@ constexpr std::uint64_t kGrain = 4096;
   return steps == 0 ? kReferencePeriod : steps;
 }
 
+// With `rda` norms follow a mean: at most 16 bytes for each of 65536 tensors, and two parts with 4096 sites each.
+constexpr std::uint32_t kMostRadialKib = 32 * 1024;
+
 [[nodiscard]] DataPlane::Settings data_settings(const Config& config, const protocol::Fragments& fragments,
-                                                std::uint64_t outer_elements, std::vector<ElementRange> kept) {
-  const std::uint64_t chunk = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float);
+                                                std::uint64_t outer_elements, std::vector<ElementRange> kept,
+                                                std::vector<ElementRange> radial) {
+  const bool follows = config.outer_optimizer == OuterId::kRda;
+  const std::uint64_t kib = follows ? std::min(config.chunk_kib, kMostRadialKib) : config.chunk_kib;
+  const std::uint64_t chunk = kib * 1024 / sizeof(float);
   return {.codec = config.codec,
           .error_feedback = config.error_feedback,
           .feedback_decay = static_cast<float>(config.feedback_decay),
           .kept = std::move(kept),
+          .radial = std::move(radial),
           .outer = {.id = config.outer_optimizer,
                     .lr = static_cast<float>(config.outer_lr),
                     .momentum = static_cast<float>(config.outer_momentum),
@@ -110,10 +118,13 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                 std::to_string(parameters.size()) + " elements, and a fragment at least " +
                 std::to_string(kBlockElements) + "; rounds average all of it [knob.too-many-fragments]");
   }
-  driver_.emplace(site, data_settings(options_.config, fragments_, options_.outer_elements, std::move(kept.ranges)),
-                  DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                                   [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
-                  std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
+  std::vector<ElementRange> radial = radial_tensors(options_.model, parameters.size(), options_.outer_elements);
+  driver_.emplace(
+      site,
+      data_settings(options_.config, fragments_, options_.outer_elements, std::move(kept.ranges), std::move(radial)),
+      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
+                       [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
+      std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   if (options_.record) {
     records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
       post_call([this, number, how] { persisted(number, how); });

@@ -273,7 +273,7 @@ void Node::tell(const RoundReport& report) {
                     {"transport", json_quote(transport_->name())}};
   if (fragments_.count > 1) fields.emplace_back("fragment", std::to_string(fragments_.in_turn(report.round)));
   if (options_.config.overlap) fields.emplace_back("overlap_seconds", json_number(report.overlap_seconds));
-  if (options_.config.outer_optimizer != OuterId::kAverage && report.outer_lr > 0) {
+  if (options_.config.outer_optimizer == OuterId::kNesterov && report.outer_lr > 0) {
     fields.emplace_back("outer_lr", json_number(report.outer_lr));
   }
   if (report.clipped_norm > 0) fields.emplace_back("clipped_norm", json_number(report.clipped_norm));

@@ -355,6 +355,10 @@ void fields(auto& io, Of<StatusReport> auto& m) {
   io.text("json", m.json, kMaxJsonBytes);
   io.number("elements", m.elements, kMaxElements);
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
+  io.list("tensors", m.tensors, kMaxModelEntries, 10, [&](auto& tensor) {
+    io.text("name", tensor.name, kMaxNameBytes);
+    io.number("elements", tensor.elements, kMaxElements);
+  });
 }
 
 }  // namespace collab::wire

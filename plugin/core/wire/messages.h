@@ -451,11 +451,19 @@ struct StatusQuery {
   bool operator==(const StatusQuery&) const = default;
 };
 
+// An averaged tensor of the model, in the order of the parameter vector.
+struct TensorLength {
+  std::string name;
+  std::uint64_t elements = 0;
+  bool operator==(const TensorLength&) const = default;
+};
+
 struct StatusReport {
   std::string json;
   // What a helper joins with: as the first site brought it. 0: no site is here.
   std::uint64_t elements = 0;
   std::vector<Setting> settings{};
+  std::vector<TensorLength> tensors{};  // where a setting goes by them: keep_fp16, rda
   bool operator==(const StatusReport&) const = default;
 };
 

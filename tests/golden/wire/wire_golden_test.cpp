@@ -134,7 +134,7 @@ std::vector<Message> samples() {
       Chunk{ChunkKind::kMean, run, RoundId(42), AttemptId(1), SiteId(0), part, CodecId::kInt8, 0xFEDCBA9876543210},
       Heartbeat{77, true, 1 << 20, {5 << 20, true, {SiteId{1}, SiteId{4}}}},
       StatusQuery{},
-      StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
+      StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}, {{"wte.weight", 38'597'376}}},
       RoundSkipped{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Prepare{TermId(8)},
       Promise{TermId(8), anchor, {record, false, true, false}},

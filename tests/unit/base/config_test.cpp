@@ -350,6 +350,7 @@ TEST(LoadConfig, TimesTakeTheirUnits) {
 
 TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
   EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "nesterov"}}).outer_lr, 0) << "by the sites";
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "rda"}}).outer_lr, 1) << "as average";
   EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "average"}}).outer_lr, 1.0);
   EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "nesterov"}, {"COLLAB_OUTER_LR", "auto"}}).outer_lr, 0);
   EXPECT_EQ(config_of({{"COLLAB_OUTER_LR", "auto"}}).outer_lr, 1.0);

@@ -19,6 +19,7 @@ std::vector<float> random_vector(Prng& random, std::size_t n) {
 
 TEST(Outer, OnlyNesterovHasState) {
   EXPECT_FALSE(has_outer_state(OuterId::kAverage));
+  EXPECT_FALSE(has_outer_state(OuterId::kRda));
   EXPECT_TRUE(has_outer_state(OuterId::kNesterov));
 }
 
@@ -105,6 +106,20 @@ TEST(AutoOuterLr, StandsForZeroAlone) {
   EXPECT_EQ(for_contributors(by_sites, 1).lr, 0.45F);
   EXPECT_EQ(for_contributors({.id = OuterId::kNesterov, .lr = 0.3F}, 8).lr, 0.3F);
   EXPECT_EQ(for_contributors({.id = OuterId::kAverage, .lr = 0}, 8).lr, 1.0F);
+}
+
+TEST(Rda, TakesTheStepOfAverageAndOfOneContributorIsIt) {
+  Prng random(4);
+  const std::vector<float> anchor = random_vector(random, 1003);
+  std::vector<float> of_average = random_vector(random, 1003);
+  std::vector<float> of_rda = of_average;
+  outer_step({OuterId::kAverage, 0.7F, 0.9F}, anchor, of_average, {});
+  outer_step({OuterId::kRda, 0.7F, 0.9F}, anchor, of_rda, {});
+  EXPECT_EQ(of_rda, of_average);
+  const OuterConfig config{.id = OuterId::kRda, .lr = 0};
+  EXPECT_EQ(for_contributors(config, 1).id, OuterId::kAverage);
+  EXPECT_EQ(for_contributors(config, 2).id, OuterId::kRda);
+  EXPECT_EQ(for_contributors(config, 2).lr, 1.0F);
 }
 
 TEST(Clip, TheNormIsThatOfTheWholeVectorInOneOrder) {

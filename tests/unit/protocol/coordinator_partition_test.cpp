@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -378,6 +379,27 @@ TEST_F(Helped, AStatusReportTellsWhatAHelperJoinsWith) {
   const auto after = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
   EXPECT_EQ(after.at(0).second.elements, 1U << 20);
   EXPECT_EQ(after.at(0).second.settings, join_of("x").settings);
+  EXPECT_TRUE(after.at(0).second.tensors.empty()) << "no setting goes by them";
+}
+
+TEST(ModelReference, TensorsAreToldWhereASettingGoesByThem) {
+  wire::Join join = join_of("paris");
+  join.model = {{"wte.weight", "float32", {100, 8}, TensorKind::kAveraged, {}},
+                {"mask", "float32", {64}, TensorKind::kLeftOut, {}},
+                {"lm_head", "float32", {8}, TensorKind::kFrozen, {}},
+                {"ln.weight", "float32", {8}, TensorKind::kAveraged, {}},
+                {"huge", "float32", {1ULL << 30, 1ULL << 30, 1ULL << 30}, TensorKind::kAveraged, {}}};
+  const std::vector<wire::TensorLength> all{{"wte.weight", 800}, {"ln.weight", 8}, {"huge", wire::kMaxElements}};
+  for (const auto& [key, value, needs] :
+       std::vector<std::tuple<std::string, std::string, bool>>{{"keep_fp16", "none", false},
+                                                               {"keep_fp16", "small", true},
+                                                               {"outer_optimizer", "nesterov", false},
+                                                               {"outer_optimizer", "rda", true}}) {
+    join.settings = {{"codec", "int8"}, {key, value}};
+    EXPECT_EQ(ModelReference(join).tensors(), needs ? all : std::vector<wire::TensorLength>{}) << key << "=" << value;
+  }
+  join.model.assign(wire::kMaxTensorsBytes / 200, {std::string(200, 'w'), "float32", {8}, TensorKind::kAveraged, {}});
+  EXPECT_TRUE(ModelReference(join).tensors().empty()) << "they do not fit into a message";
 }
 
 }  // namespace

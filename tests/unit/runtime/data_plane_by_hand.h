@@ -79,6 +79,7 @@ class DataPlaneByHand : public ::testing::Test {
         std::make_unique<DataPlane>(DataPlane::Settings{.codec = codecs,
                                                         .error_feedback = feedback,
                                                         .kept = kept_,
+                                                        .radial = radial_,
                                                         .outer = outer_,
                                                         .outer_elements = outer_elements_,
                                                         .chunk_elements = 8192},
@@ -159,6 +160,7 @@ class DataPlaneByHand : public ::testing::Test {
   std::unique_ptr<DataPlane> plane_;
   Codecs codecs_;
   std::vector<ElementRange> kept_;
+  std::vector<ElementRange> radial_;
   std::uint64_t outer_elements_ = UINT64_MAX;
   OuterConfig outer_{.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F};
   AttemptId attempt_;

@@ -11,16 +11,14 @@
 namespace collab {
 namespace {
 
-// The first joiner of a swarm says how large the model is.
-TEST(HelperMemory, AModelThatDoesNotFitIsWaitedOut) {
+// Asks twice, and joins nothing.
+void expect_wait(const wire::StatusReport& report) {
   const auto heard = std::make_shared<testing::AnsweringTransport::Heard>();
   std::promise<void> asked_again;
   std::atomic<int> questions = 0;
   const auto answer = [&](const wire::Message& message) -> std::vector<wire::Message> {
     if (!std::holds_alternative<wire::StatusQuery>(message)) return {};
     if (++questions == 2) asked_again.set_value();
-    wire::StatusReport report{"{}"};
-    report.elements = wire::kMaxElements;
     return {report};
   };
   const auto make = [&]() -> Result<std::unique_ptr<Transport>> {
@@ -32,6 +30,14 @@ TEST(HelperMemory, AModelThatDoesNotFitIsWaitedOut) {
   (*helper)->leave();
   EXPECT_TRUE((*helper)->wait(Duration{}).ok()) << "it was asked to end, and had no other reason";
   EXPECT_TRUE(heard->all<wire::Join>().empty());
+}
+
+// The first joiner of a swarm says how large the model is.
+TEST(HelperMemory, AModelThatDoesNotFitIsWaitedOut) { expect_wait({"{}", wire::kMaxElements}); }
+
+TEST(HelperMemory, WhatRoundsGoByIsWaitedForUntilItIsTold) {
+  expect_wait({"{}", 10'000, {{"outer_optimizer", "rda"}}});
+  expect_wait({"{}", 10'000, {{"keep_fp16", "small"}}});
 }
 
 }  // namespace

@@ -273,6 +273,9 @@ void draw(Prng& prng, StatusReport& m) {
   m.json = draw_text(prng, 100'000);
   m.elements = prng.below(kMaxElements + 1);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
+  for (std::size_t i = prng.below(4); i > 0; --i) {
+    m.tensors.push_back({draw_text(prng, kMaxNameBytes), prng.below(kMaxElements + 1)});
+  }
 }
 
 // ---- the collective hub

@@ -190,6 +190,7 @@ void Coordinator::tell_status(LinkId link) {
   if (const auto& reference = all.admission.reference()) {
     report.elements = reference->elements();
     report.settings = reference->settings();
+    report.tensors = reference->tensors();
   }
   all.out.emplace_back(Send{link, std::move(report)});
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/formatting.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -46,6 +47,30 @@ ModelReference::ModelReference(const wire::Join& join)
 
 bool ModelReference::weighs_equally() const {
   return std::ranges::find(settings_, wire::Setting{"weight", "equal"}) != settings_.end();
+}
+
+bool needs_tensors(const std::vector<wire::Setting>& settings) {
+  return std::ranges::any_of(settings, [](const wire::Setting& setting) {
+    return (setting.key == "keep_fp16" && setting.value != "none") ||
+           (setting.key == "outer_optimizer" && setting.value == "rda");
+  });
+}
+
+std::vector<wire::TensorLength> ModelReference::tensors() const {
+  std::vector<wire::TensorLength> tensors;
+  if (!needs_tensors(settings_)) return tensors;
+  std::size_t bytes = 0;
+  for (const wire::ModelEntry& entry : model_) {
+    if (entry.kind != TensorKind::kAveraged) continue;
+    std::uint64_t elements = 1;
+    for (const std::uint64_t extent : entry.shape) {
+      if (extent == 0) elements = 0;
+      elements = extent > 0 && elements > wire::kMaxElements / extent ? wire::kMaxElements : elements * extent;
+    }
+    tensors.push_back({entry.name, elements});
+    bytes += entry.name.size() + 16;
+  }
+  return bytes > wire::kMaxTensorsBytes ? std::vector<wire::TensorLength>{} : tensors;
 }
 
 std::string ModelReference::first_difference(const wire::Join& join) const {

@@ -11,6 +11,9 @@
 
 namespace collab::protocol {
 
+// Does one of them go by single tensors?
+[[nodiscard]] bool needs_tensors(const std::vector<wire::Setting>& settings);
+
 class ModelReference {
  public:
   explicit ModelReference(const wire::Join& join);
@@ -21,6 +24,9 @@ class ModelReference {
   [[nodiscard]] Digest fingerprint() const { return fingerprint_; }
   [[nodiscard]] bool weighs_equally() const;                          // COLLAB_WEIGHT=equal
   [[nodiscard]] bool knows_model() const { return !model_.empty(); }  // a helper does not
+  // The averaged ones, where a setting goes by them: what a helper has to know of the model. None where they would not
+  // fit into a message.
+  [[nodiscard]] std::vector<wire::TensorLength> tensors() const;
 
   // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
   [[nodiscard]] std::string first_difference(const wire::Join& join) const;

@@ -153,7 +153,8 @@ Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
 double DataPlane::clip_mean() {
   if (!(settings_.outer.clip > 0)) return 0;
   const ElementRange trained = common(attempt_->range, {0, settings_.outer_elements});
-  const double norm = norm_of(parts_.arena->mean().subspan(trained.begin, trained.size()));
+  const std::span<const float> mean = parts_.arena->mean().subspan(trained.begin, trained.size());
+  const double norm = attempt_->norms ? norm_with(attempt_->factors, trained.begin, mean) : norm_of(mean);
   attempt_->shrink = clip_factor(settings_.outer.clip, norm);
   return attempt_->shrink == 1.0F ? 0 : norm;
 }

@@ -86,6 +86,13 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
     weights.push_back(action.start.participants[i].weight);
   }
   attempt_->scales = mean_scales(weights);
+  if (attempt_->outer.id == OuterId::kRda) {
+    std::vector<float> shares;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] > 0) shares.push_back(attempt_->scales[i]);
+    }
+    attempt_->norms.emplace(settings_.radial, attempt_->range, std::move(shares));
+  }
   contributed_ = attempt_->range;
   residual_.start(action.start, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
@@ -276,13 +283,18 @@ const MixedCodec& DataPlane::codec_of(wire::ChunkKind kind) const {
 Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
   const MixedCodec& codec = codec_of(chunk.kind);
   const ElementRange range = chunk.range.end <= parts_.parameters->size() ? chunk.range : ElementRange{};
-  const std::size_t bound = codec.encoded_size(range);
-  const bool fits = codec.fixed_size() ? bytes == bound : bytes > 0 && bytes <= bound;
+  const std::size_t norms = chunk.kind == wire::ChunkKind::kMean ? norms_size(range) : 0;
+  const std::size_t bound = codec.encoded_size(range) + norms;
+  const bool fits = codec.fixed_size() ? bytes == bound : bytes > norms && bytes <= bound;
   if (chunk.codec == codec.id() && range.size() > 0 && fits) return {};
   return corrupt((chunk.kind == wire::ChunkKind::kContribution ? "contribution " : "mean ") + text_of(chunk.range) +
                  ": expected " + (codec.fixed_size() ? "" : "at most ") + std::to_string(bound) + " bytes of " +
                  std::string(codec.name()) + ", got " + std::to_string(bytes) + " of codec " +
                  std::to_string(static_cast<int>(chunk.codec)));
+}
+
+std::size_t DataPlane::norms_size(ElementRange chunk) const {
+  return attempt_->norms ? attempt_->norms->size(chunk) : 0;
 }
 
 wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
@@ -311,8 +323,10 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   return {};
 }
 
-bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault) {
+bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::vector<double>& squares,
+                            std::optional<Fault>& fault) {
   bool first = true;
+  if (attempt_->norms) measured_.resize(range.size());
   const auto& participants = attempt_->start.participants;
   for (std::size_t i = 0; i < participants.size(); ++i) {
     const SiteId site = participants[i].site;
@@ -326,17 +340,20 @@ bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optio
       }
       const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
       if (!accumulate_difference(anchor, *parameters, scale, first, sum)) return false;
+      if (attempt_->norms) static_cast<void>(accumulate_difference(anchor, *parameters, 1.0F, true, measured_));
     } else {
       const BufferPtr* encoded = carried_.find(site, range);
       COLLAB_CHECK(encoded != nullptr, "the exchange reduces a contribution that has not arrived");
       const std::span<const std::byte> bytes = (*encoded)->view();
-      const Status added =
+      Status added =
           first ? up_.decode_scaled(range, bytes, scale, sum) : up_.decode_accumulate(range, bytes, scale, sum);
+      if (added.ok() && attempt_->norms) added = up_.decode(range, bytes, measured_);
       if (!added.ok()) {
         fault = Fault{site, added};
         return true;
       }
     }
+    if (attempt_->norms) attempt_->norms->measure(range, measured_, squares);
     first = false;
   }
   return true;
@@ -346,7 +363,8 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   const ElementRange range = action.range;
   const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
   std::optional<Fault> fault;
-  const bool fit = reduce_into(mean, range, fault);
+  std::vector<double> squares;
+  const bool fit = reduce_into(mean, range, squares, fault);
   if (fault && fault->with == attempt_->self) {
     return unfit("the parameters could not be read: " + fault->why.message());
   }
@@ -354,15 +372,16 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   if (!fit) return not_finite(range);
 
   if (attempt_->start.participants.size() > 1) {
-    BufferPtr payload = pool_->take(down_.encoded_size(range));
-    const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes());
+    const std::size_t bound = down_.encoded_size(range);
+    const std::size_t norms = norms_size(range);
+    BufferPtr payload = pool_->take(bound + norms);
+    const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes().first(bound));
     if (!used) return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
-    payload = trimmed(std::move(payload), *used);
+    if (attempt_->norms) attempt_->norms->write(range, squares, mean, payload->bytes().subspan(*used, norms));
+    payload = trimmed(std::move(payload), *used + norms);
     // Everyone applies the decoded bytes, the owner too.
-    if (!down_.lossless() || residual_.on()) {
-      if (const Status status = down_.decode(range, payload->view(), mean); !status.ok()) {
-        return fail(attempt_->self, status.message());
-      }
+    if (const Status status = open_mean(range, payload->view(), !down_.lossless() || residual_.on()); !status.ok()) {
+      return fail(attempt_->self, status.message());
     }
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
     if (attempt_->peers > 0) attempt_->own_means[range.begin] = {chunk, std::move(payload), attempt_->peers};
@@ -385,13 +404,19 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
   const ElementRange range = action.range;
   const auto found = attempt_->means.find(range.begin);
   COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
-  const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
-  if (const Status status = down_.decode(range, found->second->view(), mean); !status.ok()) {
+  if (const Status status = open_mean(range, found->second->view(), true); !status.ok()) {
     return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
   attempt_->means.erase(found);
-  take_mean(range.begin, mean);
+  take_mean(range.begin, parts_.arena->mean().subspan(range.begin, range.size()));
   return {};
+}
+
+Status DataPlane::open_mean(ElementRange range, std::span<const std::byte> bytes, bool decode) {
+  const std::size_t encoded = bytes.size() - norms_size(range);
+  if (attempt_->norms) COLLAB_RETURN_IF_ERROR(attempt_->norms->take(range, bytes.subspan(encoded)));
+  if (!decode) return {};
+  return down_.decode(range, bytes.first(encoded), parts_.arena->mean().subspan(range.begin, range.size()));
 }
 
 void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
@@ -399,26 +424,34 @@ void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
   // it stands in the arena's free slot, where nobody looks. What is told as done is then the digest of the parameters
   // to come, which the commit needs not take again.
   if (steps_at_once()) step_from(begin, mean, {});
-  attempt_->digests[begin] = {hash128(as_bytes_of(mean)), mean.size()};
+  Digest digest = hash128(as_bytes_of(mean));
+  if (attempt_->norms) {
+    DigestChain both;
+    both.add(digest);
+    both.add(hash128(std::as_bytes(attempt_->norms->taken(begin))));
+    digest = both.finish();
+  }
+  attempt_->digests[begin] = {digest, mean.size()};
 }
 
 void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
   const std::span<const float> anchor = parts_.arena->anchor().subspan(begin, mean.size());
   const std::size_t trained =
       begin >= settings_.outer_elements ? 0 : std::min<std::uint64_t>(mean.size(), settings_.outer_elements - begin);
+  multiply(attempt_->factors, begin, mean.first(trained));
   if (attempt_->shrink != 1.0F) multiply(mean.first(trained), attempt_->shrink);
   outer_step(attempt_->outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
   outer_step({.id = OuterId::kAverage, .lr = 1.0F}, anchor.subspan(trained), mean.subspan(trained), {});
 }
 
 bool DataPlane::averages_itself() const {
-  return attempt_->start.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
+  return attempt_->start.participants.size() == 1 && attempt_->outer.id == OuterId::kAverage &&
          settings_.outer.lr == 1.0F;
 }
 
 bool DataPlane::steps_at_once() const {
-  if (settings_.outer.clip > 0) return false;  // the norm is that of the whole
-  const bool mean_is_lost = settings_.outer.id != OuterId::kAverage || settings_.outer.lr != 1.0F;
+  if (settings_.outer.clip > 0 || attempt_->norms) return false;  // norms are those of the whole
+  const bool mean_is_lost = attempt_->outer.id != OuterId::kAverage || settings_.outer.lr != 1.0F;
   return !has_outer_state(settings_.outer.id) && !averages_itself() && !(settings_.keeps_mean && mean_is_lost);
 }
 
@@ -433,6 +466,7 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
     complete.slices.push_back(chain.finish());
   }
   attempt_->complete = true;
+  if (attempt_->norms) attempt_->factors = attempt_->norms->factors();
   return {complete};
 }
 

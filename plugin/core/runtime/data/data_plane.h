@@ -25,6 +25,7 @@
 #include "core/arena/arena.h"
 #include "core/base/digest.h"
 #include "core/outer/outer.h"
+#include "core/outer/radial_norms.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/exchange/exchange.h"
 #include "core/protocol/site/carryover.h"
@@ -72,9 +73,10 @@ class DataPlane {
   };
   struct Settings {
     Codecs codec = CodecId::kFp32;
-    bool error_feedback = true;        // where a codec needs it
-    float feedback_decay = 1.0F;       // see Residual
-    std::vector<ElementRange> kept{};  // at 16 bits; see MixedCodec
+    bool error_feedback = true;          // where a codec needs it
+    float feedback_decay = 1.0F;         // see Residual
+    std::vector<ElementRange> kept{};    // at 16 bits; see MixedCodec
+    std::vector<ElementRange> radial{};  // the tensors that `rda` takes one by one; see RadialNorms
     OuterConfig outer;
     bool keeps_mean = false;  // who merges a round's result needs the mean beside the new anchor
     // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
@@ -171,10 +173,12 @@ class DataPlane {
     std::map<SiteId, LinkId> links;
     std::size_t peers = 0;  // that have a link
     protocol::Exchange exchange;
-    std::vector<float> scales;                 // per participant, site order
-    OuterConfig outer;                         // the step, as it is for those who contribute
-    float shrink = 1.0F;                       // of the mean, which is too long
-    std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
+    std::vector<float> scales;                   // per participant, site order
+    OuterConfig outer;                           // the step, as it is for those who contribute
+    std::optional<RadialNorms> norms{};          // with `rda`, where there is more than one contributor
+    std::vector<RadialNorms::Factor> factors{};  // by what their tensors' means are multiplied
+    float shrink = 1.0F;                         // of the mean, which is too long
+    std::map<std::uint64_t, BufferPtr> means;    // encoded means not yet decoded
     struct OwnMean {
       wire::Chunk chunk;
       BufferPtr payload;
@@ -215,12 +219,17 @@ class DataPlane {
   [[nodiscard]] SiteId owner_of(ElementRange chunk) const;
   [[nodiscard]] const MixedCodec& codec_of(wire::ChunkKind kind) const;
   [[nodiscard]] Status check_payload(const wire::Chunk& chunk, std::size_t bytes) const;
-  // The weighted sum in site order; false: our own delta is not finite.
-  [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault);
+  // What follows the payload of a mean.
+  [[nodiscard]] std::size_t norms_size(ElementRange chunk) const;
+  // The weighted sum in site order; false: our own delta is not finite. With `rda` the squares of what is added, too.
+  [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::vector<double>& squares,
+                                 std::optional<Fault>& fault);
   // How much of what was contributed, less the mean, a commit takes out of the parameters: see Residual::commit().
   [[nodiscard]] float taken_of_difference(protocol::Base base) const;
   // The residual after the commit of the attempt under way.
   Status keep_left_out(protocol::Base base, const Snapshot& snapshot);
+  // A mean's payload into the arena's free slot, and what follows it. The owner of a lossless one has it there already.
+  Status open_mean(ElementRange range, std::span<const std::byte> bytes, bool decode);
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
   void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer);
@@ -257,6 +266,7 @@ class DataPlane {
   Residual residual_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory
+  std::vector<float> measured_;   // what one site contributes to a chunk, with `rda`
   ElementRange contributed_{};    // the fragment of the exchange that was started last
   Snapshot snapshot_;             // of the parameters as they were contributed
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena

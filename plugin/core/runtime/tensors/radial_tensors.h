@@ -1,0 +1,25 @@
+// Which tensors `rda` takes one by one (COLLAB_OUTER_OPTIMIZER): all that are trained, but embeddings, of which a site
+// has moved the rows that it read. Their mean is taken as it is.
+//
+// An embedding is known by its name, for names are what sites compare and helpers are told: `embed` is in it, whatever
+// the case, or one of the words between its dots and underscores is `emb`, `wte` or `wpe`.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "collab/session.h"
+#include "collab/types.h"
+
+namespace collab {
+
+[[nodiscard]] bool is_embedding(std::string_view name);
+// Ascending, apart. `model` has the tensors in the order of the vector of so many elements; from `buffers_from` on it
+// is of buffers.
+[[nodiscard]] std::vector<ElementRange> radial_tensors(std::span<const TensorInfo> model, std::uint64_t elements,
+                                                       std::uint64_t buffers_from);
+
+}  // namespace collab
