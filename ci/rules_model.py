@@ -1,4 +1,5 @@
-"""A rule of ci/tidy.py about tests/model: what it says of the code is there."""
+"""Rules of ci/tidy.py about the protocol's state machines: what tests/model says of the code is there, and the table
+at a dispatcher's head has a row for each message."""
 
 from __future__ import annotations
 
@@ -21,3 +22,14 @@ def unknown_names(sources: Sequence[str], pages: Mapping[str, Sequence[str]]) ->
             for owner, name in MEMBER.findall(line):
                 if (owner, name) not in known and not declared(owner, name):
                     yield path, number, f"{owner}::{name}"
+
+
+def without_row(text: str) -> Iterator[tuple[int, str]]:
+    """Line and name of each message that a dispatcher handles and that the comment at its head does not name."""
+    lines = text.splitlines()
+    size = next((number for number, line in enumerate(lines) if not line.startswith("//")), len(lines))
+    named = set(re.findall(r"\w+", "\n".join(lines[:size])))
+    for number, line in enumerate(lines, 1):
+        for name in re.findall(r"(?:is_same_v<T, |get_if<|alternative<)wire::(\w+)>", line):
+            if name not in named:
+                yield number, name

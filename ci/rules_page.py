@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 PAGE = "tests/RULES.md"
-PROTOCOL = "plugin/PROTOCOL.md"
+PROTOCOL = "docs/protocol/"  # its pages; plugin/PROTOCOL.md is their index
 KNOBS = "plugin/core/base/knobs.cpp"
 
 
@@ -22,9 +22,9 @@ def protocol_rules(text: str) -> Iterator[str]:
         number = ""
         if fenced:
             continue
-        if match := re.match(r"## (.+)", line):
+        if match := re.match(r"# (.+)", line):
             section, part, paragraph = match.group(1), "", ""
-        elif match := re.match(r"### (.+)", line):
+        elif match := re.match(r"## (.+)", line):
             part, paragraph = match.group(1), ""
         elif match := re.match(r"\*\*([^*]+?)[.,:]?\*\*", line):
             paragraph = match.group(1)

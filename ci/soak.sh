@@ -28,8 +28,9 @@ if [ "${1-}" = explore ]; then
   cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak
   cmake --build build/soak --target collab_explorer
   failed=0
-  for start in agreed split joining fresh; do
-    build/soak/tests/sim/explorer/collab_explorer --start "$start" --kinds krwlxq --beyond --states "${2:-1000000}" || failed=1
+  for start in "agreed" "split" "joining" "fresh" "apart" "agreed --fragments 2"; do
+    # shellcheck disable=SC2086  # a name and its option
+    build/soak/tests/sim/explorer/collab_explorer --start $start --kinds krwlxq --beyond --states "${2:-1000000}" || failed=1
   done
   [ "$failed" -eq 0 ] || die "some schedules went wrong: the commands above run them again"
   exit 0

@@ -467,18 +467,16 @@ def changelog(tree: Tree) -> Iterator[Problem]:
 @rule
 def tests_of_rules(tree: Tree) -> Iterator[Problem]:
     """Every rule of the protocol and every knob names tests that are there."""
-    sources = [path for path in (rules_page.PROTOCOL, rules_page.KNOBS) if path in tree.files]
-    if not sources:
+    protocol = {path: tree.text(path) for path in tree.named(".md", under=rules_page.PROTOCOL)}
+    if not protocol and rules_page.KNOBS not in tree.files:
         return
-    page, protocol, knob_table = (
-        tree.text(path) if path in tree.files else ""
-        for path in (rules_page.PAGE, rules_page.PROTOCOL, rules_page.KNOBS)
-    )
+    page, knobs = (tree.text(path) if path in tree.files else "" for path in (rules_page.PAGE, rules_page.KNOBS))
     tests = [name for path in tree.named(*CODE, under="tests/") for name in rules_page.tests_in(path, tree.text(path))]
-    for line, text in rules_page.differences(page, protocol, knob_table, tests):
+    for line, text in rules_page.differences(page, "\n".join(protocol.values()), knobs, tests):
         yield Problem(rules_page.PAGE, line, "tests of rules", text)
-    for line, test in rules_page.unknown_tests(protocol, tests):
-        yield Problem(rules_page.PROTOCOL, line, "tests of rules", f"there is no test {test}")
+    for path, text in protocol.items():
+        for line, test in rules_page.unknown_tests(text, tests):
+            yield Problem(path, line, "tests of rules", f"there is no test {test}")
 
 
 @rule
@@ -488,6 +486,14 @@ def names_of_the_model(tree: Tree) -> Iterator[Problem]:
     pages = {path: tree.lines(path) for path in tree.named(".pml", ".md", under="tests/model/")}
     for path, number, name in rules_model.unknown_names(sources, pages):
         yield Problem(path, number, "names of the model", f"{name} is not in plugin/core: name what is there now")
+
+
+@rule
+def reactions(tree: Tree) -> Iterator[Problem]:
+    """The table at the head of a machine's dispatcher has a row for each message that it handles."""
+    for path in tree.named("/coordinator.cpp", "/site.cpp", under="plugin/core/protocol/"):
+        for line, name in rules_model.without_row(tree.text(path)):
+            yield Problem(path, line, "reactions", f"{name} is not in the table at the head: what follows from it?")
 
 
 @rule

@@ -2,7 +2,7 @@
 //
 // Every codec gives the same bytes on every CPU: fixed lane order, no fused multiply-add, scalar and
 // vector paths held to the same golden bytes; the caller's rounding and denormal modes do not matter. The layouts
-// are in plugin/PROTOCOL.md ("Codecs"). Threads: codecs are stateless and shared.
+// are in docs/protocol/codecs.md. Threads: codecs are stateless and shared.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ class BufferPool {
 
 enum class Lane : std::uint8_t { kControl = 0, kData = 1 };
 
-// `head` is a framed wire message (plugin/PROTOCOL.md), at most kMaxHeadBytes; `payload` may be null.
+// `head` is a framed wire message (docs/protocol/wire.md), at most kMaxHeadBytes; `payload` may be null.
 struct TransportMessage {
   Lane lane = Lane::kControl;
   std::vector<std::byte> head;

@@ -2,6 +2,19 @@
 
 EXPECTED says what is needed and what for. `check` looks when a world is made, never at `import torch`: a torch that has
 it otherwise is refused by name. What `replace` and `on_destroy` put into torch is undone when the world ends.
+
+Where a new torch can break collab, in the order in which it shows:
+
+- When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
+  `plugin/torch/hub_backend.h` override `c10d::Backend`, `plugin/torch/work.h` overrides `c10d::Work` twice,
+  `plugin/torch/tensor_vector.cpp` includes `c10/core/impl/VirtualGuardImpl.h`, and `cmake/CollabFindTorch.cmake` names
+  torch's libraries. The compiler or the linker says so.
+- When it was built beside another torch: `check_build` refuses (`ddp.torch-replaced`).
+- When a world is made: `check(EXPECTED)`. When an agent of `torchrun --rdzv-backend=collab` starts:
+  `check(EXPECTED_OF_AGENT)`. Both name what is missing (`ddp.torch-unfit`). One that has all, and is not in TESTED, is
+  used with one warning (`untested`, `ddp.torch-untested`).
+- When a site joins with an optimizer whose state has other names than `KEEPS` in `model/optimizer_copy.py` says: its
+  optimizer begins with a fresh state.
 """
 
 from __future__ import annotations
@@ -9,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import pkgutil
+import socket
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -55,6 +69,29 @@ def _is(value: object) -> Callable[[Any], bool]:
     return lambda found: bool(found == value)
 
 
+def _holds_pairs(groups: dict[Any, Any]) -> bool:
+    """What torch takes for a group's store is the second of a pair."""
+    group, store = object(), object()
+    groups[group] = ("", store)
+    try:
+        return distributed_c10d._get_process_group_store(group) is store
+    finally:
+        del groups[group]
+
+
+# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
+# there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp). A store of another kind hangs up.
+TCP_STORE_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)
+_ANSWER_SECONDS = 10.0
+
+
+def _answers_question(make_store: Callable[..., Any]) -> bool:
+    store = make_store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with socket.create_connection(("127.0.0.1", store.port), timeout=_ANSWER_SECONDS) as line:
+        line.sendall(TCP_STORE_QUESTION)
+        return line.recv(16) == struct.pack("=q", store.num_keys())
+
+
 EXIT_BARRIER, _LAST_MEMBER = "torchelastic/agent/terminal_state", "/last_member"
 EVERYBODY_CAME = EXIT_BARRIER + _LAST_MEMBER
 
@@ -80,7 +117,7 @@ EXPECTED = (
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.no_sync", _INSIDE, _uses("require_backward_grad_sync")),
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.register_comm_hook", _INSIDE, _uses("_comm_hooks")),
     Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks")),
-    Expected(f"{_C10D}:_world.pg_map", _INSIDE, lambda known: isinstance(known, dict)),
+    Expected(f"{_C10D}:_world.pg_map", _INSIDE, _holds_pairs),
     Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
     Expected("torch._C._distributed_c10d:ProcessGroup._set_default_backend", _INSIDE),
     Expected(
@@ -93,6 +130,7 @@ EXPECTED = (
 EXPECTED_OF_AGENT = (
     Expected(f"{_ELASTIC}.agent.server.api:_TERMINAL_STATE_SYNC_ID", "end a site's agents together", _is(EXIT_BARRIER)),
     Expected(f"{_ELASTIC}.utils.store:_LAST_MEMBER_CHECKIN", "end a site's agents together", _is(_LAST_MEMBER)),
+    Expected("torch.distributed:TCPStore", "tell a store from what only accepts connections", _answers_question),
 )
 
 
@@ -291,8 +329,3 @@ def keep_ddp_log_off(group: Any) -> None:
     """
     if dist.get_debug_level() == dist.DebugLevel.DETAIL and group.name() == "gloo":
         group._set_default_backend(dist.ProcessGroup.BackendType.UNDEFINED)
-
-
-# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
-# there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp). A store of another kind hangs up.
-TCP_STORE_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)

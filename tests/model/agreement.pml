@@ -1,4 +1,4 @@
-/* The agreement of PROTOCOL.md, "Agreement", small enough to look at every state of it: three sites, two candidates,
+/* The agreement of docs/protocol/agreement.md, small enough to look at every state of it: three sites, two candidates,
  * memories that are lost, one site that leaves, two rounds. ci/model.sh runs it; README.md says what is in it and what
  * is not. Each step names the function it stands for. With -DBREAK_x one rule is broken, and an error is there to find.
  *
@@ -386,7 +386,7 @@ inline learn(s, c) {
 
 /* ---- memories that end ---- */
 
-/* A site comes back without its record, as another acceptor ("Acceptors" in PROTOCOL.md). */
+/* A site comes back without its record, as another acceptor ("Acceptors" in docs/protocol/agreement.md). */
 inline forget(s) {
   d_step { HAS(FORGETFUL & ~acceptor, s) ->
     printf("site %d loses its record\n", s);

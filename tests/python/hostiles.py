@@ -26,7 +26,7 @@ BINARY = Path(__file__).parents[2] / "build" / "release" / "tests" / "hostile" /
 
 MIB = 1 << 20
 MEMORY = 200 * MIB  # of a process, above its peak without an attack
-# Beside that, what PROTOCOL.md says: of unfinished messages, over all links of a process; of what a hub holds of its
+# Beside that, what docs/protocol says: of unfinished messages, over all links of a process; of what a hub holds of its
 # ranks' parts; of what it remembers of them; and of Joins that wait.
 DOCUMENTED = {
     "heads": 512 * MIB,

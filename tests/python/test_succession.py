@@ -18,7 +18,7 @@ from torchruns import Node, Nodes
 pytestmark = pytest.mark.slow
 
 SITES = ("paris", "rome", "oslo")
-COMMIT = 13  # in PROTOCOL.md, as the offsets below are
+COMMIT = 13  # in docs/protocol/wire.md, as the offsets below are
 
 
 class Gate:

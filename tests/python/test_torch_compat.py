@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from commands import bare_environment
+from torch.distributed import distributed_c10d
 from torch_collab import torch_compat
 from torch_collab.torch_compat import EXPECTED, EXPECTED_OF_AGENT, UnfitTorch
 
@@ -34,6 +36,21 @@ def test_a_torch_that_has_it_otherwise_is_refused_by_name(
     words = f"collab: torch {torch.__version__} has no {expected.name} as collab knows it"
     with pytest.raises(UnfitTorch, match=re.escape(words) + r".* Use torch 2\.13\b.*\[ddp.torch-unfit\]"):
         torch_compat.check((expected,))
+
+
+def test_a_torch_that_keeps_stores_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = distributed_c10d._world.pg_map
+    before = dict(groups)
+    monkeypatch.setattr(distributed_c10d, "_get_process_group_store", lambda group: groups[group][0])
+    with pytest.raises(UnfitTorch, match=r"pg_map as collab knows it"):
+        torch_compat.check()
+    assert groups == before
+
+
+def test_a_torch_whose_stores_are_asked_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_compat, "TCP_STORE_QUESTION", struct.pack("=BIB", 0, 1, 7))
+    with pytest.raises(UnfitTorch, match=r"TCPStore as collab knows it. collab needs it to tell a store"):
+        torch_compat.check(EXPECTED_OF_AGENT)
 
 
 @pytest.mark.parametrize(("version", "told"), [("2.11.0", True), ("2.130.0", True), ("2.13.5+cu130", False)])

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <utility>
 
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<Fault, std::string_view>, 21> kFaultNames{{
+constexpr std::array<std::pair<Fault, std::string_view>, 22> kFaultNames{{
     {Fault::kCutLink, "cut"},
     {Fault::kCrash, "crash"},
     {Fault::kVanish, "vanish"},
@@ -29,9 +30,26 @@ constexpr std::array<std::pair<Fault, std::string_view>, 21> kFaultNames{{
     {Fault::kDisk, "disk"},
     {Fault::kClock, "clock"},
     {Fault::kJoin, "join"},
+    {Fault::kForget, "forget"},
 }};
-// By its name alone: it is no accident.
-constexpr std::string_view kLieName = "lie";
+// The words for it are said some time after the wait has begun.
+constexpr Duration kReadsOn = seconds(30);
+// By their names alone: they are no accidents.
+constexpr std::array<std::pair<Fault, std::string_view>, 2> kAttackNames{{
+    {Fault::kLie, "lie"},
+    {Fault::kClaim, "claim"},
+}};
+
+// "...: collab forget paris tokyo (...)"; none where they are too many to be named.
+std::vector<std::string> names_to_forget(const std::string& text) {
+  constexpr std::string_view kCommand = "collab forget ";
+  const std::size_t at = text.find(kCommand);
+  std::vector<std::string> names;
+  if (at == std::string::npos) return names;
+  std::istringstream words(text.substr(at + kCommand.size()));
+  for (std::string word; words >> word && word.front() != '(';) names.push_back(word);
+  return std::ranges::count(names, "SITE") == 0 ? names : std::vector<std::string>();
+}
 
 }  // namespace
 
@@ -39,7 +57,10 @@ std::string_view name_of(Fault fault) {
   for (const auto& [known, name] : kFaultNames) {
     if (known == fault) return name;
   }
-  return fault == Fault::kLie ? kLieName : "unknown";
+  for (const auto& [known, name] : kAttackNames) {
+    if (known == fault) return name;
+  }
+  return "unknown";
 }
 
 Result<std::vector<Fault>> faults_from_text(const std::string& list) {
@@ -58,9 +79,10 @@ Result<std::vector<Fault>> faults_from_text(const std::string& list) {
       faults.push_back(fault);
       known = true;
     }
-    names += ", " + std::string(kLieName);
-    if (word == kLieName) {
-      faults.push_back(Fault::kLie);
+    for (const auto& [fault, name] : kAttackNames) {
+      names += ", " + std::string(name);
+      if (word != name) continue;
+      faults.push_back(fault);
       known = true;
     }
     if (!known) return invalid_argument("unknown fault '" + word + "': known are " + names);
@@ -76,12 +98,22 @@ std::vector<Fault> draw_faults(Prng& prng) {
   return faults;
 }
 
+Faults::Faults(std::vector<Fault> kinds, Population& population, Network& network, Prng& prng)
+    : kinds_(std::move(kinds)),
+      population_(population),
+      network_(network),
+      prng_(prng),
+      operator_(population.setting().seed ^ 0x0F04'6E70'0000'0000) {
+  operated_ = std::erase(kinds_, Fault::kForget) > 0 && operator_.chance(0.5);
+}
+
 // Faults come until the last round would be over, if there were none; what they hold up, others fall upon.
 void Faults::plan(Duration run) {
   if (kinds_.empty()) return;
   const double length = static_cast<double>(run.count()) / 1e6 * (1 + 1.5 * prng_.uniform());
   const auto count = 1 + prng_.below(2 * kinds_.size() + 2) + static_cast<std::uint64_t>(length / 20);
   const std::uint32_t sites = population_.setting().sites;
+  if (operated_) employ_operator(TimePoint(seconds(1 + length) + kReadsOn));
   for (std::uint64_t i = 0; i < count; ++i) {
     const Fault fault = kinds_[prng_.below(kinds_.size())];
     const std::uint64_t whose = prng_.below(sites + (population_.setting().helped ? 1 : 0));
@@ -103,6 +135,7 @@ void Faults::inflict(Fault fault, const std::string& name) {
   if (site == nullptr || site->report().over) return;
   if (fault == Fault::kDie && (name == kHelper || !population_.may_lose_one())) return;
   if (fault == Fault::kCoordinatorDies && !population_.may_lose_a_candidate()) return;
+  if (fault == Fault::kClaim && (!population_.claimant().empty() || population_.names().size() < 3)) return;
   ++inflicted_;
   population_.log(site->options().process, "FAULT " + std::string(name_of(fault)));
   const TimePoint until = network_.now() + draw_length();
@@ -142,6 +175,7 @@ void Faults::on_swarm(Fault fault, const std::string& name, TimePoint until) {
     case Fault::kLastWords: return last_words();
     case Fault::kBarrier: return stand(name, until);
     case Fault::kJoin: return population_.join_late();
+    case Fault::kClaim: return population_.claim(prng_.chance(0.5) ? name : std::string());
     default: return;  // a site's
   }
 }
@@ -203,6 +237,34 @@ void Faults::fill_disk(SimSite& site, TimePoint until) {
   bool& fault = prng_.chance(0.5) ? store.full : store.slow;
   fault = true;
   network_.at(until, [&fault] { fault = false; });
+}
+
+// It copies the command that a candidate names, after some time, and may leave one out. What it says may have come true
+// by then, or be wrong: those whom it names may live, and only be out of sight.
+void Faults::employ_operator(TimePoint until) {
+  population_.employ([this, until](SimCoordinator& reads, const std::string& text) {
+    std::vector<std::string> names = names_to_forget(text);
+    if (names.empty() || network_.now() > until || !operator_.chance(0.6)) return;
+    if (names.size() > 1 && operator_.chance(0.2)) names.erase(names.begin());
+    const double u = operator_.uniform();
+    const TimePoint when = network_.now() + seconds(8 * u * u);
+    population_.busy_until(when);
+    network_.at(when, [this, &reads, names] { tell_to_forget(reads, names); });
+  });
+}
+
+// To the one that has asked, or wherever somebody may hear it.
+void Faults::tell_to_forget(SimCoordinator& reads, const std::vector<std::string>& names) {
+  ++inflicted_;
+  ++words_;
+  std::string list;
+  for (const std::string& name : names) list += " " + name;
+  population_.log("operator", "FAULT forget" + list);
+  const bool everywhere = operator_.chance(0.3);
+  const std::vector<SimCoordinator*> candidates = population_.candidates();
+  for (SimCoordinator* candidate : candidates) {
+    if (everywhere || candidate == &reads) candidate->forget(names);
+  }
 }
 
 }  // namespace collab::sim

@@ -36,7 +36,10 @@ enum class Fault : std::uint8_t {
   kDisk,             // a site's disk is full for a while
   kClock,            // a site's clock jumps, as after a suspension
   kJoin,             // a site that nobody has heard of comes
+  kForget,           // an operator has those forgotten whom a minority waits for, dead for good or behind a cut; sites
+                     // die until one is left
   kLie,              // a site lies about what it holds and has computed; not among "all"
+  kClaim,            // a member, or one that comes, claims rounds that nobody has agreed on; not among "all"
 };
 [[nodiscard]] std::string_view name_of(Fault fault);
 [[nodiscard]] Result<std::vector<Fault>> faults_from_text(
@@ -45,12 +48,12 @@ enum class Fault : std::uint8_t {
 
 class Faults {
  public:
-  Faults(std::vector<Fault> kinds, Population& population, Network& network, Prng& prng)
-      : kinds_(std::move(kinds)), population_(population), network_(network), prng_(prng) {}
+  Faults(std::vector<Fault> kinds, Population& population, Network& network, Prng& prng);
 
   // Over about so long.
   void plan(Duration run);
   [[nodiscard]] bool any() const { return !kinds_.empty(); }
+  [[nodiscard]] std::size_t words() const { return words_; }  // of an operator
   [[nodiscard]] std::size_t inflicted() const { return inflicted_; }
 
  private:
@@ -63,12 +66,17 @@ class Faults {
   void stand(const std::string& name, TimePoint until);
   void damage(Store& store);
   void fill_disk(SimSite& site, TimePoint until);
+  void employ_operator(TimePoint until);
+  void tell_to_forget(SimCoordinator& reads, const std::vector<std::string>& names);
 
   std::vector<Fault> kinds_;
   Population& population_;
   Network& network_;
   Prng& prng_;
+  Prng operator_;  // draws by itself, so that what else befalls a swarm is the same without
+  bool operated_ = false;
   std::size_t inflicted_ = 0;
+  std::size_t words_ = 0;
 };
 
 }  // namespace collab::sim

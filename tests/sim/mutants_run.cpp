@@ -30,7 +30,8 @@ std::uint32_t sites_of(const MutantRow& row) { return row.sites == 0 ? 3 : row.s
 }  // namespace
 
 std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
-  if (row.finder == Finder::kExplorer) return replay(row.start, *schedule_from(std::string(row.schedule)));
+  if (row.finder == Finder::kExplorer)
+    return replay({row.start, row.fragments}, *schedule_from(std::string(row.schedule)));
   if (row.finder == Finder::kHistory) return run_history(sites_of(row), seed);
   return run_swarm(options_of(row, seed)).failures;
 }
@@ -38,7 +39,7 @@ std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
 std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds) {
   for (const char* start : {"split", "agreed", "joining", "fresh"}) {
     ExploreOptions options;
-    options.start = *start_from(start);
+    options.setup.start = *start_from(start);
     options.kinds = kinds;
     options.most_states = states;
     Explorer explorer(options);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/protocol/agreement/run_name.h"
+
 namespace collab::sim {
 
 Population::Population(Setting setting, Network& network, Checkers& checkers, SimSite::Log log, Prng& prng)
@@ -10,7 +12,9 @@ Population::Population(Setting setting, Network& network, Checkers& checkers, Si
       checkers_(checkers),
       log_(std::move(log)),
       prng_(prng),
-      begins_(~setting_.seed) {
+      begins_(~setting_.seed),
+      clocks_(setting_.seed ^ 0xC10C'0000'0000'0000),
+      claims_(setting_.seed ^ 0xC1A1'0000'0000'0000) {
   if (!setting_.hubs) return;
   std::vector<std::string> hubs;
   for (std::uint32_t i = 0; i < setting_.candidates; ++i) hubs.push_back(address_of(i));
@@ -37,6 +41,26 @@ void Population::join_late() {
   const std::string name = "late" + std::to_string(names_.size() - setting_.sites);
   names_.push_back(name);
   start_site(name, 1);
+}
+
+void Population::claim(const std::string& name) {
+  claimant_ = name.empty() ? "late" + std::to_string(names_.size() - setting_.sites) : name;
+  if (name.empty()) return join_late();
+  SimSite& site = *live(name);
+  restart(site);
+}
+
+// What anybody knows who is here.
+wire::Record Population::newest_record() const {
+  wire::Record newest;
+  for (const std::string& name : names_) {
+    const SimSite* site = live(name);
+    if (site == nullptr || name == claimant_) continue;
+    wire::Record record = site->record();
+    const auto order = [](const wire::Record& r) { return std::pair(r.anchor.round, r.anchor.run); };
+    if (newest.anchor.run.value == 0 || order(record) > order(newest)) newest = std::move(record);
+  }
+  return newest;
 }
 
 // ---- sites -----------------------------------------------------------------------------------------
@@ -99,6 +123,7 @@ void Population::start_site(const std::string& name, std::uint32_t generation) {
   started_[&site] = network_.now();
   set_clock(site.node());
   log(site.options().process, "starts");
+  if (is_claimant(site)) site.claim(Claim::draw(claims_, name, newest_record()));
   site.start();
 }
 
@@ -160,19 +185,30 @@ void Population::follow_generations() {
 
 // ---- coordinators ----------------------------------------------------------------------------------
 
+// By the time of its host, which may have been set back to when another began: no battery keeps it, or it is a copy.
+RunId Population::name_run() {
+  constexpr std::chrono::milliseconds kBegin{1'800'000'000'000};
+  const auto now = kBegin + std::chrono::duration_cast<std::chrono::milliseconds>(network_.now().time_since_epoch());
+  if (!clocks_.chance(0.3)) last_birth_ = std::max(last_birth_, now);
+  return protocol::run_name(last_birth_, clocks_.next());
+}
+
 void Population::start_coordinator(std::uint32_t candidate) {
   protocol::CoordinatorConfig config;
   config.swarm = "sim";
-  config.fresh_run = RunId{1000 * ++births_};
+  config.fresh_run = name_run();
   config.link_grace = kGrace;
   config.straggler_grace = seconds(5);
   config.join_timeout = kJoinTimeout;
   config.round_timeout = seconds(60);
   if (setting_.liars) config.least_standstill = kGrace;
   if (!setting_.named_by_sites) config.init_from = setting_.named;
-  const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(births_);
+  const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(coordinators_.size() + 1);
   coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), setting_.mutation,
                                                            network_, checkers_, log_, world_.get()));
+  coordinators_.back()->on_waiting([this, coordinator = coordinators_.back().get()](const std::string& text) {
+    if (reader_) reader_(*coordinator, text);
+  });
   set_clock(coordinators_.back()->node());
   if (candidates_.size() <= candidate) candidates_.resize(candidate + 1);
   candidates_[candidate] = coordinators_.back().get();

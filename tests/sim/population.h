@@ -4,6 +4,8 @@
 // Threads: one. Ownership: owns processes and stores; borrows network and checkers.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -37,6 +39,7 @@ struct Setting {
   bool named_by_sites = false;     // else by the coordinators
   bool helped = false;             // a helper is there
   bool nat = false;                // who cannot be dialled does not know that, and names an address
+  bool claims = false;             // one site claims what is not so, and nothing else befalls anybody
   bool liars = false;              // sites lie; lines are wide enough for a chunk within a grace
   bool leader_times = false;       // the leader chooses how often rounds come
   bool drift = false;              // clocks run too fast or too slow
@@ -62,6 +65,13 @@ class Population {
   // One that nobody expects.
   void join_late();
 
+  // That site begins again, or one that nobody expects comes, and claims what is not so, to the end.
+  void claim(const std::string& name);
+  [[nodiscard]] const std::string& claimant() const { return claimant_; }  // empty: there is none
+  [[nodiscard]] bool is_claimant(const SimSite& site) const { return site.options().name == claimant_; }
+  // Nothing else befalls anybody.
+  [[nodiscard]] bool claims_alone() const { return setting_.claims && !claimant_.empty(); }
+
   // ---- sites
   // Every process that ever was.
   [[nodiscard]] const std::vector<std::unique_ptr<SimSite>>& processes() const { return sites_; }
@@ -80,11 +90,16 @@ class Population {
   void crash(SimSite& site, Death death, bool for_good = false);
   // It has failed, and its user starts it again.
   void restart(SimSite& site);
-  // No more than leave a majority.
-  [[nodiscard]] bool may_lose_one() const { return 2 * (gone_.size() + 1) < setting_.sites; }
+  // No more than leave a majority; with an operator, who may forget the others, than leave one.
+  [[nodiscard]] bool may_lose_one() const {
+    return reader_ ? gone_.size() + 1 < setting_.sites : 2 * (gone_.size() + 1) < setting_.sites;
+  }
 
   // ---- coordinators
   [[nodiscard]] const std::vector<SimCoordinator*>& candidates() const { return candidates_; }  // the newest of each
+  // An operator reads what they wait for.
+  using Reader = std::function<void(SimCoordinator&, const std::string&)>;
+  void employ(Reader reader) { reader_ = std::move(reader); }
   // Mostly the one that has members.
   [[nodiscard]] std::uint32_t some_candidate();
   void kill_candidate(std::uint32_t candidate, Death death, bool for_good = false);
@@ -102,10 +117,12 @@ class Population {
  private:
   void start_site(const std::string& name, std::uint32_t generation);
   void end(SimSite& site, Death death);
+  [[nodiscard]] wire::Record newest_record() const;
   TimePoint start_again(const std::string& name, std::uint32_t generation);
   [[nodiscard]] SimSiteOptions options_of(const std::string& name, std::uint32_t generation);
   [[nodiscard]] std::uint64_t budget_of(const std::string& name) const;
   void start_coordinator(std::uint32_t candidate);
+  RunId name_run();
   void set_clock(NodeId node);
   void follow_generations();
   static std::string address_of(std::uint32_t candidate) { return "c" + std::to_string(candidate) + ":1"; }
@@ -116,12 +133,14 @@ class Population {
   SimSite::Log log_;
   Prng& prng_;
   Prng begins_;  // what decides on the first anchor
+  Prng clocks_;  // of candidates' hosts, and what names their runs
+  std::chrono::milliseconds last_birth_{};
+  Reader reader_;
   std::unique_ptr<SimWorld> world_;
   std::map<std::pair<std::string, std::uint32_t>, Store> stores_;  // by site and generation
   std::vector<std::unique_ptr<SimCoordinator>> coordinators_;      // every process that ever was
   std::vector<SimCoordinator*> candidates_;
   std::set<std::uint32_t> lost_candidates_;
-  std::uint64_t births_ = 0;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<SimSite>> sites_;
   std::map<std::string, SimSite*> newest_;
@@ -132,6 +151,8 @@ class Population {
   std::map<const SimSite*, TimePoint> started_;
   std::set<const SimSite*> followed_;
   TimePoint busy_until_{};
+  std::string claimant_;
+  Prng claims_;
 };
 
 }  // namespace collab::sim

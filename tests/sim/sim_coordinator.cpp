@@ -9,6 +9,7 @@ namespace collab::sim {
 using namespace protocol;
 
 constexpr Duration kProbeTakes{5'000'000};
+constexpr LinkId kOperator{UINT64_MAX};  // who hears the answer is of no account
 
 SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, const std::string& address,
                                Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log,
@@ -63,6 +64,10 @@ void SimCoordinator::follow_calls() {
   step(std::move(calls));
 }
 
+void SimCoordinator::forget(std::vector<std::string> sites) {
+  step(Received{kOperator, wire::Forget{std::move(sites)}});
+}
+
 // The planted mistake: whoever is done first speaks for all.
 void SimCoordinator::forge(const wire::Done& done) {
   if (!forged_.insert({done.round, done.attempt}).second) return;
@@ -99,6 +104,7 @@ void SimCoordinator::step(const CoordinatorEvent& event) {
       network_.at(network_.now() + kProbeTakes, [this, link = probe->link] { step(Undialable{link, "no answer"}); });
     } else if (const auto* note = std::get_if<Note>(&action)) {
       log_(process_, note->event + ": " + note->text);
+      if (note->event == kWait && reader_) reader_(note->text);
     }
   }
   network_.wake(node(), coordinator_.next_deadline());

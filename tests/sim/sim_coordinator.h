@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/protocol/coordinator/coordinator.h"
 #include "tests/sim/sim_site.h"
@@ -27,6 +28,10 @@ class SimCoordinator final : public TransportHandler {
   void kill() { dead_ = true; }
   // Its next commit reaches one member only: then `both_die` is called with that member.
   void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
+  // What it says it waits for.
+  void on_waiting(std::function<void(const std::string&)> reader) { reader_ = std::move(reader); }
+  // As an operator says.
+  void forget(std::vector<std::string> sites);
   // As the hub beside it does.
   void tell_calls(protocol::CallsUnderWay calls) { step(std::move(calls)); }
 
@@ -46,6 +51,7 @@ class SimCoordinator final : public TransportHandler {
   protocol::CoordinatorConfig config_;
   std::string process_;
   std::function<void(SiteId)> both_die_;
+  std::function<void(const std::string&)> reader_;
   Mutation mutation_;
   Network& network_;
   Checkers& checkers_;

@@ -101,6 +101,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void poison_parameters() { poison_ = true; }  // NaN in the next delta
   void flip_mean_once() { flip_mean_ = true; }  // one bit of the next mean, before its digest
   void lie(std::uint64_t seed, TimePoint until) { transport_.lie(seed, until); }
+  void claim(Claim claim) { transport_.claim(std::move(claim)); }
   void flip_anchor_once() { flip_anchor_ = true; }  // one bit of the next anchor, before its digest
 
   // TransportHandler.

@@ -127,6 +127,31 @@ TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
   EXPECT_GT(inflicted, 20U);
 }
 
+// An operator names whom a minority waits for: those who are dead for good, and those who are only behind a cut and
+// come back. What each side agrees on has a name of its own.
+TEST(Sim, WhoIsForgottenAndLivesComesBack) {
+  std::size_t words = 0;
+  for (std::uint64_t seed = 100; seed < 160; ++seed) {
+    SwarmOptions options = with(seed, "split,isolate,die,crash,forget");
+    options.sites = 4;
+    options.rounds = 20;
+    const SwarmResult result = run_swarm(options);
+    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+    words += result.words;
+  }
+  EXPECT_GT(words, 5U);
+}
+
+// Three of five end a moment before it is looked whether there is one swarm; the other two have to find together.
+TEST(Sim, WhoStaysIsGivenTheTimeToFindTogether) {
+  SwarmOptions options = with(179565812438512879, "all");
+  std::erase(options.faults, Fault::kForget);
+  options.sites = 5;
+  options.rounds = 40;
+  const SwarmResult result = run_swarm(options);
+  EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+}
+
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
 // Codecs of a few bits may leave out as much as that.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collab/transport.h"
+#include "tests/sim/claim.h"
 #include "tests/sim/liar.h"
 #include "tests/sim/network.h"
 
@@ -34,6 +35,7 @@ class SimTransport final : public Transport {
     return network_.connect(node_, address, timeout);
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
+    if (claim_ && !claim_->tell(message)) return;
     if (!liar_ || network_.now() >= lies_until_) return network_.send(node_, link, std::move(message), token);
     std::vector<TransportMessage> told = liar_->tell(link, std::move(message));
     if (told.empty() && token != 0) network_.swallow(node_, link, token);
@@ -44,11 +46,13 @@ class SimTransport final : public Transport {
     liar_.emplace(seed);
     lies_until_ = until;
   }
+  void claim(Claim claim) { claim_ = std::move(claim); }
   void close(LinkId link) override { network_.close(node_, link); }
 
  private:
   Network& network_;
   NodeId node_;
+  std::optional<Claim> claim_;
   std::optional<Liar> liar_;
   TimePoint lies_until_{};
 };

@@ -91,6 +91,7 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   const bool long_run = size.chance(0.05) && setting.sites < 10 && options.rounds == 0;
   if (long_run) setting.rounds *= 6;
   setting.liars = std::ranges::find(options.faults, Fault::kLie) != options.faults.end();
+  setting.claims = options.faults == std::vector{Fault::kClaim};
   setting.generations = seed % 7 == 3 ? 2 + seed % 2 : 1;
   setting.elements = 1'000 + 1'000 * (seed % 7);
   setting.data = draw_data(seed, setting.elements);
@@ -195,6 +196,7 @@ class Swarm {
     result.commits = checkers_.commits();
     result.failed_processes = verdict_.given_up();
     result.faults = faults_.inflicted();
+    result.words = faults_.words();
     for (const auto& site : population_.processes()) {
       const SimSiteReport& report = site->report();
       result.skipped += report.skipped;

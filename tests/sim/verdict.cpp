@@ -7,10 +7,12 @@
 namespace collab::sim {
 namespace {
 
-// Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
-// are, and may then have to wait a grace for records that are lost, or for a process that gave up and begins again.
+// Within so long after the last fault, and after the last of them that went, those who can are together: sites ask all
+// candidates in turn where the others are, and may then have to wait a grace for records that are lost, or for a
+// process that gave up and begins again.
 constexpr Duration kGraces = 3 * kGrace;
 constexpr Duration kDials = seconds(3);        // a candidate that is dead and silent
+constexpr Duration kElects = seconds(15);      // where nothing but a claim is in the way, and a round
 constexpr Duration kRoundTakes = 2 * kGraces;  // at most, over the thinnest lines
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
@@ -24,6 +26,7 @@ Duration Verdict::settles() const { return kGraces + static_cast<int>(population
 
 void Verdict::look() {
   restart_failed();
+  expect_rounds_beside_a_claim();
   if (!faults_) return;
   const TimePoint now = network_.now();
   const bool begun = has_begun();
@@ -39,17 +42,45 @@ void Verdict::look() {
     calm_ = came;
     looked_.reset();
   }
+  if (const std::size_t over = processes_over(); over != over_) {  // who stays has to find together without it
+    over_ = over;
+    calm_ = now;
+    looked_.reset();
+  }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
   if (now < calm_ + settles() + (begun ? Duration{} : kJoinTimeout)) return;
   if (looked_ && now < *looked_ + kRoundTakes) return;
   expect_one_swarm();
   if (looked_) expect_rounds();
   looked_ = now;
-  seen_ = {};
-  for (const auto& site : population_.processes()) {
-    seen_.first += site->report().rounds_done;
-    seen_.second += site->report().over ? 1 : 0;
-  }
+  seen_ = rounds_done();
+}
+
+// Each process goes once, and one that failed is followed by another for some time only: this cannot put the verdict
+// off for ever.
+std::size_t Verdict::processes_over() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(population_.processes(), [](const auto& site) { return site->report().over; }));
+}
+
+std::uint64_t Verdict::rounds_done() const {
+  std::uint64_t rounds = 0;
+  for (const auto& site : population_.processes()) rounds += site->report().rounds_done;
+  return rounds;
+}
+
+// Whatever one site claims holds the others up for no longer than a grace, and an election: each link may be made anew.
+void Verdict::expect_rounds_beside_a_claim() {
+  if (!population_.claims_alone()) return;
+  const TimePoint now = network_.now();
+  const std::size_t over = processes_over();
+  const bool goes_on = checkers_.commits() != commits_ || over != over_then_ || unfinished().empty();
+  commits_ = checkers_.commits();
+  over_then_ = over;
+  if (goes_on || progressed_ == TimePoint{}) progressed_ = now;
+  const Duration most = kGrace + kElects;
+  if (now - progressed_ <= most) return;
+  checkers_.fail("a claim holds rounds up: none for " + in_seconds(now - progressed_) + "; " + population_.status());
 }
 
 bool Verdict::restarts() const { return faults_ && network_.now() < population_.calm_from() + seconds(200); }
@@ -58,7 +89,7 @@ bool Verdict::restarts() const { return faults_ && network_.now() < population_.
 void Verdict::restart_failed() {
   for (std::size_t i = 0; i < population_.processes().size(); ++i) {
     SimSite& site = *population_.processes()[i];
-    if (!site.report().failed || population_.is_dead(site)) continue;
+    if (!site.report().failed || population_.is_dead(site) || population_.is_claimant(site)) continue;
     if (!restarts() && !site.options().helper) continue;
     ++given_up_;
     calm_ = network_.now();
@@ -74,7 +105,8 @@ std::vector<const SimSite*> Verdict::unfinished() const {
   std::map<std::uint32_t, std::vector<const SimSite*>> by_generation;
   for (const std::string& name : population_.names()) {
     const SimSite* site = population_.live(name);
-    if (site == nullptr || site->report().over || left_alone(*site) || waits_in_vain(*site)) continue;
+    if (site == nullptr || site->report().over || population_.is_claimant(*site)) continue;
+    if (left_alone(*site) || waits_in_vain(*site)) continue;
     by_generation[site->options().generation].push_back(site);
   }
   return by_generation.empty() ? std::vector<const SimSite*>() : by_generation.begin()->second;
@@ -107,7 +139,7 @@ void Verdict::expect_one_swarm() {
   const SimSite* first = nullptr;
   for (const SimSite* site : unfinished()) {
     if (is_fresh(*site)) continue;
-    const std::string late = ", " + in_seconds(network_.now() - calm_) + " after the last fault";
+    const std::string late = ", " + in_seconds(network_.now() - calm_) + " after the last fault or departure";
     if (!site->report().joined) {
       checkers_.fail("no one swarm: " + site->options().process + " has not joined" + late + ": " +
                      site->waiting_for() + "; " + population_.status());
@@ -123,18 +155,13 @@ void Verdict::expect_one_swarm() {
 }
 
 void Verdict::expect_rounds() {
-  std::pair<std::uint64_t, std::size_t> now{};
-  for (const auto& site : population_.processes()) {
-    now.first += site->report().rounds_done;
-    now.second += site->report().over ? 1 : 0;
-  }
   std::vector<const SimSite*> waiting = unfinished();
   std::erase_if(waiting, [this](const SimSite* site) { return is_fresh(*site); });
-  if (now != seen_ || waiting.empty()) return;
+  if (rounds_done() != seen_ || waiting.empty()) return;
   const SimSite& site = *waiting.front();
   checkers_.fail("no rounds: " + site.options().process + " is at round " + std::to_string(site.report().round.value) +
                  " for " + in_seconds(network_.now() - *looked_) + ", " + in_seconds(network_.now() - calm_) +
-                 " after the last fault: " + site.waiting_for() + "; " + population_.status());
+                 " after the last fault or departure: " + site.waiting_for() + "; " + population_.status());
 }
 
 // ---- who cannot go on ------------------------------------------------------------------------------
@@ -192,6 +219,7 @@ bool Verdict::can_agree(const std::vector<wire::Voter>& voters, const std::set<A
   std::size_t here = 0;
   for (const wire::Voter& voter : voters) {
     const SimSite* other = population_.live(voter.name);
+    if (voter.name == population_.claimant() && !voter.left) continue;  // it may never say a word
     const bool ended = other != nullptr && other->report().over && !(other->report().failed && restarts());
     const bool ahead = other != nullptr && other->options().generation > generation;
     const bool absent = ended || ahead || population_.is_gone(voter.name);
@@ -231,7 +259,7 @@ bool Verdict::finished() const {
   const bool calm = faults_ && network_.now() > population_.calm_from() + settles();
   for (const std::string& name : population_.names()) {
     const SimSite* site = population_.live(name);
-    if (population_.is_gone(name)) continue;
+    if (population_.is_gone(name) || name == population_.claimant()) continue;
     if (site == nullptr) return false;  // is about to start
     const SimSiteReport& report = site->report();
     if (report.goes_on || (report.failed && restarts())) return false;
@@ -243,7 +271,8 @@ bool Verdict::finished() const {
 void Verdict::judge() {
   if (!checkers_.failures().empty()) return;
   for (const auto& site : population_.processes()) {
-    if (!population_.is_dead(*site) && !site->options().helper) judge(*site);
+    const bool judged = !population_.is_dead(*site) && !site->options().helper && !population_.is_claimant(*site);
+    if (judged) judge(*site);
   }
 }
 

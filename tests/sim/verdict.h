@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/sim/population.h"
@@ -45,6 +44,9 @@ class Verdict {
   [[nodiscard]] TimePoint last_start() const;
   [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
+  [[nodiscard]] std::size_t processes_over() const;
+  [[nodiscard]] std::uint64_t rounds_done() const;
+  void expect_rounds_beside_a_claim();
   void expect_one_swarm();
   void expect_rounds();
   void judge(const SimSite& site);
@@ -54,11 +56,16 @@ class Verdict {
   Checkers& checkers_;
   bool faults_;
   std::size_t given_up_ = 0;
-  TimePoint calm_{};                 // since then no fault, nor has the swarm begun, been lost, or gone on to a model
+  // Since then there was no fault, nobody went, nor has the swarm begun, been lost, or gone on to a model.
+  TimePoint calm_{};
+  std::size_t over_ = 0;             // processes, then
   bool begun_ = false;               // somebody holds an anchor
   std::uint32_t generation_ = 0;     // that is trained
   std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
-  std::pair<std::uint64_t, std::size_t> seen_{};  // rounds done and processes over, then
+  std::uint64_t seen_ = 0;           // rounds done, then
+  // Beside a claim: as of the last look, and when there was a round, or somebody went.
+  std::size_t commits_ = 0, over_then_ = 0;
+  TimePoint progressed_{};
 };
 
 }  // namespace collab::sim

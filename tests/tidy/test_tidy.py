@@ -320,13 +320,15 @@ def test_a_missing_changelog_is_a_breach(tmp_path: Path) -> None:
 
 
 RULED = {
-    "plugin/PROTOCOL.md": "# The protocol\n## Wire\n```\n## a layout\n```\n### Frames\n**Forms.** x\n1. first\n",
+    "docs/protocol/wire.md": "# Wire\n```\n# a layout\n```\n## Frames\n**Forms.** x\n1. first\n",
+    "docs/protocol/rounds.md": "# Rounds\n",
     "plugin/core/base/knobs.cpp": 'words{{"auto", "equal"}};\nkRows = {\n    {{.name = "codec",\n',
     "tests/unit/a_test.cpp": "TEST_F(A, Works) {}\n",
     "tests/python/test_b.py": "def test_b() -> None:\n",
     "tests/RULES.md": (
         "| rule | tests |\n|---|---|\n| Wire | `A.Works` |\n| Wire / Frames | `A.Works` `test_b.py::test_b` |\n"
         "| Wire / Frames / Forms | `A.Works` |\n| Wire / Frames / Forms / 1 | `A.Works` |\n| `codec` | `A.Works` |\n"
+        "| Rounds | `A.Works` |\n"
     ),
 }
 
@@ -339,9 +341,10 @@ RULED = {
         ("tests/RULES.md", "| `codec` | `A.Works` |\n", "", [1]),
         ("tests/RULES.md", "| Wire / Frames / Forms | `A.Works` |", "| Wire / Frames / Forms | by eye |", [5]),
         ("tests/RULES.md", "| Wire | `A.Works` |\n", "| Wire | `A.Works` |\n| Wire | `A.Works` |\n", [4]),
-        ("tests/unit/a_test.cpp", "Works", "Runs", [3, 4, 5, 6, 7]),
+        ("tests/unit/a_test.cpp", "Works", "Runs", [3, 4, 5, 6, 7, 8]),
         ("tests/python/test_b.py", "test_b", "test_c", [4]),
-        ("plugin/PROTOCOL.md", "**Forms.**", "**Shapes.**", [5, 6, 1, 1]),
+        ("docs/protocol/wire.md", "**Forms.**", "**Shapes.**", [5, 6, 1, 1]),
+        ("docs/protocol/rounds.md", "Rounds", "Turns", [8, 1]),
         ("plugin/core/base/knobs.cpp", "codec", "codecs", [7, 1]),
     ],
 )
@@ -354,29 +357,9 @@ def test_tests_of_rules(tmp_path: Path, path: str, old: str, new: str, lines: li
     ("named", "wrong"), [("A.Works", False), ("A.*", False), ("A.Breaks", True), ("B.*", True), ("a.cpp", False)]
 )
 def test_tests_that_the_protocol_names_are_there(tmp_path: Path, named: str, wrong: bool) -> None:
-    path = "plugin/PROTOCOL.md"
+    path = "docs/protocol/wire.md"
     files = {**RULED, path: f"{RULED[path]}bounded (`{named}`)\n"}
-    assert breaches("tests_of_rules", tmp_path, files) == ([(path, 9)] if wrong else [])
-
-
-@pytest.mark.parametrize(
-    ("named", "wrong"),
-    [
-        ("Acceptor::on_prepare", False),
-        ("Acceptor::term_, a field", False),
-        ("Acceptor::on_form", True),
-        ("Acceptance::on_prepare", True),
-        ("Round::start", True),  # only named, not defined
-        ("begin", False),
-    ],
-)
-def test_names_of_the_model(tmp_path: Path, named: str, wrong: bool) -> None:
-    files = {
-        "plugin/core/protocol/a.h": "class Round;\nclass Acceptor {\n  Round* start;\n  TermId term_;\n};\n",
-        "plugin/core/protocol/a.cpp": "void Acceptor::on_prepare() {}\n",
-        "tests/model/agreement.pml": f"\n/* {named} */\n",
-    }
-    assert breaches("names_of_the_model", tmp_path, files) == ([("tests/model/agreement.pml", 2)] if wrong else [])
+    assert breaches("tests_of_rules", tmp_path, files) == ([(path, 8)] if wrong else [])
 
 
 @pytest.mark.parametrize(
@@ -437,6 +420,42 @@ def test_fields_of_knobs_are_python_that_says_what_the_row_does() -> None:
     assert repr(options) == "OptionFields(chunk_kib=4)", "a secret is not shown"
     assert list(made["KnobValues"].__dataclass_fields__) == ["chunk_kib", "token"]  # type: ignore[attr-defined]
     assert '"""What it is. (4..65536; default 256)"""' in tidy.knob_files.fields([ROW])
+
+
+@pytest.mark.parametrize(
+    ("handled", "lines"),
+    [
+        ("if (std::is_same_v<T, wire::Done>) {", []),
+        ("if (std::is_same_v<T, wire::Ready>) {", [4]),
+        ("std::get_if<wire::Join>(&message);", [4]),
+        ("all.send(wire::Welcome{});", []),  # it is sent, not handled
+    ],
+)
+def test_reactions(tmp_path: Path, handled: str, lines: list[int]) -> None:
+    path = "plugin/core/protocol/site/site.cpp"
+    text = f"// what follows\n//   Done   Round   commit\n#include <map>\n{handled}\n"
+    files = {path: text, "plugin/core/protocol/site/peer.cpp": text}
+    assert breaches("reactions", tmp_path, files) == [(path, line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        ("Acceptor::on_prepare", False),
+        ("Acceptor::term_, a field", False),
+        ("Acceptor::on_form", True),
+        ("Acceptance::on_prepare", True),
+        ("Round::start", True),  # only named, not defined
+        ("begin", False),
+    ],
+)
+def test_names_of_the_model(tmp_path: Path, named: str, wrong: bool) -> None:
+    files = {
+        "plugin/core/protocol/a.h": "class Round;\nclass Acceptor {\n  Round* start;\n  TermId term_;\n};\n",
+        "plugin/core/protocol/a.cpp": "void Acceptor::on_prepare() {}\n",
+        "tests/model/agreement.pml": f"\n/* {named} */\n",
+    }
+    assert breaches("names_of_the_model", tmp_path, files) == ([("tests/model/agreement.pml", 2)] if wrong else [])
 
 
 LISTED = [f"knob_{letter}" for letter in "abcdefgh"]

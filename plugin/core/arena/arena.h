@@ -69,7 +69,12 @@ class ArenaWriter {
   [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;  // the sealed slot
   [[nodiscard]] virtual std::span<float> scratch() = 0;             // the other slot; unseals nothing
-  [[nodiscard]] virtual std::span<float> outer() = 0;               // empty without outer_state
+  // What the other slot is used for, each until the next use takes it:
+  [[nodiscard]] std::span<float> previous_anchor() { return scratch(); }  // the one before, since the last seal
+  [[nodiscard]] std::span<float> mean() { return scratch(); }             // of an attempt, as it comes
+  [[nodiscard]] std::span<float> next_anchor() { return scratch(); }      // in the making, until it is sealed
+  [[nodiscard]] std::span<float> published() { return scratch(); }        // parameters, for the host's other ranks
+  [[nodiscard]] virtual std::span<float> outer() = 0;                     // empty without outer_state
   // A vector that belongs to no anchor; empty without training_copy.
   [[nodiscard]] virtual std::span<float> training_copy() = 0;
   // Marks outer() as being changed: a writer killed before seal() leaves an outer state known to be invalid.

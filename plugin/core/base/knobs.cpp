@@ -238,7 +238,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
                   "come so many times in a period of sync_every. With auto the period is that from round to round. A "
                   "model of fewer than 1024 elements a part is averaged whole.",
       .scope = kSites},
-     whole<&C::fragments, 1, 64>()},
+     whole<&C::fragments, 1, kMostFragments>()},
     {{.name = "overlap",
       .default_ = "0",
       .range = "0|1",

@@ -36,6 +36,9 @@ struct KnobRow {
 
 [[nodiscard]] std::span<const KnobRow> knob_rows();
 
+// Bounds that others than the table go by.
+inline constexpr std::uint32_t kMostFragments = 64;
+
 inline constexpr std::string_view kVariablePrefix = "COLLAB_";
 [[nodiscard]] std::string variable_of(std::string_view name);  // a knob's name in the environment
 // The row of that name, exactly; null: no knob's.

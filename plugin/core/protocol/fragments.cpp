@@ -14,10 +14,6 @@ ElementRange Fragments::range(std::uint64_t elements, std::uint32_t fragment) co
   return {begin(fragment), begin(fragment + 1)};
 }
 
-ElementRange covered_by(const std::vector<wire::Slice>& slices) {
-  return slices.empty() ? ElementRange{} : ElementRange{slices.front().range.begin, slices.back().range.end};
-}
-
 Fragments fragments_for(std::uint32_t count, std::uint64_t elements) {
   const Fragments fragments{count};
   const bool sound = count >= 1 && count <= kMostFragments && elements >= fragments.least_elements();

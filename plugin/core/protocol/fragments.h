@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "collab/types.h"
+#include "core/base/knobs.h"  // kMostFragments
 #include "core/wire/messages.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 
-inline constexpr std::uint32_t kMostFragments = 64;
 inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by default, and a part of the vector's digest
 
 struct Fragments {
@@ -35,8 +36,7 @@ struct Fragments {
   [[nodiscard]] std::uint64_t least_elements() const { return count == 1 ? 0 : count * kBlockElements; }
 };
 
-// What slices cover; empty of none.
-[[nodiscard]] ElementRange covered_by(const std::vector<wire::Slice>& slices);
+using wire::covered_by;  // which slices are of which fragment
 // Of a vector that cannot be divided into so many there is one.
 [[nodiscard]] Fragments fragments_for(std::uint32_t count, std::uint64_t elements);
 // As the shared settings say.

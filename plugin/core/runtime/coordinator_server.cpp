@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/base/rate_limited.h"
+#include "core/protocol/agreement/run_name.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
 #include "core/runtime/address_probes.h"
@@ -35,10 +36,9 @@ namespace {
 
 constexpr std::string_view kName = "coordinator";  // the "site" of its events
 
-// Later runs are larger, so that the newest anchor wins when several are offered.
 [[nodiscard]] RunId fresh_run() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return RunId(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since).count()));
+  return protocol::run_name(std::chrono::duration_cast<std::chrono::milliseconds>(since), random_bits());
 }
 
 constexpr Duration kProbeLimit = std::chrono::seconds(5);

@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "collab/types.h"
+#include "core/base/trim_debt.h"
 #include "core/wire/messages.h"
 
 namespace collab {
@@ -45,7 +45,7 @@ class KeptJoins {
     }
     bytes_[link] = bytes;
     in_all_ += bytes;
-    owes_ = owes_ || in_all_ > kMuch;
+    trims_.holds(in_all_);
     std::vector<LinkId> gone;
     while (in_all_ > kMostBytes) {
       gone.push_back(std::ranges::max_element(bytes_, {}, [](const auto& each) { return each.second; })->first);
@@ -59,13 +59,11 @@ class KeptJoins {
     in_all_ -= found->second;
     bytes_.erase(found);
   }
-  // True once little is kept after much was: what is small lies in pieces all over the heap, and is to be given back.
-  [[nodiscard]] bool may_trim() { return in_all_ <= kMuch / 4 && std::exchange(owes_, false); }
+  // True once little is kept after much was.
+  [[nodiscard]] bool may_trim() { return trims_.settle(in_all_); }
 
  private:
-  static constexpr std::size_t kMuch = std::size_t{64} << 20;
-
-  bool owes_ = false;
+  TrimDebt trims_;
   std::map<LinkId, std::size_t> bytes_;
   std::size_t in_all_ = 0;
 };

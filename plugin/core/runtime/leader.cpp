@@ -168,7 +168,7 @@ Status Leader::load_state_file(const StateHeader& header) {
   }
   if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
-  COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
+  COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->next_anchor(), arena_->outer()));
   arena_->seal(
       with_membership({header.run, header.round, header.digest}, {header.record.promised, header.record.voters}));
   log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);

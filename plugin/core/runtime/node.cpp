@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/schedule.h"
 #include "core/runtime/tensors/kept_tensors.h"
 #include "core/runtime/tensors/radial_tensors.h"
 #include "core/wire/encoding.h"
@@ -30,9 +31,9 @@ constexpr std::uint64_t kGrain = 4096;
 }
 
 // Steps from one round of an element to the next.
-[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint64_t fragments) {
+[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
   const std::uint64_t steps = config.sync_every.steps;
-  return steps == 0 ? kReferencePeriod : std::max<std::uint64_t>(1, steps / fragments) * fragments;
+  return steps == 0 ? kReferencePeriod : steps_between_rounds(steps, fragments) * fragments;
 }
 
 // With `rda` norms follow a mean: at most 16 bytes for each of 65536 tensors, and two parts with 4096 sites each.

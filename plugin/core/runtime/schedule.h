@@ -18,6 +18,11 @@
 
 namespace collab {
 
+// COLLAB_SYNC_EVERY is the period of each fragment, in steps: as many lie between a round and the next.
+[[nodiscard]] constexpr std::uint64_t steps_between_rounds(std::uint64_t every, std::uint32_t fragments) {
+  return std::max<std::uint64_t>(1, every / fragments);
+}
+
 class SyncSchedule {
  public:
   explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0, SyncAnneal anneal = {})

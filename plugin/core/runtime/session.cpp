@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 // COLLAB_SYNC_EVERY is the period of each fragment; where the swarm's leader chooses, it says when the next round is.
 SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments) {
   if (every.automatic) return every;
-  if (every.steps > 0) every.steps = std::max<std::uint64_t>(1, every.steps / fragments);
+  if (every.steps > 0) every.steps = steps_between_rounds(every.steps, fragments);
   every.time /= fragments;
   return every;
 }

@@ -15,7 +15,7 @@
 namespace collab::wire {
 namespace {
 
-// The header; PROTOCOL.md has the drawing. Magic and version keep their place in every version to come.
+// The header; docs/protocol/wire.md has the drawing. Magic and version keep their place in every version to come.
 constexpr std::array<std::byte, 4> kMagic{std::byte{'C'}, std::byte{'L'}, std::byte{'B'}, std::byte{'1'}};
 constexpr std::size_t kVersionAt = 4;
 constexpr std::size_t kReservedAt = 6;

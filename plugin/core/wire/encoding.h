@@ -1,4 +1,4 @@
-// Bytes <-> messages. A frame is a fixed header and one message body; see plugin/PROTOCOL.md.
+// Bytes <-> messages. A frame is a fixed header and one message body; see docs/protocol/wire.md.
 //
 // The decoder trusts nothing: every length, count and enum is bounded before memory is allocated, the
 // body must be consumed to its last byte, reserved bits must be zero. Threads: pure functions.

@@ -1,5 +1,5 @@
 // The body of every message, once for both directions: fields(io, message) names each field in its order on the
-// wire with its bound; io is a Writer or a Reader (byte_io.h). The tables of plugin/PROTOCOL.md say the same.
+// wire with its bound; io is a Writer or a Reader (byte_io.h). The tables of docs/protocol/wire.md say the same.
 // Threads: pure functions.
 #pragma once
 

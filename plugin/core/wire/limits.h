@@ -1,5 +1,5 @@
 // How large anything from the wire may be. The decoder refuses what is larger before it allocates; the encoder
-// refuses to send it. Same numbers as in plugin/PROTOCOL.md.
+// refuses to send it. Same numbers as in docs/protocol/wire.md.
 // Threads: constants.
 #pragma once
 

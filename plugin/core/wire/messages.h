@@ -1,5 +1,5 @@
 // Every message collab speaks, as plain structs. Bytes <-> messages is codec.h's neighbour `encoding.h`;
-// the grammar is plugin/PROTOCOL.md.
+// the grammar is docs/protocol/wire.md.
 //
 // Threads and ownership: plain values.
 #pragma once

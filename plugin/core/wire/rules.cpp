@@ -239,4 +239,8 @@ Status check_rules(const Message& message) {
   return with_code(std::visit([](const auto& m) { return rules(m); }, message));
 }
 
+ElementRange covered_by(const std::vector<Slice>& slices) {
+  return slices.empty() ? ElementRange{} : ElementRange{slices.front().range.begin, slices.back().range.end};
+}
+
 }  // namespace collab::wire

@@ -3,6 +3,8 @@
 // Threads: pure functions.
 #pragma once
 
+#include <vector>
+
 #include "collab/status.h"
 #include "core/wire/messages.h"
 
@@ -11,5 +13,7 @@ namespace collab::wire {
 // kCorrupt names the field, what was expected and what came.
 [[nodiscard]] Status check_rules(const Message& message);
 [[nodiscard]] Status check_rules(const Record& record);
+// What slices cover, which by the rules follow each other without gaps; empty of none.
+[[nodiscard]] ElementRange covered_by(const std::vector<Slice>& slices);
 
 }  // namespace collab::wire

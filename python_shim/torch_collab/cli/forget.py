@@ -20,7 +20,7 @@ def add_to(parsers: Any) -> None:
         "Sites that are a minority of those who agreed last wait for the others, and train on. Told that the missing "
         "ones will not come, they go on without them, as another run. A missing site that comes back joins them. "
         "`collab status` and the sites' logs say who is missing.",
-        ["collab forget tokyo osaka HOST:29400"],
+        ["collab forget tokyo osaka HOST:29500"],
         {0: "a coordinator has taken the word", 1: "none has: nobody waits for them, or none answers"},
         usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
     )

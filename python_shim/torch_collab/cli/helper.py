@@ -22,7 +22,7 @@ def add_to(parsers: Any) -> None:
         "reduce slices for the sites of a swarm, training nothing, until Ctrl-C",
         "A member without a model, at a machine that all sites can dial. It reduces for sites that cannot be dialled "
         "or have thin lines.",
-        ["collab helper --coordinator HOST:29400 --listen 0.0.0.0:29401"],
+        ["collab helper --coordinator HOST:29500 --listen 0.0.0.0:29501"],
         {0: "ended by Ctrl-C or SIGTERM", 1: "no swarm is named, or it refuses the helper"},
     )
     sub.add_argument("--coordinator", metavar="HOST:PORT", help="of the swarm (COLLAB_COORDINATOR)")

@@ -24,7 +24,7 @@ def add_to(parsers: Any) -> None:
         "status",
         "ask the coordinator who is there and which round it is",
         "Asks every coordinator that is named, and shows the answer of the one that leads.",
-        ["collab status HOST:29400", "collab status --watch  # where collab.toml is"],
+        ["collab status HOST:29500", "collab status --watch  # where collab.toml is"],
         {0: "one has answered", 1: "none has answered, or no coordinator is named"},
     )
     sub.add_argument(

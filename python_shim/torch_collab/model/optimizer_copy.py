@@ -1,6 +1,6 @@
 """A copy of the optimizer's state: what can be copied, how it is described, and where in it a parameter's state lies.
 
-A copy is a description (JSON; plugin/PROTOCOL.md has its form) and bytes: of each trained parameter in the vector's
+A copy is a description (JSON; docs/protocol/rounds.md, "Optimizer state") and bytes: of each trained parameter in the vector's
 order the state tensors of its shape ("planes", in bfloat16), then of the next. What is a single number travels in the
 description.
 """

@@ -1,4 +1,4 @@
-"""Bytes of an encoded vector (plugin/PROTOCOL.md, "Codecs"); top-k at the most it may be."""
+"""Bytes of an encoded vector (docs/protocol/codecs.md); top-k at the most it may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the codecs' golden files from the layouts in PROTOCOL.md, with numpy: a second implementation.
+"""Writes the codecs' golden files from the layouts in docs/protocol/codecs.md, with numpy: a second implementation.
 
     python tests/golden/codec/make.py
 

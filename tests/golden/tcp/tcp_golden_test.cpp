@@ -1,7 +1,7 @@
 // The bytes of the tcp transport's sessions against those on file: what one release writes, the next one must read.
 //
 // After a deliberate change of the wire: WRITE_GOLDEN=1 writes the file anew; the change then needs a new version or a
-// "Wire" line in CHANGELOG.md, and plugin/PROTOCOL.md.
+// "Wire" line in CHANGELOG.md, and docs/protocol/tcp.md.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // One message of every type against its bytes on file: what one release writes, the next one must read.
 //
 // After a deliberate change of the wire: WRITE_GOLDEN=1 writes the files anew; the change then needs a new protocol
-// version or a "Wire" line in CHANGELOG.md, and plugin/PROTOCOL.md.
+// version or a "Wire" line in CHANGELOG.md, and docs/protocol/wire.md.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -39,8 +39,9 @@ std::optional<Schedule> schedule_from(const std::string& text) {
   return schedule;
 }
 
-std::vector<std::string> replay(Start start, const Schedule& schedule, std::function<void(const std::string&)> log) {
-  World world(start);
+std::vector<std::string> replay(const Beginning& setup, const Schedule& schedule,
+                                std::function<void(const std::string&)> log) {
+  World world(setup);
   world.log = std::move(log);
   std::set<Digest> seen;
   auto next = schedule.begin();
@@ -102,7 +103,7 @@ bool Explorer::run(const std::function<void(const Bound&, const Level&)>& progre
 
 void Explorer::explore(std::uint32_t index, const Bound& bound) {
   const Branch branch = branches_[index];
-  if (branch.how == '-') return run_on(World(options_.start), index, bound);
+  if (branch.how == '-') return run_on(World(options_.setup), index, bound);
   World world = world_at(branch.parent, branch.at, depth_of(branch.parent));
   world.depart(branch.how);
   run_on(std::move(world), index, bound);
@@ -166,7 +167,7 @@ World& Explorer::world_at(std::uint32_t branch, std::uint32_t at, std::size_t de
   if (!cursor || cursor->branch != branch || cursor->world.steps() > at) {
     const Branch& from = branches_[branch];
     if (depth == 0) {
-      cursor = Cursor{branch, World(options_.start)};
+      cursor = Cursor{branch, World(options_.setup)};
     } else {
       cursor = Cursor{branch, world_at(from.parent, from.at, depth - 1)};
       cursor->world.depart(from.how);

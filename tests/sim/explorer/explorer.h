@@ -28,7 +28,7 @@ using Schedule = std::vector<std::pair<std::uint32_t, char>>;
 [[nodiscard]] std::optional<Schedule> schedule_from(const std::string& text);
 
 struct ExploreOptions {
-  Start start = Start::kAgreed;
+  Beginning setup{};
   std::uint32_t delays = 3;
   std::uint32_t faults = 2;
   std::string kinds = "krwl";  // of faults
@@ -39,7 +39,7 @@ struct ExploreOptions {
 
 // What is wrong in a schedule that is run to its end; empty: nothing. A departure that cannot be, because the machines
 // act otherwise by now, is left out. `log` as World's.
-[[nodiscard]] std::vector<std::string> replay(Start start, const Schedule& schedule,
+[[nodiscard]] std::vector<std::string> replay(const Beginning& setup, const Schedule& schedule,
                                               std::function<void(const std::string&)> log = {});
 
 class Explorer {

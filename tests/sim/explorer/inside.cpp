@@ -32,6 +32,7 @@ static void write(Canon& canon, const InCall& call) {
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
+static void write(Canon& canon, const Deposers& deposers) { Inside::write(canon, deposers); }
 static void write(Canon& canon, const Generations& generations) { Inside::write(canon, generations); }
 static void write(Canon& canon, const DuplicateData& duplicate_data) { Inside::write(canon, duplicate_data); }
 static void write(Canon& canon, const CommittedRounds& committed) { Inside::write(canon, committed); }
@@ -109,19 +110,26 @@ void Inside::write(Canon& canon, const Generations& generations) {
 }
 
 void Inside::write(Canon& canon, const Election& election) {
-  const auto& [config, term, begun, applicants, early, decision, forgotten, waiting, last_gone, short_since, short_last,
-               known_last] = election;
+  const auto& [config, term, begun, begun_at, applicants, early, decision, forgotten, waiting, last_gone, short_since,
+               short_last, known_last, apart_last, doubt_at] = election;
   static_cast<void>(config);  // never changes
-  canon.all(term, begun, early, forgotten, waiting, last_gone, short_since, short_last, known_last);
+  canon.all(term, begun, begun_at, early, forgotten, waiting, last_gone, short_since, short_last, known_last,
+            apart_last, doubt_at);
   for (const auto& [link, each] : applicants) {
-    const auto& [join, prepared, promised, accepted, heard] = each;
-    canon.all(link, join, prepared, promised, accepted, heard);
+    const auto& [join, prepared, promised, accepted, set_aside, late, heard] = each;
+    canon.all(link, join, prepared, promised, accepted, set_aside, late, heard);
   }
   canon.put(decision.has_value());
   if (!decision) return;
   const auto& [newest, settled, next_voters, given_up] = *decision;
   const auto& [anchor, voters] = newest;
   canon.all(anchor, voters, settled, next_voters, given_up);
+}
+
+void Inside::write(Canon& canon, const Deposers& deposers) {
+  const auto& [counts, disproved] = deposers;
+  for (const auto& [voter, count] : counts) canon.all(voter, count.since, count.times);
+  canon.put(disproved);
 }
 
 void Inside::write(Canon& canon, const Member& member) {
@@ -148,9 +156,9 @@ void Inside::write(Canon& canon, const AgreedMembership& agreed) {
 }
 
 void Inside::write(Canon& canon, const Leadership& leadership) {
-  const auto& [all, term, election, leads, founded, early, minority_since, births] = leadership;
+  const auto& [all, term, election, leads, founded, early, minority_since, births, deposers] = leadership;
   static_cast<void>(all);
-  canon.all(term, election, leads, founded, early, minority_since, births);
+  canon.all(term, election, leads, founded, early, minority_since, births, deposers);
 }
 
 void Inside::write(Canon& canon, const GenerationGate& gate) {
@@ -211,11 +219,11 @@ void Inside::write(Canon& canon, const Round& machine) {
   static_cast<void>(all);
   const auto& [waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, cut_because] =
       round;
-  const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, newcomers_from] =
-      faults;
+  const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
+               newcomers_from, rests_until, late] = faults;
   canon.all(waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
-            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, newcomers_from, watch,
-            reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
+            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
+            newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {

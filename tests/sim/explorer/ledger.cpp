@@ -59,7 +59,7 @@ void Ledger::committed(const wire::Commit& commit) {
            std::to_string(commit.round.value) + " for samples " + std::to_string(part->from) + " to " +
            std::to_string(part->to));
     }
-    auto& counted = counted_[part->process];
+    auto& counted = counted_[{part->process, fragments_.in_turn(commit.round)}];
     for (const auto& [from, to] : counted) {
       if (from < part->to && part->from < to) {
         fail(part->process + ": samples " + std::to_string(part->from) + " to " + std::to_string(part->to) +

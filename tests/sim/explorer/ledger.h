@@ -1,5 +1,5 @@
-// What was agreed on in a world, and which samples are in it: each counts at most once. The machines' own rules are
-// tests/unit/protocol/invariants.h.
+// What was agreed on in a world, and which samples are in it: each counts at most once in each fragment. The machines'
+// own rules are tests/unit/protocol/invariants.h.
 //
 // Threads: one. Ownership: plain values.
 #pragma once
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
+#include "core/protocol/fragments.h"
 #include "tests/sim/explorer/canon.h"
 
 namespace collab::sim {
@@ -26,6 +27,8 @@ class Ledger {
     std::uint64_t to = 0;
     bool operator==(const Part&) const = default;
   };
+
+  explicit Ledger(std::uint32_t fragments = 1) : fragments_{fragments} {}
 
   // A process puts into an exchange what it has trained since its last contribution that counted.
   void contributes(const wire::StartAttempt& start, const std::string& site, const Part& part);
@@ -53,7 +56,9 @@ class Ledger {
   std::map<Attempt, wire::StartAttempt> starts_;
   std::map<Attempt, std::map<std::string, Part>> parts_;  // by site
   std::map<Round, wire::Commit> commits_;
-  std::map<std::string, std::map<std::uint64_t, std::uint64_t>> counted_;  // by process
+  protocol::Fragments fragments_;
+  // By process and fragment.
+  std::map<std::pair<std::string, std::uint32_t>, std::map<std::uint64_t, std::uint64_t>> counted_;
   Round newest_{};
   std::vector<wire::Voter> voters_;
   std::vector<std::string> broken_;

@@ -1,7 +1,7 @@
 // collab_explorer: every order of few departures in which three sites and two candidates may agree on two rounds.
 //
-//   collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq] [--states N]
-//   [--beyond] [--complete]
+//   collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] [--delays D] [--faults K]
+//   [--kinds krwlxq] [--states N] [--beyond] [--complete]
 //   collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
 #include <algorithm>
 #include <chrono>
@@ -17,9 +17,11 @@ namespace {
 using namespace collab::sim;
 
 constexpr const char* kUsage =
-    "usage: collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq]\n"
-    "                       [--states N] [--failures N] [--beyond] [--complete]\n"
-    "       collab_explorer [--start agreed|split|joining|fresh] --replay SCHEDULE\n";
+    "usage: collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] [--delays D] [--faults K]\n"
+    "                       [--kinds krwlxq] [--states N] [--failures N] [--beyond] [--complete]\n"
+    "       collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] --replay SCHEDULE\n";
+
+constexpr std::uint64_t kMostFragments = 4;  // of so small a model
 
 struct Arguments {
   ExploreOptions explore;
@@ -47,7 +49,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
       const auto start = start_from(value);
       if (!start) return std::nullopt;
       arguments.start = value;
-      arguments.explore.start = *start;
+      arguments.explore.setup.start = *start;
+    } else if (name == "--fragments") {
+      if (number < 1 || number > kMostFragments) return std::nullopt;
+      arguments.explore.setup.fragments = static_cast<std::uint32_t>(number);
     } else if (name == "--delays") {
       arguments.explore.delays = static_cast<std::uint32_t>(number);
     } else if (name == "--faults") {
@@ -69,7 +74,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
 }
 
 int run_again(const Arguments& arguments) {
-  const auto wrong = replay(arguments.explore.start, *arguments.replay,
+  const auto wrong = replay(arguments.explore.setup, *arguments.replay,
                             [](const std::string& line) { std::printf("%s\n", line.c_str()); });
   for (const std::string& line : wrong) std::printf("WRONG: %s\n", line.c_str());
   if (wrong.empty()) std::printf("nothing is wrong\n");
@@ -119,9 +124,10 @@ int main(int argc, char** argv) {
   }
   if (arguments->replay) return run_again(*arguments);
   const ExploreOptions& options = arguments->explore;
-  std::printf("collab_explorer: start %s, up to %u delays%s and %u faults of kinds %s, at most %llu states\n",
-              arguments->start.c_str(), options.delays, options.beyond ? " and beyond" : "", options.faults,
-              options.kinds.c_str(), static_cast<unsigned long long>(options.most_states));
+  std::printf(
+      "collab_explorer: start %s, %u fragments, up to %u delays%s and %u faults of kinds %s, at most %llu states\n",
+      arguments->start.c_str(), options.setup.fragments, options.delays, options.beyond ? " and beyond" : "",
+      options.faults, options.kinds.c_str(), static_cast<unsigned long long>(options.most_states));
   std::printf("delays faults  schedules     merged new states      time\n");
   const auto begin = std::chrono::steady_clock::now();
   Explorer explorer(options);
@@ -129,8 +135,8 @@ int main(int argc, char** argv) {
   print_sum(explorer, options, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   for (const Explorer::Failure& failure : explorer.failures()) {
     for (const std::string& line : failure.wrong) std::printf("WRONG: %s\n", line.c_str());
-    std::printf("  again: collab_explorer --start %s --replay %s\n", arguments->start.c_str(),
-                text_of(failure.schedule).c_str());
+    std::printf("  again: collab_explorer --start %s --fragments %u --replay %s\n", arguments->start.c_str(),
+                options.setup.fragments, text_of(failure.schedule).c_str());
   }
   const bool complete = std::ranges::all_of(explorer.levels(), [](const auto& each) { return each.second.complete(); });
   if (arguments->complete && !complete) std::printf("WRONG: it is cut off, see above; --states is too low\n");

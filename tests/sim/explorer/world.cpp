@@ -18,6 +18,7 @@ constexpr Duration kShortPatience = std::chrono::seconds(30);  // for what shoul
 constexpr std::uint32_t kNobody = 1'000;
 constexpr std::uint32_t kMostTicksAtOnce = 1'000;
 constexpr wire::Offer kFirst{RunId{7}, RoundId{0}, kRight};
+constexpr wire::Offer kOther{RunId{5}, RoundId{0}, kRight};
 
 // Waits are short, so that few heartbeats lie between one thing and the next; a quarter of the grace is several of
 // them.
@@ -40,30 +41,39 @@ std::optional<Start> start_from(std::string_view name) {
   if (name == "split") return Start::kSplit;
   if (name == "joining") return Start::kJoining;
   if (name == "fresh") return Start::kFresh;
+  if (name == "apart") return Start::kApart;
   return std::nullopt;
 }
 
-World::World(Start start) {
+World::World(const Beginning& setup) : setup_(setup), ledger_(setup.fragments) {
   for (std::uint32_t i = 0; i < kCandidates; ++i) {
     candidates_[i].name = "candidate" + std::to_string(i);
     candidates_[i].machine.emplace(config_of(i));
   }
   for (std::uint32_t i = 0; i < kSites; ++i) sites_[i].name = "site" + std::to_string(i);
-  for (std::uint32_t i = 0; i < kSites; ++i) begin_as(start, i);
+  for (std::uint32_t i = 0; i < kSites; ++i) begin_as(i);
 }
 
-void World::begin_as(Start start, std::uint32_t site) {
+void World::begin_as(std::uint32_t site) {
+  const Start start = setup_.start;
   Process& process = sites_[site];
+  const auto knows = [&](const wire::Offer& anchor, const std::vector<std::string>& names) {
+    process.disk = member_of(process.name, anchor, voters_of(names)).report.record;
+    process.anchor = {anchor, {TermId{}, voters_of(names)}};
+    ledger_.begin(anchor, voters_of(names));
+  };
   process.begins = true;
   process.anchor.offer.digest = kRight;
-  if (start == Start::kSplit && site > 0) process.unreachable.insert(0);
+  const bool second = start == Start::kSplit || start == Start::kApart;
+  if (second && site > 0) process.unreachable.insert(0);
+  if (start == Start::kApart) {
+    return site == 0 ? knows(kOther, {sites_[0].name}) : knows(kFirst, {sites_[1].name, sites_[2].name});
+  }
   std::vector<std::string> names;
   const std::uint32_t members = start == Start::kFresh ? 0 : start == Start::kJoining ? kSites - 1 : kSites;
   for (std::uint32_t i = 0; i < members; ++i) names.push_back(sites_[i].name);
   if (site >= members) return;
-  process.disk = member_of(process.name, kFirst, voters_of(names)).report.record;
-  process.anchor = {kFirst, {TermId{}, voters_of(names)}};
-  ledger_.begin(kFirst, voters_of(names));
+  knows(kFirst, names);
 }
 
 // ---- turns -----------------------------------------------------------------------------------------
@@ -75,7 +85,7 @@ bool World::is_ready(const Process& site, Kind kind) const {
     case Kind::kWrite: return !site.writes.empty();
     case Kind::kData:
       return std::ranges::any_of(site.data, [&](const Data& data) { return can_be_handled(site, data); });
-    case Kind::kTrain: return site.training && site.anchor.offer.round.value < kRounds && now_ >= site.trains_until;
+    case Kind::kTrain: return site.training && site.anchor.offer.round.value < rounds() && now_ >= site.trains_until;
     case Kind::kUp:
     case Kind::kDown: break;
   }
@@ -228,14 +238,14 @@ void World::depart(char how) {
 // ---- verdicts --------------------------------------------------------------------------------------
 
 bool World::is_done() const {
-  bool any = false;
+  std::set<RunId> runs;
   for (const Process& site : sites_) {
     if (site.dead || site.left) continue;
-    const bool done = site.machine && site.training && site.anchor.offer.round.value >= kRounds;
+    const bool done = site.machine && site.training && site.anchor.offer.round.value >= rounds();
     if (!done) return false;
-    any = true;
+    runs.insert(site.anchor.offer.run);
   }
-  return any;
+  return runs.size() == 1;
 }
 
 bool World::can_agree() const {

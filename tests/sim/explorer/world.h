@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/fragments.h"
 #include "core/protocol/site/site.h"
 #include "tests/sim/explorer/ledger.h"
 #include "tests/unit/protocol/invariants.h"
@@ -44,16 +45,25 @@ enum class Start : std::uint8_t {
   kSplit,    // the same, and the first dial of most of them goes wrong: the second candidate is to lead
   kJoining,  // the last one was not
   kFresh,    // nobody was
+  kApart,    // behind a cut the first has founded a swarm of its own, and so have the others; it is over
 };
-[[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "split", "joining", "fresh"
+// "agreed", "split", "joining", "fresh", "apart"
+[[nodiscard]] std::optional<Start> start_from(std::string_view name);
+
+struct Beginning {
+  Start start = Start::kAgreed;
+  std::uint32_t fragments = 1;  // of the model, that take turns
+};
 
 class World {
  public:
   static constexpr std::uint32_t kSites = 3;
   static constexpr std::uint32_t kCandidates = 2;
-  static constexpr std::uint64_t kRounds = 2;
 
-  explicit World(Start start = Start::kAgreed);
+  explicit World(const Beginning& setup = {});
+
+  // To come to, by all who live: in the last one the first fragment has its turn again, if there are several.
+  [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + (setup_.fragments > 1 ? 1 : 2); }
 
   // As the rule says; false: nothing is on its way, and nobody waits for a time.
   bool step();
@@ -63,7 +73,7 @@ class World {
 
   [[nodiscard]] std::uint32_t steps() const { return steps_; }
   [[nodiscard]] Digest digest();
-  // Everybody who lives has both rounds.
+  // Everybody who lives has all rounds, of one run.
   [[nodiscard]] bool is_done() const;
   // Nothing has been agreed on for long, and nobody has died since.
   [[nodiscard]] bool is_stuck() const;
@@ -142,7 +152,9 @@ class World {
     std::optional<protocol::ReceiveAnchor> wanted{};
     bool training = false;
     TimePoint trains_until{};  // without a round it takes some time
-    std::uint64_t trained = 0, uncounted_from = 0;
+    std::uint64_t trained = 0;
+    std::vector<std::uint64_t> uncounted_from{};  // in each fragment
+    std::uint32_t fragment = 0;                   // of the exchange begun last
     std::optional<std::uint64_t> snapshot{};
     std::uint64_t asked = 0;  // records
     [[nodiscard]] std::string id() const { return name + "." + std::to_string(life); }
@@ -165,7 +177,7 @@ class World {
   [[nodiscard]] std::string words_for(const Source& source) const;
   [[nodiscard]] static std::uint64_t line_of(LinkId link) { return kSites + link.value; }
   [[nodiscard]] static LinkId link_of(const Source& source) { return LinkId{source.line - kSites}; }
-  void begin_as(Start start, std::uint32_t site);
+  void begin_as(std::uint32_t site);
 
   // ---- what befalls them (world_faults.cpp)
   void befall(const Source& source, char how);
@@ -218,6 +230,9 @@ class World {
   void handle_data(std::uint32_t site);
   void complete_exchange(const wire::StartAttempt& start);
   void moved(Process& site, protocol::Base base);
+  [[nodiscard]] std::uint32_t fragment_of(RoundId round) const {
+    return protocol::Fragments{setup_.fragments}.in_turn(round);
+  }
   [[nodiscard]] std::optional<std::uint32_t> index_of(const std::string& name) const;
 
   // ---- world_digest.cpp
@@ -226,6 +241,7 @@ class World {
   void write_turns(Canon& canon) const;
   [[nodiscard]] std::vector<LinkId> links_alive() const;
 
+  Beginning setup_;
   TimePoint now_{};
   std::array<Process, kSites> sites_;
   std::array<Candidate, kCandidates> candidates_;

@@ -24,9 +24,11 @@ void World::act(std::uint32_t site, const StartExchange& action) {
   Process& process = sites_[site];
   process.mean.reset();
   process.exchange = action.start;
+  process.fragment = fragment_of(action.start.round);
   for (const wire::Participant& p : action.start.participants) {
     if (p.site != action.self || p.weight == 0) continue;
-    ledger_.contributes(action.start, process.name, {process.id(), process.uncounted_from, process.trained});
+    const std::uint64_t from = process.uncounted_from[process.fragment];
+    ledger_.contributes(action.start, process.name, {process.id(), from, process.trained});
   }
   complete_exchange(action.start);
 }
@@ -143,11 +145,11 @@ void World::act(std::uint32_t site, const TakeSnapshot&) { sites_[site].snapshot
 
 void World::moved(Process& site, Base base) {
   switch (base) {
-    case Base::kParameters:
-    case Base::kUnfit: site.uncounted_from = site.trained; break;
+    case Base::kParameters: site.uncounted_from[site.fragment] = site.trained; break;
+    case Base::kUnfit: std::ranges::fill(site.uncounted_from, site.trained); break;
     case Base::kSnapshot:
       if (!site.snapshot) return ledger_.fail(site.id() + " has no snapshot");
-      site.uncounted_from = *site.snapshot;
+      site.uncounted_from[site.fragment] = *site.snapshot;
       break;
     case Base::kOldAnchor: break;
   }

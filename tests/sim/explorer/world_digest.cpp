@@ -51,7 +51,7 @@ Digest World::digest() {
 void World::write_site(Canon& canon, const Process& site) const {
   canon.all(site.life, site.dead, site.left, site.begins, site.unreachable, site.disk, site.anchor.offer,
             site.anchor.membership.promised, site.anchor.membership.voters, site.exchange, site.mean, site.training,
-            std::max(site.trains_until, now_), site.trained, site.uncounted_from, site.snapshot);
+            std::max(site.trains_until, now_), site.trained, site.uncounted_from, site.fragment, site.snapshot);
   canon.put(site.dials.size());
   for (const DialCoordinator& dial : site.dials) canon.all(dial.candidate, dial.inquiry);
   canon.put(site.writes.size());

@@ -27,7 +27,8 @@ void World::begin_site(std::uint32_t site) {
   Process& process = sites_[site];
   process.begins = false;
   ++process.life;
-  process.trained = process.uncounted_from = process.asked = 0;
+  process.trained = process.asked = 0;
+  process.uncounted_from.assign(setup_.fragments, 0);
   process.snapshot.reset();
   SiteConfig config;
   for (const Candidate& candidate : candidates_) config.coordinators.push_back(candidate.name);
@@ -35,6 +36,7 @@ void World::begin_site(std::uint32_t site) {
   config.round_timeout = std::chrono::seconds(30);
   process.machine.emplace(config);
   wire::Join join = join_of(process.name, kSites);
+  join.settings.push_back({"fragments", std::to_string(setup_.fragments)});
   join.offer = process.anchor.offer;
   wire::Record& known = join.report.record;
   known = process.disk;
@@ -73,7 +75,7 @@ void World::write_record(std::uint32_t site) {
 void World::train(std::uint32_t site) {
   Process& process = sites_[site];
   process.training = false;
-  if (process.trained - process.uncounted_from < 2) ++process.trained;
+  if (process.trained - std::ranges::min(process.uncounted_from) < 2) ++process.trained;
   tell(site, Trigger{process.trained, process.trained});
 }
 

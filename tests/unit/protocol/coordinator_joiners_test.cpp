@@ -11,11 +11,10 @@ struct Inside {
   // As if so many had joined as there may be: each join is told to all others, and takes its time.
   static void fill(Coordinator& coordinator) {
     Members& members = coordinator.parts_->membership.members();
-    Member copy = members.begin()->second;
+    const Member& m = members.begin()->second;
     for (std::uint32_t id = 2; members.size() < wire::kMaxSites; ++id) {
-      copy.id = SiteId{id};
-      copy.name = "site" + std::to_string(id);
-      members.emplace(copy.id, copy);
+      members.emplace(SiteId{id}, Member{SiteId{id}, m.link, "site" + std::to_string(id), m.address, m.helper, m.early,
+                                         m.ticket, m.join, m.contact, m.anchor, m.round});
     }
   }
 };

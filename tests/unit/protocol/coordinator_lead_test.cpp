@@ -417,6 +417,46 @@ TEST_F(Lead, ALaterRoundOfItsRunEndsItToo) {
   EXPECT_THAT(reason_of(c.hear(3, lima)), HasSubstr("lima knows of a later round"));
 }
 
+// A voter that says so and is disproved is refused, and deposes nobody by that word again.
+TEST_F(Lead, ALaterRoundThatWasDisprovedEndsNothing) {
+  installed(elected());
+  wire::Join lima = voter("lima");
+  lima.report.record.anchor.round = RoundId{9};
+  for (const bool with_membership : {true, false}) {
+    if (!with_membership) lima.report.record.voters.clear();
+    H::Actions actions = c.hear(3, lima);
+    for (const std::uint64_t link : {1, 2}) {
+      for (auto& action : c.hear(link, voter(link == 1 ? "paris" : "tokyo"))) actions.push_back(std::move(action));
+    }
+    static_cast<void>(c.elect(std::move(actions)));
+    EXPECT_EQ(c.coordinator.members(), 2U);
+    const auto again = c.hear(4, lima);
+    ASSERT_EQ(sent<wire::Refuse>(again).size(), 1U) << with_membership;
+    EXPECT_THAT(sent<wire::Refuse>(again).at(0).second.reason, HasSubstr("[join.record-disproved]"));
+    EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
+  }
+}
+
+TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
+  installed(elected());
+  const auto deposed = [&](std::uint64_t link, std::uint64_t promised) {
+    const auto actions = c.come(link, voter("lima", promised));
+    static_cast<void>(c.come(1, voter("paris", promised)));
+    static_cast<void>(c.come(2, voter("tokyo", promised)));
+    static_cast<void>(c.elect({}));
+    static_cast<void>(c.close(link));
+    return reason_of(actions);
+  };
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(deposed(10 + i, 20 + 10 * i), HasSubstr("leads no more")) << i;
+  }
+  const auto kept = c.come(20, voter("lima", 90));
+  EXPECT_THAT(reason_of(kept), HasSubstr("[coordinator.deposed]"));
+  EXPECT_EQ(all<Hangup>(kept).size(), 1U) << "its own link";
+  static_cast<void>(c.pass(seconds(61), {1, 2}));
+  EXPECT_THAT(deposed(30, 91), HasSubstr("leads no more"));
+}
+
 TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
   installed(elected());
   wire::Join stranger = voter("oslo", 99);

@@ -339,23 +339,44 @@ TEST_F(Round, SoIsWhoHasOtherSamplesTimeAfterTime) {
   fail_until_without_tokyo(c, [this](const wire::StartAttempt&, int i) { return c.hear(2, H::ready(1, 1 + i)); });
 }
 
-TEST_F(Round, WhoHasNoSayMakesOneAttemptOfItFail) {
-  const auto come = [this](std::uint64_t link, const std::string& name) {
-    static_cast<void>(c.hear(link, join_of(name)));
+struct RoundOfGuests : Round {
+  H::Actions come(std::uint64_t link) {
+    static_cast<void>(c.hear(link, join_of("guest" + std::to_string(link))));
     static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
     return c.hear(link, H::ready(1));
-  };
-  for (const std::uint64_t link : {11, 12, 13}) static_cast<void>(come(link, "guest" + std::to_string(link)));
-  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::ready(1)));
-  ASSERT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 6U);
-  const auto actions = c.close(11);
-  EXPECT_THAT(notes(actions), HasSubstr("attempts at it failed for guest11 [round.newcomers-out]"));
-  const wire::StartAttempt start = reformed(actions);
-  EXPECT_THAT(start.voters, testing::SizeIs(3));
-  static_cast<void>(come(14, "guest14"));
+  }
+  // Of round 1, by three members and these.
+  wire::StartAttempt with(const std::vector<std::uint64_t>& guests) {
+    for (const std::uint64_t link : guests) static_cast<void>(come(link));
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::ready(1)));
+    return reformed(c.hear(3, H::ready(1)));
+  }
+};
+
+TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
+  ASSERT_EQ(with({11, 12, 13}).participants.size(), 6U);
+  const auto once = c.close(13);
+  EXPECT_THAT(notes(once), HasSubstr("those that were in no round yet, but for guest11, which came first: attempts at "
+                                     "it failed for guest13 [round.newcomers-out]"));
+  EXPECT_THAT(reformed(once).voters, testing::SizeIs(4));
+  static_cast<void>(come(14));
   EXPECT_TRUE(sent<wire::StartAttempt>(c.close(12)).empty()) << "it had no part";
+  const auto twice = c.close(11);
+  EXPECT_THAT(notes(twice), HasSubstr("those that were in no round yet: attempts at it failed for guest11"));
+  const wire::StartAttempt start = reformed(twice);
+  EXPECT_THAT(start.voters, testing::SizeIs(3));
   for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
   EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(start))).size(), 3U);
+}
+
+// An attacker's new names come after whoever waits already.
+TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
+  static_cast<void>(with({11, 12}));
+  const wire::StartAttempt start = reformed(c.close(12));
+  for (const std::uint64_t link : {1, 2, 11}) static_cast<void>(c.hear(link, H::done(start)));
+  const auto commit = c.hear(3, H::done(start));
+  ASSERT_EQ(sent<wire::Commit>(commit).size(), 4U);
+  EXPECT_THAT(start.voters, testing::Contains(testing::Field(&wire::Voter::name, "guest11"))) << "it has a say now";
 }
 
 TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {

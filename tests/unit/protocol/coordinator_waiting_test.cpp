@@ -191,29 +191,82 @@ TEST(WaitingOfTwo, OneThatReturnsWithItsRecordMakesAMajorityAgain) {
   EXPECT_EQ(started[0].second.participants.size(), 2U);
 }
 
-TEST_F(Waiting, AnExchangeThatTakesTooLongIsTriedOnceMoreThenGoesOnWithoutTheSlow) {
-  // All say that something moves.
-  const auto exchange = [&] {
+class SlowExchange : public Waiting {
+ protected:
+  // Until the limit for a round; these say that something moves, the others that they lack that one's part.
+  H::Actions exchange(const std::set<std::uint64_t>& moving, const std::vector<SiteId>& lacked = {}) {
     H::Actions all_actions;
-    for (std::uint64_t second = 1; second <= 1801; ++second) {
-      for (const std::uint64_t link : {1, 2, 3}) {
-        for (auto& action : c.hear(link, wire::Heartbeat{1, false, 0, {second}})) all_actions.push_back(action);
+    const TimePoint end = c.now + seconds(1801);
+    for (std::uint64_t second = 1; c.now < end; ++second) {
+      for (const std::uint64_t link : {1, 2, 3, 4, 5}) {
+        const bool moves = moving.contains(link);
+        const wire::Exchanged said{moves ? second : 0, false, moves ? std::vector<SiteId>{} : lacked};
+        if (c.said.contains(link)) keep(c.hear(link, wire::Heartbeat{1, false, 0, said}), all_actions);
       }
-      for (auto& action : c.pass(seconds(1))) all_actions.push_back(action);
+      keep(c.pass(seconds(1)), all_actions);
     }
     return all_actions;
-  };
+  }
+  static void keep(H::Actions more, H::Actions& in) {
+    for (auto& action : more) in.push_back(std::move(action));
+  }
+  void next_round(std::uint64_t round, const std::vector<std::uint64_t>& links) {
+    for (const std::uint64_t link : links) {
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
+    }
+  }
+};
+
+TEST_F(SlowExchange, IsTriedOnceMoreThenGoesOnWithoutTheSlow) {
   static_cast<void>(c.start(1, 3));
-  const auto first = exchange();
+  const auto first = exchange({1, 2, 3});
   EXPECT_THAT(notes(first), HasSubstr("it is tried once more"));
   EXPECT_EQ(c.coordinator.members(), 3U);
   const wire::StartAttempt again = reformed(first);
   static_cast<void>(c.hear(1, H::done(again)));
   static_cast<void>(c.hear(2, H::done(again)));
-  const auto second = exchange();
+  const auto second = exchange({1, 2, 3});
   EXPECT_THAT(notes(second), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
   EXPECT_EQ(reformed(second).participants.size(), 2U);
   EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+// It takes no more than half of the time that way, then a third, and so on.
+TEST_F(SlowExchange, WhoWasLateHasARestAsLongAsThatTookThenTwiceAsLong) {
+  std::uint64_t round = 1;
+  for (const double rest : {1800.0, 3600.0}) {
+    wire::StartAttempt start = c.start(round, 3);
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+    start = reformed(exchange({2, 3}));
+    ASSERT_EQ(start.participants.size(), 2U);
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+    next_round(round++, {1, 2, 3});
+    const TimePoint back = c.now + seconds(rest);
+    while (c.now + seconds(300) < back) {
+      static_cast<void>(c.hear(3, H::ready(round)));
+      static_cast<void>(c.hear(1, H::ready(round)));
+      const wire::StartAttempt without = reformed(c.hear(2, H::ready(round)));
+      EXPECT_EQ(without.participants.size(), 2U);
+      for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(without)));
+      next_round(round++, {1, 2, 3});
+      static_cast<void>(c.pass(seconds(290), {1, 2, 3}));
+    }
+    static_cast<void>(c.pass(seconds(400), {1, 2, 3}));
+  }
+  EXPECT_EQ(c.start(round, 3).participants.size(), 3U);
+}
+
+// Two that say of each other that something moves, and send the others nothing.
+TEST_F(SlowExchange, WhosePartTheOthersLackIsLateWhateverItSays) {
+  for (const std::uint64_t link : {4, 5}) {
+    static_cast<void>(c.hear(link, join_of(link == 4 ? "oslo" : "rome")));
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  }
+  static_cast<void>(c.start(1, 5));
+  const auto actions = exchange({4, 5}, {SiteId{3}, SiteId{4}});
+  EXPECT_THAT(notes(actions), HasSubstr("the exchange at oslo was not done within 1800 s"));
+  EXPECT_THAT(notes(actions), HasSubstr("the exchange at rome was not done within 1800 s"));
+  EXPECT_EQ(reformed(actions).participants.size(), 3U);
 }
 
 TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {

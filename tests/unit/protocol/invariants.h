@@ -1,5 +1,5 @@
 // What must hold whatever happens, as code: fed with every step of the machines in tests and in simulation, it says
-// what was broken. The shortest true description of the protocol; plugin/PROTOCOL.md ("Invariants") lists the same.
+// what was broken. The shortest true description of the protocol; "Invariants" in docs/protocol/states.md lists them.
 //
 // Threads: one caller at a time. Ownership: its own record of what it saw.
 #pragma once

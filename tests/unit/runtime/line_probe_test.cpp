@@ -18,7 +18,7 @@ TEST(LineProbe, WhatIsSaidArrives) {
   const LineTold told{.word = LineWord::kDialled, .number = 0x0102030405060708, .text = "refused"};
   const std::vector<std::byte> head = encode_line(told);
   const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
-  EXPECT_EQ(bytes, "collab line 1\x04\x08\x07\x06\x05\x04\x03\x02\x01refused") << "as PROTOCOL.md has it";
+  EXPECT_EQ(bytes, "collab line 1\x04\x08\x07\x06\x05\x04\x03\x02\x01refused") << "as docs/protocol/beside.md has it";
   ASSERT_TRUE(decode_line(head).ok());
   EXPECT_EQ(*decode_line(head), told);
   const std::vector<std::byte> longest = encode_line({.word = LineWord::kDialled, .text = std::string(9000, 'x')});

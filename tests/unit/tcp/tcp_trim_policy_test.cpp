@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kBurst = TrimPolicy::kMuch + 1;
+constexpr std::size_t kBurst = TrimDebt::kMuch + 1;
 const TimePoint kStart = TimePoint() + seconds(100);
 
 TEST(TrimPolicy, ABurstThatIsOverAtOnceIsFollowedByOneTrim) {
@@ -26,8 +26,8 @@ TEST(TrimPolicy, ABurstThatIsOverAtOnceIsFollowedByOneTrim) {
 TEST(TrimPolicy, NothingIsTrimmedWhileMuchIsHeld) {
   TrimPolicy trims;
   EXPECT_FALSE(trims.is_due(kStart, kBurst, 0));
-  EXPECT_FALSE(trims.is_due(kStart + seconds(60), TrimPolicy::kMuch / 4, 0));
-  EXPECT_TRUE(trims.is_due(kStart + seconds(61), TrimPolicy::kMuch / 4 - 1, 0));
+  EXPECT_FALSE(trims.is_due(kStart + seconds(60), TrimDebt::kLittle, 0));
+  EXPECT_TRUE(trims.is_due(kStart + seconds(61), TrimDebt::kLittle - 1, 0));
 }
 
 TEST(TrimPolicy, BurstsInARowAreTrimmedNowAndThenAndTheLastOneToo) {

@@ -13,7 +13,9 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::size_t kMostNamed = 16;  // in a command that is to be copied
-constexpr auto kEverybody = [](const auto&, const auto&) { return true; };
+constexpr Duration kDoubtAgain = std::chrono::seconds(1);
+constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
+constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 
 // Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
 // two that have agreed equally often, the later run; of two that have not agreed yet, the larger.
@@ -137,7 +139,7 @@ std::map<LinkId, wire::Join> Election::dismiss() {
   decision_.reset();
   waiting_.stop();
   forgotten_.clear();
-  short_since_ = known_last_ = kNever;
+  short_since_ = known_last_ = doubt_at_ = kNever;
   return all;
 }
 
@@ -171,9 +173,7 @@ Election::Newest Election::newest_of(Counts counts) const {
   return newest;
 }
 
-Election::Newest Election::newest() const {
-  return newest_of([](LinkId, const Applicant&) { return true; });
-}
+Election::Newest Election::newest() const { return newest_of(kCredible); }
 
 template <typename Counts>
 Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts) const {
@@ -234,11 +234,12 @@ Quorum Election::weakest(const Decision& decision, Counts counts) const {
 
 // ---- towards a mandate -----------------------------------------------------------------------------
 
-TermId Election::least_term() const {
+template <typename Counts>
+TermId Election::least_term(Counts counts) const {
   TermId least = term_;
   for (const auto& [link, applicant] : applicants_) {
     const TermId promised = applicant.join.report.record.promised;
-    if (!applicant.promised && promised >= least)
+    if (!applicant.promised && promised >= least && counts(applicant.join.site))
       least = TermId{promised.value + (mutant(Mutant::kTermNotExceeded) ? 0 : 1)};
   }
   return least;
@@ -251,60 +252,154 @@ bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wi
          !mutant(Mutant::kLateApplicantCounts);
 }
 
+// Above all that was promised by voters, and anew for one that has come without its record. Where those who were here
+// before are enough the term goes on for a moment: somebody may come time after time.
+void Election::begin_where_due(TimePoint now, const Decision& known) {
+  const auto is_voter = [&](const std::string& name) {
+    return std::ranges::find(known.newest.voters, name, &wire::Voter::name) != known.newest.voters.end() ||
+           std::ranges::find(known.next_voters, name, &wire::Voter::name) != known.next_voters.end();
+  };
+  bool late = false;
+  for (auto& [link, applicant] : applicants_) {
+    applicant.late = begun_ && is_late(link, applicant.join, known.newest.voters);
+    late = late || applicant.late;
+  }
+  const TermId least = std::max(least_term(is_voter), TermId{term_.value + (late ? 1 : 0)});
+  const auto can_promise = [this](LinkId, const Applicant& a) {
+    return !a.set_aside && !a.late && (a.promised || a.join.report.record.promised < term_);
+  };
+  const bool goes_on =
+      begun_ && (least == term_ || (now < later(begun_at_, kUndisturbed) && weakest(known, can_promise).can_promise()));
+  if (!goes_on) begin(now, least);
+}
+
+bool Mandate::disproves(const Comer& comer) const {
+  const wire::Offer& claimed = comer.join.report.record.anchor;
+  return !founded && new_run.empty() && claimed.run == anchor.run && claimed.round > round();
+}
+
 bool Mandate::is_of_a_voter(const Comer& comer) const {
   const AcceptorId acceptor = comer.join.report.record.acceptor;
   const auto is_its = [&](const wire::Voter& voter) { return voter.acceptor == acceptor; };
   return std::ranges::any_of(voters, is_its) || std::ranges::any_of(next_voters, is_its);
 }
 
-void Election::begin(TermId term) {
+void Election::begin(TimePoint now, TermId term) {
   term_ = term;
+  begun_at_ = now;
   begun_ = true;
   decision_.reset();
   early_.clear();
   for (auto& [link, applicant] : applicants_) {
     early_.insert(link);
-    applicant.promised = applicant.accepted = false;
+    applicant.promised = applicant.accepted = applicant.late = false;
   }
+}
+
+template <typename Is>
+void Election::set_aside_if(Is is) {
+  for (auto& [link, applicant] : applicants_) {
+    const wire::Record& record = applicant.join.report.record;
+    if (!record.voters.empty() && is(record)) applicant.set_aside = true;
+  }
+}
+
+// What somebody says is not needed only as long as the others can do without.
+void Election::count_again() {
+  const auto is_set_aside = [](const auto& entry) { return entry.second.set_aside; };
+  if (std::ranges::none_of(applicants_, is_set_aside) || weakest(decide(kCredible), kCredible).can_promise()) return;
+  for (auto& [link, applicant] : applicants_) applicant.set_aside = false;
+}
+
+// Where they have differed for a grace in what was agreed on last: the newest claim stands under which those who claim
+// no more can elect, and are more than those who do. That is safe whoever is right: it takes a quorum of the membership
+// they know of, which would know if its run had agreed on more; and what another run has agreed on is not theirs.
+bool Election::doubt(TimePoint now) {
+  const auto newer = [](const wire::Record* a, const wire::Record* b) {
+    return is_newer(a->anchor, a->voters.size(), b->anchor, b->voters.size());
+  };
+  std::vector<const wire::Record*> claims;
+  for (const auto& [link, applicant] : applicants_) {
+    const wire::Record& record = applicant.join.report.record;
+    if (!applicant.set_aside && !record.voters.empty()) claims.push_back(&record);
+  }
+  std::ranges::sort(claims, newer);
+  if (claims.empty() || !newer(claims.front(), claims.back())) return false;
+  // They come and go: less than a grace without them is no interruption.
+  if (doubt_at_ == kNever || now >= later(apart_last_, config_.link_grace)) doubt_at_ = later(now, config_.link_grace);
+  apart_last_ = now;
+  if (now < doubt_at_) return false;
+  doubt_at_ = later(now, kDoubtAgain);
+  for (std::size_t i = 1; i < claims.size(); ++i) {
+    if (!newer(claims[i - 1], claims[i])) continue;
+    const auto counts = [&](LinkId, const Applicant& applicant) {
+      const wire::Record& record = applicant.join.report.record;
+      return !applicant.set_aside && (record.voters.empty() || !newer(&record, claims[i]));
+    };
+    const Quorum quorum = weakest(decide(counts), counts);
+    if (!quorum.can_promise() || quorum.with_record <= i) continue;
+    set_aside_if([&](const wire::Record& record) { return newer(&record, claims[i]); });
+    return true;
+  }
+  return false;
+}
+
+// If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2).
+template <typename Counts>
+bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
+  const auto knows_less = [&](LinkId link, const Applicant& applicant) {
+    const wire::Record& record = applicant.join.report.record;
+    const bool less = record.anchor.run == claim.run && record.anchor.round < claim.round;
+    return counts(link, applicant) && (record.voters.empty() || less);
+  };
+  const auto less_is_known = [&](const auto& entry) {
+    return knows_less(entry.first, entry.second) && !entry.second.join.report.record.voters.empty();
+  };
+  return std::ranges::any_of(applicants_, less_is_known) && weakest(decide(knows_less), knows_less).can_promise();
 }
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
-  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised; };
-  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted; };
+  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised && !a.set_aside && !a.late; };
+  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside && !a.late; };
   if (decision_) {
     if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
     if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
-    begin(TermId{term_.value + 1});  // too many of those who had promised have gone
+    begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
   }
-  const Decision known = decide(kEverybody);
+  count_again();
+  const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
     return known_last_ != kNever && now < later(known_last_, config_.link_grace) ? std::nullopt
                                                                                  : std::optional(lead({}, known));
   }
   known_last_ = now;
-  const Quorum quorum = weakest(known, kEverybody);
+  const Quorum quorum = weakest(known, kCredible);
   if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
+  if (doubt(now)) return seek(now, out);
   if (!quorum.can_promise()) return std::nullopt;
-  const bool late = begun_ && std::ranges::any_of(applicants_, [&](const auto& entry) {
-                      return is_late(entry.first, entry.second.join, known.newest.voters);
-                    });
-  const TermId least = std::max(least_term(), TermId{term_.value + (late ? 1 : 0)});
-  if (!begun_ || least > term_) begin(least);
+  begin_where_due(now, known);
   for (auto& [link, applicant] : applicants_) {
     if (std::exchange(applicant.prepared, term_) == term_) continue;
     out.emplace_back(Send{link, wire::Prepare{term_}});
   }
   Decision decision = decide(has_promised);
-  if (!weakest(decision, has_promised).can_promise() ||  // or the promise of who knows more is on its way
-      std::tie(decision.newest.anchor.run, decision.newest.anchor.round) !=
-          std::tie(known.newest.anchor.run, known.newest.anchor.round)) {
-    if (!mutant(Mutant::kOlderAnchorLeads) || !weakest(decision, has_promised).can_promise()) return std::nullopt;
+  if (!weakest(decision, has_promised).can_promise()) return std::nullopt;
+  const wire::Offer newest = known.newest.anchor;
+  if (is_disproved(newest, has_promised)) {
+    set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
+    return seek(now, out);
+  }
+  // Their promises are on their way; or that of who knows more is.
+  if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return std::nullopt;
+  if (std::tie(decision.newest.anchor.run, decision.newest.anchor.round) != std::tie(newest.run, newest.round) &&
+      !mutant(Mutant::kOlderAnchorLeads)) {
+    return std::nullopt;
   }
   if (decision.settled) decision.settled->settled = term_;
   if (mutant(Mutant::kAcceptSkipped)) return lead({}, decision);
   for (const auto& [link, applicant] : applicants_) {
-    if (!applicant.promised) continue;
+    if (!applicant.promised || applicant.late) continue;
     wire::Accept accept{term_};
     if (decision.settled && !mutant(Mutant::kAcceptWithoutProposal)) accept.proposals.push_back(*decision.settled);
     out.emplace_back(Send{link, std::move(accept)});
@@ -340,10 +435,11 @@ bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const
 }
 
 Mandate Election::lead(const std::string& new_run, const Decision& decision) {
+  constexpr auto anybody = [](const std::string&) { return true; };
   Mandate mandate;
   mandate.founded = decision.newest.voters.empty();
   mandate.new_run = new_run;
-  mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
+  mandate.term = mandate.founded || !new_run.empty() ? least_term(anybody) : term_;
   mandate.anchor = decision.newest.anchor;
   mandate.voters = decision.newest.voters;
   mandate.settled = new_run.empty() ? decision.settled : std::nullopt;
@@ -360,14 +456,14 @@ Mandate Election::lead(const std::string& new_run, const Decision& decision) {
   decision_.reset();
   waiting_.stop();
   forgotten_.clear();
-  short_since_ = kNever;
+  short_since_ = doubt_at_ = kNever;
   term_ = TermId{mandate.term.value + 1};
   return mandate;
 }
 
 // ---- words and time --------------------------------------------------------------------------------
 
-std::vector<std::string> Election::missing() const { return missing(decide(kEverybody)); }
+std::vector<std::string> Election::missing() const { return missing(decide(kCredible)); }
 
 std::vector<std::string> Election::missing(const Decision& known) const {
   std::set<std::string_view> seen;  // here, or named already
@@ -407,9 +503,9 @@ std::string Election::remedy_text(TimePoint at, const Decision& known) const {
 
 std::string Election::waiting_text(TimePoint at) const {
   if (applicants_.empty()) return {};
-  const Decision known = decide(kEverybody);
+  const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) return "waiting for those who know what was agreed on; they were here a moment ago";
-  const Quorum quorum = weakest(known, kEverybody);
+  const Quorum quorum = weakest(known, kCredible);
   if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_text(known);
   if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_text(known);
   return "waiting for more than half of the sites that agreed last: " + missing_text(known) + remedy_text(at, known);
@@ -425,8 +521,9 @@ TimePoint Election::next_deadline(TimePoint now) const {
   if (applicants_.empty()) return kNever;
   TimePoint next = waiting_.next();
   for (const auto& [link, applicant] : applicants_) next = std::min(next, later(applicant.heard, config_.link_grace));
-  for (const TimePoint over : {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
-                               later(known_last_, config_.link_grace)}) {
+  for (const TimePoint over :
+       {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
+        later(known_last_, config_.link_grace), doubt_at_, begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
     if (now < over) next = std::min(next, over);
   }
   return next;

@@ -13,6 +13,10 @@
 //   preparing  a site without its record comes                                     waiting, with a higher term
 //   frozen     too few are left of those that promised                             waiting, with a higher term
 //
+// Whoever says that more was agreed on than the others know is waited for: its membership has to be here. If it says
+// what is not so, it would hold them up for ever. So its claim is set aside, while the others can elect without it:
+// once their promises disprove it, else after a grace, where they are more.
+//
 // Frozen: what counts of the past is decided once, from one set of promises, and never looked at again. Accept carries
 // the attempt an older term may have committed, if there is one, so that it is accepted under the new term, too. Each
 // of its answers was sent after the last promise had come: so there was a moment at which all who answered had
@@ -53,6 +57,10 @@ struct Mandate {
   std::vector<wire::Past> recent;
   std::vector<Comer> comers;
 
+  // The newest round that was agreed on.
+  [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
+  // It says that a later one was, and those who promised show that it was not.
+  [[nodiscard]] bool disproves(const Comer& comer) const;
   // With the acceptor of a voter: it has agreed before, whatever its name.
   [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;
 };
@@ -113,6 +121,8 @@ class Election {
     TermId prepared{};  // what it was asked to promise
     bool promised = false;
     bool accepted = false;
+    bool set_aside = false;  // what it says of the past counts for nothing
+    bool late = false;       // came without its record since the term was begun
     TimePoint heard{};
   };
   // Taken from the promises, once.
@@ -131,9 +141,17 @@ class Election {
   [[nodiscard]] Decision decide(Counts counts) const;
   template <typename Counts>
   [[nodiscard]] Quorum weakest(const Decision& decision, Counts counts) const;
-  [[nodiscard]] TermId least_term() const;
+  template <typename Counts>
+  [[nodiscard]] TermId least_term(Counts counts) const;
+  void begin_where_due(TimePoint now, const Decision& known);
   [[nodiscard]] bool is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const;
-  void begin(TermId term);
+  void begin(TimePoint now, TermId term);
+  template <typename Is>
+  void set_aside_if(Is is);
+  void count_again();
+  [[nodiscard]] bool doubt(TimePoint now);
+  template <typename Counts>
+  [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
   [[nodiscard]] std::string way_out(TimePoint now, const Decision& known, const Quorum& quorum);
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
@@ -145,6 +163,7 @@ class Election {
   Config config_;
   TermId term_;         // begun, or the next to be
   bool begun_ = false;  // Prepare(term_) was sent
+  TimePoint begun_at_{};
   std::map<LinkId, Applicant> applicants_;
   std::set<LinkId> early_;  // here before term_ was begun
   std::optional<Decision> decision_;
@@ -156,6 +175,8 @@ class Election {
   TimePoint short_since_ = kNever;  // more than half are here, too few of them with records
   TimePoint short_last_{};
   TimePoint known_last_ = kNever;  // somebody was here who knows of a membership
+  TimePoint apart_last_{};         // they differed in what was agreed on last
+  TimePoint doubt_at_ = kNever;
 };
 
 }  // namespace collab::protocol

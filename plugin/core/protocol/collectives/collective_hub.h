@@ -5,7 +5,7 @@
 // they are doing and gives each the parts it wants (hub_group.h has the drawing).
 //
 // Two things are agreed on between hubs that succeed each other, with the ranks as acceptors in memory (Paxos; the
-// argument is in plugin/PROTOCOL.md, "The collective hub"): who is gone, a chain of memberships (hub_membership.h); and
+// argument is in docs/protocol/collectives.md): who is gone, a chain of memberships (hub_membership.h); and
 // a step's result (hub_group.h).
 // A rank is silent when nothing has been heard from it for the link grace; gone, for good, when the next membership is
 // chosen without it.

@@ -1,4 +1,4 @@
-// How much of a hub's memory its ranks may take. Same numbers as in plugin/PROTOCOL.md, "The collective hub".
+// How much of a hub's memory its ranks may take. Same numbers as in docs/protocol/collectives.md.
 // Threads: constants.
 #pragma once
 

@@ -1,4 +1,35 @@
-// Which part answers which event.
+// Which part answers which event, and what follows from it.
+//
+//   what comes           answered by         what follows
+//   from anybody
+//   Join                 Admission           `Welcome`, and a member more. Or `Refuse`; or it waits: for an election
+//                                            (Leadership), for its generation (GenerationGate: `Hold`), for its name
+//   StatusQuery          tell_status         `StatusReport`
+//   Inquire              tell_who_leads      `Leads`
+//   Forget               Leadership          a `Notice`; who waits here may go on without those it names
+//   from a site that waits for an election
+//   Promise, Accepted    Leadership          counted (election.h). Enough of them: it leads, all that wait are let in
+//   from a member; from any other link the link is closed
+//   AnchorInstalled      AnchorInstaller     the swarm's anchor: it is active. Another: it takes the swarm's; one that
+//                                            trains, at its trigger (stale)
+//   Ready                Round               counts for the next attempt; of an earlier round it takes the anchor first
+//   Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
+//   Decline              Round               another attempt, to which it contributes nothing; a second one: expelled
+//   PeerUnreachable      Round               another attempt; the pair owns no slice in it if it failed before
+//   Leave                Membership          `LeaveAck`; the others get `MemberLeft`; it goes as if its link had closed
+//   Heartbeat            AnchorInstaller     what it has taken of the anchor,
+//                        Round               and whether its exchange moves (exchange_watch.h)
+//   Promise, Accepted    from_member         nothing: it leads already
+//   any other            from_member         nothing, and a warning: no site sends it
+//   not from a site
+//   Closed               Membership          the member goes; its attempt is formed anew without it (Round::lost). What
+//                                            waits on that link waits no more
+//   Undialable           Membership          it owns no slices while others can be dialled
+//   CallsUnderWay        RoundGate           a round does not wait for who stands in a call that waits for the round
+//   Tick                 each part           what has taken too long ends: silence, joining, taking an anchor, a round
+//
+// Whatever it was, `advance` then looks what has become possible. Round is in round.cpp, round_attempt.cpp and
+// round_end.cpp.
 #include "core/protocol/coordinator/coordinator.h"
 
 #include <algorithm>

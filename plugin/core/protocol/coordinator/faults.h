@@ -3,8 +3,14 @@
 // Whoever takes part can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
 //
 //   a member gives up more often than line and memory make it     it is left out
-//   one without a say goes, or has another mean; or they fail     nobody without a say takes part: names cost nothing,
-//   often, all of them together                                   a say costs a round
+//   one without a say goes, or has another mean; or they fail     of those without a say only the trainer that came
+//   often, all of them together                                   first takes part
+//   then that one fails, too                                      nobody without a say takes part
+//   an exchange takes longer than COLLAB_ROUND_TIMEOUT for one    it has a rest as long as that took, the next time
+//                                                                 twice as long, and so on
+//
+// Names cost nothing, a say costs a round. Whoever keeps others from their first round by names that fail has to have
+// come before them, with a name for each round.
 //
 // Of what failed for want of a link the pair is counted (reachability.h), which comes to an end by itself.
 //
@@ -13,7 +19,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "collab/clock.h"
 #include "core/protocol/coordinator/member.h"
@@ -29,14 +37,21 @@ class Faults {
  public:
   void begin_round(const Members& members);
   void set_aside(SiteId site) { set_aside_.insert(site); }
+  // Whoever says what it likes of its progress can hold each round up to the limit: so it can less and less of the
+  // time.
+  void was_late(SiteId site, const std::string& name, Duration took, TimePoint now);
   // True: once too often, it is left out from now on.
   bool gave_up(SiteId site);
   // True: they have failed too often.
   [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
-  // Nobody without a say takes part any more, nor in the next round before then. True: this is new.
-  bool leave_newcomers_out(TimePoint until);
+  // Nobody without a say but `first` takes part any more, nor in the next round before then; the second time nobody.
+  // True: this is new.
+  bool leave_newcomers_out(std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
-    return set_aside_.contains(site) || (!has_say && (newcomers_out_ || now < newcomers_from_));
+    const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);
+    const auto rest = rests_until_.find(site);
+    const bool rests = rest != rests_until_.end() && now < rest->second;
+    return set_aside_.contains(site) || rests || (out && site != first_newcomer_);
   }
 
   // How often by now: in this round; since its mean was right.
@@ -49,8 +64,11 @@ class Faults {
   std::set<SiteId> set_aside_;  // the round goes on without them
   std::map<SiteId, std::uint32_t> gave_up_, state_repairs_, mean_repairs_;
   std::uint32_t newcomers_failed_ = 0;
-  bool newcomers_out_ = false;
+  std::uint32_t newcomers_out_ = 0;  // how often in this round
+  std::optional<SiteId> first_newcomer_;
   TimePoint newcomers_from_{};
+  std::map<SiteId, TimePoint> rests_until_;
+  std::map<std::string, std::uint32_t> late_;  // how often, by name, of at most kMostLate
 };
 
 }  // namespace collab::protocol

@@ -144,7 +144,23 @@ void Leadership::lead(Mandate mandate) {
   }
   // The first trainer that is let in says which model and settings all are to have: one that has agreed before.
   std::ranges::stable_partition(mandate.comers, [&](const auto& comer) { return mandate.is_of_a_voter(comer); });
-  for (const Mandate::Comer& comer : mandate.comers) all_->admission.on_join(comer.link, comer.join);
+  for (const Mandate::Comer& comer : mandate.comers) {
+    if (mandate.disproves(comer)) {
+      if (mandate.is_of_a_voter(comer)) deposers_.disprove(comer.join.report.record.acceptor);
+      refuse_disproved(comer.link, comer.join, mandate.round());
+    } else {
+      all_->admission.on_join(comer.link, comer.join);
+    }
+  }
+}
+
+void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed) {
+  all_->admission.refuse_link(
+      link, join.site,
+      "its record says that round " + std::to_string(join.report.record.anchor.round.value) +
+          " was agreed on; those who decided on round " + std::to_string(agreed.value) +
+          " have their records, and accepted nothing later: the record is damaged or of another swarm; move what is in "
+          "COLLAB_STATE_DIR away and start again [join.record-disproved]");
 }
 
 // What counts of the past is in the mandate: the newest anchor with its membership, and what may have been committed at
@@ -189,6 +205,17 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   if (ahead && !voter) {  // if that is so, its own leader will be found at another candidate
     all_->out.emplace_back(Hangup{
         link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
+    return false;
+  }
+  if (ahead && deposers_.is_disproved(record.acceptor)) {
+    refuse_disproved(link, join, anchor->round);
+    return false;
+  }
+  if ((newer_term || ahead) && !deposers_.may(record.acceptor, all_->now, all_->config.link_grace)) {
+    all_->out.emplace_back(
+        Hangup{link, join.site + " had leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
+                         in_seconds(all_->config.link_grace) +
+                         " (COLLAB_LINK_GRACE); it may come again after that [coordinator.deposed]"});
     return false;
   }
   if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {

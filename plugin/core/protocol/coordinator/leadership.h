@@ -15,6 +15,7 @@
 
 #include "core/protocol/agreement/election.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/coordinator/deposers.h"
 
 namespace collab::protocol {
 
@@ -59,6 +60,7 @@ class Leadership {
   void seek();
   void lead(Mandate mandate);
   void inherit(const Mandate& mandate);
+  void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);
   void step_down(const std::string& reason);
   [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
   [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
@@ -71,6 +73,7 @@ class Leadership {
   std::set<LinkId> early_;
   TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
   std::uint64_t births_ = 0;           // fresh runs begun here
+  Deposers deposers_;                  // over all its terms
 };
 
 }  // namespace collab::protocol

@@ -1,23 +1,31 @@
-// A site that was let in: what it has joined with, which never changes, and three records that belong to one class
-// each. Only that class can change them.
+// A site that was let in. Who may change what of it, as the compiler holds it (private fields, one friend each):
 //
-//   phase       what happens                                                        then
-//   -           Join is let in                                                      joined
-//   joined      it trained when it joined, with another anchor; or missed a commit  stale
-//   joined      InstallAnchor is sent                                               installing
-//   installing  AnchorInstalled: it holds the anchor                                active
-//   installing  its last source is lost, its digest differs, or a newer anchor is   joined
-//               agreed on
-//   installing  it holds another anchor, as its parameters move                     stale
-//   active      a round is committed without it                                     stale; joined if it is ready by now
-//   active      its anchor differs from the others'                                 joined
-//   stale       Ready: its parameters stand still                                   joined
-//   stale       it missed a commit, was sent it, and has applied it                 active
+//   of a member                                       changed by, and by nobody else
+//   that it is one                                    Membership: add(), remove() (membership.cpp)
+//   Member: name, link, address, ...                  nobody: it stays as Membership::add() was given it
+//   Member: the Join it came with                     Admission::admit() cuts it, once it was looked at
+//   MemberContact: heard, suspect, unverified         Membership
+//   MemberAnchor: its state (`phase`), sources, ...   AnchorInstaller (anchor_installer.cpp)
+//   MemberRound: Ready, Done, rates                   Round (round.cpp, round_attempt.cpp, round_end.cpp)
 //
-//   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
-//   An attempt needs an accept quorum of the voters (quorum.h); where all are ready and they are fewer, all get a
-//   RoundSkipped. A site that stands in a call of its world, and the call waits for one that is ready, cannot come: it
-//   counts as if its grace were over.
+// Other parts ask one of these three. A member's state, and the functions of AnchorInstaller that change it:
+//
+//   state       what happens                                                        then
+//   -           Join is let in (Membership::add)                                    joined
+//   joined      it trained when it joined, with another anchor (welcome); or it     stale
+//               missed a commit and is sent it (repeat_commit)
+//   joined      InstallAnchor is sent (offer, install)                              installing
+//   installing  AnchorInstalled: it holds the anchor (on_installed)                 active
+//   installing  its last source is lost (lost), its digest differs (on_installed),  joined
+//               or a newer anchor is agreed on (left_out)
+//   installing  it holds another anchor, as its parameters move (installed_another) stale
+//   active      a round is committed without it (left_out)                          stale; joined if it is ready by now
+//   active      its anchor differs from the others' (install_again)                 installing; joined without a source
+//   stale       Ready: its parameters stand still (wait)                            joined
+//   stale       it was sent the commit, and has applied it (on_installed)           active
+//   any         another anchor is chosen (all_wait)                                 joined
+//
+// From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -40,7 +48,7 @@ enum class MemberPhase : std::uint8_t {
   kStale,       // a round was committed without it, and it trains on; it takes the anchor at its next trigger
 };
 
-// Whether it is heard, and can be dialled. Membership alone changes it.
+// Whether it is heard, and can be dialled.
 class MemberContact {
  public:
   explicit MemberContact(TimePoint now) : last_heard_(now) {}
@@ -57,7 +65,7 @@ class MemberContact {
   bool unverified_ = false;
 };
 
-// How far it is with the swarm's anchor. AnchorInstaller alone changes it.
+// How far it is with the swarm's anchor.
 class MemberAnchor {
  public:
   MemberAnchor(AcceptorId acceptor, RunId run) : acceptor_(acceptor), run_(run) {}
@@ -91,10 +99,11 @@ class MemberAnchor {
   std::optional<wire::Offer> renamed_from_;     // as it said, where it is to hold that under the swarm's name
 };
 
-// What it has said for the round to come. Round alone changes it.
+// What it has said for the round to come.
 class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
+  [[nodiscard]] std::uint64_t samples() const { return ready_ ? ready_->samples : 0; }
   [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
   [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
   [[nodiscard]] std::uint32_t loss() const { return loss_; }
@@ -111,14 +120,14 @@ class MemberRound {
 };
 
 struct Member {
-  SiteId id;
-  LinkId link;
-  std::string name;
-  std::string address;
-  bool helper = false;       // it trains nothing: rounds begin with the others, and need it as soon as they do
-  bool early = false;        // it was here before the term was begun
-  std::uint64_t ticket = 0;  // of its admission
-  wire::Join join;           // as it joined, but for settings and model
+  const SiteId id;
+  const LinkId link;
+  const std::string name;
+  const std::string address;
+  const bool helper;           // it trains nothing: rounds begin with the others, and need it as soon as they do
+  const bool early;            // it was here before the term was begun
+  const std::uint64_t ticket;  // of its admission
+  wire::Join join;             // as it joined, but for settings and model; later without what its record knew
   MemberContact contact;
   MemberAnchor anchor;
   MemberRound round{};

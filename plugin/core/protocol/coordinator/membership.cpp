@@ -49,6 +49,9 @@ std::size_t Membership::sites_here() const {
 Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   const wire::Record& record = join.report.record;
   const TermId term = all_->leadership.term();
+  wire::Join kept = join;
+  kept.settings.clear();
+  kept.model.clear();
   Member member{id,
                 link,
                 join.site,
@@ -56,11 +59,9 @@ Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
                 join.helper,
                 all_->leadership.is_early(link),
                 ++tickets_,
-                join,
+                std::move(kept),
                 MemberContact(all_->now),
                 MemberAnchor(record.acceptor, record.anchor.run)};
-  member.join.settings.clear();
-  member.join.model.clear();
   links_[link] = id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));

@@ -108,20 +108,6 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   }
 }
 
-void Round::on_done(Member& member, const wire::Done& done) {
-  if (done.term != all_->leadership.term() && !mutant(Mutant::kDoneOfOlderTerm)) return;
-  if (!in_attempt(done.attempt, done.round) && !(round_.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
-    return;  // of one given up since
-  if (!takes_part(*round_.attempt, member.id)) return;
-  if (done.slices.size() != round_.attempt->slices.size()) {
-    return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
-                                                 std::to_string(round_.attempt->slices.size()) + " slices of round " +
-                                                 std::to_string(done.round.value) + " [round.digest-count]");
-  }
-  if (!member.round.done_) ++round_.done;
-  member.round.done_ = done.slices;
-}
-
 void Round::on_decline(Member& member, const wire::Decline& decline) {
   if (!in_attempt(decline.attempt, decline.round) || !takes_part(*round_.attempt, member.id)) return;
   if (!round_.declined.insert(member.id).second) {
@@ -273,30 +259,30 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 void Round::blame(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!has_say(site)) {
-    if (faults_.newcomer_failed()) leave_newcomers_out(name);
+    if (faults_.newcomer_failed()) leave_newcomers_out(all_->members().at(site), rest_after_attempt());
   } else if (faults_.gave_up(site)) {
     tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
   }
 }
 
-// They have a rest for as long as the attempt has taken, as after a wait in vain (round_gate.h).
-void Round::leave_newcomers_out(const std::string& because) {
-  const Duration rest = std::min(all_->now - round_.started, all_->config.link_grace);
-  if (!faults_.leave_newcomers_out(later(all_->now, rest))) return;
+// For as long as the attempt has taken, as after a wait in vain (round_gate.h).
+Duration Round::rest_after_attempt() const { return std::min(all_->now - round_.started, all_->config.link_grace); }
+
+void Round::leave_newcomers_out(const Member& because, Duration rest) {
+  const Member* first = nullptr;
+  for (const auto& [id, member] : all_->members()) {
+    if (member.helper || has_say(id) || id == because.id || member.phase() != MemberPhase::kActive) continue;
+    if (first == nullptr || member.ticket < first->ticket) first = &member;
+  }
+  const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
+  if (!faults_.leave_newcomers_out(kept, later(all_->now, rest))) return;
+  const bool keeps = first != nullptr && !is_left_out(first->id);
   const std::string round = std::to_string(number().value);
   all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without those that were in no round yet: attempts at it failed for " +
-                 because + " [round.newcomers-out]",
-             {{"who", json_quote(because)}, {"round", round}});
-}
-
-// The word of those that train and have a say, if there are any: helpers and who has just come may be one peer under
-// many names.
-Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
-  std::map<SiteId, Digest> by_trainers = said;
-  std::erase_if(by_trainers,
-                [this](const auto& entry) { return all_->members().at(entry.first).helper || !has_say(entry.first); });
-  return most_reported(by_trainers.empty() ? said : by_trainers);
+             "round " + round + " goes on without those that were in no round yet" +
+                 (keeps ? ", but for " + first->name + ", which came first" : "") + ": attempts at it failed for " +
+                 because.name + " [round.newcomers-out]",
+             {{"who", json_quote(because.name)}, {"round", round}});
 }
 
 // Without it no round can be agreed on: to leave it out would end them all without an error.

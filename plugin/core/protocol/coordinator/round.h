@@ -5,6 +5,9 @@
 //     |                                            |      --> Commit: the anchor is the next one
 //     +--somebody is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
 //
+// round.cpp: what sites say, towards an attempt. round_attempt.cpp: one in flight. round_end.cpp: from `Done` to the
+// commit, or to another attempt where means differ.
+//
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
@@ -93,9 +96,9 @@ class Round {
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
-  void leave_newcomers_out(const std::string& because);
+  void leave_newcomers_out(const Member& because, Duration rest);
+  [[nodiscard]] Duration rest_after_attempt() const;
   [[nodiscard]] bool is_needed(SiteId site) const;
-  [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
@@ -110,6 +113,9 @@ class Round {
   void on_limit();
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
+  [[nodiscard]] std::set<SiteId> with_other_means() const;
+  [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
+  void average_again(const std::set<SiteId>& wrong);
   void commit();
   void compare(const wire::StartAttempt& start);  // what the contributors learned
   void skip(const std::string& reason);           // those who are ready train on; the anchor stands

@@ -1,5 +1,5 @@
+// An attempt in flight: whom it loses, for whom it waits, and how long.
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "core/base/text.h"
@@ -8,7 +8,6 @@
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/mutants.h"
 
-// An attempt in flight, and its end.
 namespace collab::protocol {
 
 bool Round::in_attempt(AttemptId attempt, RoundId of) const {
@@ -35,15 +34,11 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone.name);
+    leave_newcomers_out(gone, rest_after_attempt());
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
   abandon_attempt();
-}
-
-static std::uint64_t samples_of(const Member& member) {
-  return member.round.ready() ? member.round.ready()->samples : 0;
 }
 
 void Round::part_with(const Member& lost) {
@@ -53,7 +48,7 @@ void Round::part_with(const Member& lost) {
   const auto& in = start.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
   if ((!owns || mutant(Mutant::kLostOwnerCounts)) && part->weight > 0)
-    round_.gone[lost.id] = {lost.name, part->weight, part->since, samples_of(lost)};
+    round_.gone[lost.id] = {lost.name, part->weight, part->since, lost.round.samples()};
 }
 
 // A round begins with its first ready: without one nobody waits. A helper is ready all the time, and waits for nobody.
@@ -120,23 +115,31 @@ void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
   round_.limit = later(all_->now, all_->config.round_timeout);
-  const std::vector<SiteId> late = waited_for();
-  if (round_.attempt && late.size() == round_.here && !round_.stalled) {
-    // Nobody has finished, so nobody can be blamed: once more from the start.
+  if (!round_.attempt)
+    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
+                " sites were ready within " + limit);
+  const std::vector<SiteId> open = waited_for();
+  std::set<SiteId> late(open.begin(), open.end());
+  const bool nobody_is_done = late.size() == round_.here;
+  if (nobody_is_done) late = watch_.blame(late).held_up_by;  // whatever they say of their progress
+  const bool to_blame = !late.empty();
+  if (!to_blame && !round_.stalled) {
     round_.stalled = true;
     all_->note(Note::Level::kWarning, "waiting",
                which + ": no site finished its exchange within " + limit + "; it is tried once more [round.timeout]");
     return start_afresh();
   }
-  if (!round_.attempt)
-    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
-                " sites were ready within " + limit);
+  if (!to_blame) late.insert(open.begin(), open.end());
+  const Duration took = all_->now - round_.started;
   for (const SiteId id : late) {
+    const std::string& name = all_->membership.name_of(id);
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id), took);
     faults_.set_aside(id);
+    if (to_blame) faults_.was_late(id, name, took, all_->now);
     all_->note(Note::Level::kWarning, "straggler",
-               which + ": the exchange at " + all_->membership.name_of(id) + " was not done within " + limit +
+               which + ": the exchange at " + name + " was not done within " + limit +
                    "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
-               {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number().value)}});
+               {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
   if (!all_->membership.quorum_among(ready_sites()).can_accept()) skip(all_->membership.quorum_text(ready_sites()));
@@ -168,145 +171,6 @@ std::string Round::waiting_text() const {
               ? " attempt " + std::to_string(round_.attempt->attempt.value) + ": waiting for the exchange at "
               : ": waiting for ") +
          join_words(names);
-}
-
-// ---- its end ---------------------------------------------------------------------------------------
-
-void Round::finish_attempt() {
-  const wire::StartAttempt& start = *round_.attempt;
-  if (round_.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round_.here)) return;
-  std::set<SiteId> wrong;
-  for (std::size_t i = 0; i < start.slices.size(); ++i) {
-    std::map<SiteId, Digest> said;
-    for (const wire::Participant& p : start.participants) {
-      if (p.here && (all_->members().at(p.site).round.done_ || !mutant(Mutant::kCommitBeforeAllAreDone)))
-        said[p.site] = (*all_->members().at(p.site).round.done_)[i];
-    }
-    const Digest right = right_of(said);
-    for (const auto& [site, digest] : said) {
-      if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
-    }
-  }
-  if (wrong.empty()) return commit();
-  const std::string what = " has another mean of round " + std::to_string(start.round.value) + " than " +
-                           (round_.here == 2 ? "the lower site, which of two is taken to be right" : "most");
-  const RoundId number_started = start.round;
-  start_afresh();
-  all_->changed = true;
-  for (const SiteId id : wrong) {
-    const std::uint32_t times = faults_.count_mean_repair(id);
-    if (!has_say(id)) leave_newcomers_out(all_->membership.name_of(id));
-    const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
-    if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
-      faults_.set_aside(id);
-      tell_without(all_->membership.name_of(id), ": " + again);
-    } else if (times > kMaxRepeats) {
-      all_->membership.expel(id, again + " [round.mean-beyond-repair]");
-    } else {
-      all_->note(Note::Level::kError, "repair",
-                 all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
-                 {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number_started.value)}});
-    }
-  }
-}
-
-void Round::commit() {
-  const RoundId committed = number();
-  const wire::StartAttempt start = *round_.attempt;
-  const std::vector<SiteId> contributors = contributors_of(start);
-  std::vector<std::string> members_named;
-  std::vector<Digest> mean;
-  for (const wire::Participant& p : start.participants) {
-    if (!p.here) continue;
-    faults_.had_right_mean(p.site);
-    mean = all_->members().at(p.site).round.done_.value_or(std::vector<Digest>{});
-    members_named.push_back(all_->membership.name_of(p.site));
-  }
-  all_->agreed.commit(start, mean);
-  compare(start);
-  std::vector<std::string> names;
-  // Each sample comes once in every fragment.
-  const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
-  for (const SiteId id : contributors) {
-    const auto gone = round_.gone.find(id);
-    const auto member = all_->members().find(id);
-    names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
-    const std::uint64_t samples = gone != round_.gone.end()         ? gone->second.samples
-                                  : member != all_->members().end() ? samples_of(member->second)
-                                                                    : 0;
-    all_->tally.add(names.back(), tallied ? samples : 0);
-  }
-  Broadcast all{{},
-                wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
-                             contributors, all_->period.committed(start)}};
-  auto participant = start.participants.begin();  // both ascend
-  for (auto& [id, member] : all_->members()) {
-    while (participant != start.participants.end() && participant->site < id) ++participant;
-    if (participant != start.participants.end() && participant->site == id && participant->here) {
-      all.links.push_back(member.link);
-      member.round.ready_.reset();
-    } else {
-      all_->installer.left_out(member);
-    }
-  }
-  all_->out.emplace_back(std::move(all));
-  all_->slices.committed(start, all_->now - round_.started, round_.attempts == 1);
-  all_->note(Note::Level::kInfo, "round",
-             "round " + std::to_string(committed.value) +
-                 (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
-             {{"round", std::to_string(committed.value)},
-              {"attempt", std::to_string(start.attempt.value)},
-              {"members", json_list(members_named)},
-              {"contributors", json_list(names)},
-              {"seconds", json_number(static_cast<double>((all_->now - round_.started).count()) / 1e6)}});
-  all_->anchor.committed(committed, !contributors.empty());
-  clear();
-}
-
-void Round::compare(const wire::StartAttempt& start) {
-  std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
-  for (const wire::Participant& p : start.participants) {
-    if (!p.here || p.weight == 0) continue;
-    const auto& ready = all_->members().at(p.site).round.ready_;
-    if (ready) sampled_deltas[p.site] = ready->sampled_delta;
-  }
-  for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled_deltas)) {
-    const std::string text =
-        all_->membership.name_of(pair.a) + " and " + all_->membership.name_of(pair.b) + " have learned the same in " +
-        std::to_string(kAlikeRounds) + " rounds running (cosine " + json_number(pair.cosine) +
-        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
-        "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
-        "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
-        "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
-        "COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set [round.same-data]";
-    all_->note(Note::Level::kWarning, "same-data", text,
-               {{"who", json_list({all_->membership.name_of(pair.a), all_->membership.name_of(pair.b)})},
-                {"round", std::to_string(start.round.value)}});
-    for (const SiteId id : {pair.a, pair.b}) all_->send(all_->members().at(id), wire::Notice{"same-data", text});
-  }
-}
-
-void Round::skip(const std::string& reason) {
-  const RoundId of = number();
-  const bool told = std::exchange(last_skipped_, std::pair(of, reason)) == std::pair(of, reason);
-  all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
-             "no attempt at round " + std::to_string(of.value) + ": " + reason +
-                 "; the anchor stands, the sites train on [round.no-quorum]",
-             {{"round", std::to_string(of.value)}});
-  all_->period.skipped();
-  for (auto& [id, member] : all_->members()) {
-    if (member.phase() != MemberPhase::kActive || !member.round.ready_) continue;
-    all_->send(member, wire::RoundSkipped{all_->leadership.term(), of, reason});
-    member.round.ready_.reset();
-  }
-  begin_again();
-}
-
-// Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
-void Round::begin_again() {
-  const std::uint32_t attempts = round_.attempts;
-  clear();
-  if (!mutant(Mutant::kAttemptsCountedAnew)) round_.attempts = attempts;
 }
 
 }  // namespace collab::protocol

@@ -141,9 +141,8 @@ void CoordinatorLink::drop(const std::string& reason) {
   lose(reason);
 }
 
-// The link is gone. Links to other sites stay, the parameters stand still if they did; what was under way with this
-// coordinator is given up, and asked for
-// anew from the next one that answers. What we were done with is kept: it may have been committed.
+// The head of coordinator_link.h says what follows. What was under way with this coordinator is given up, and asked for
+// anew from the next one that answers.
 void CoordinatorLink::lose(const std::string& reason) {
   next_heartbeat_ = kNever;
   if (all_->membership.phase() == SitePhase::kLeaving) return all_->membership.leave_done();

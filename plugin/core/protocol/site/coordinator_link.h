@@ -4,6 +4,32 @@
 //      ^  | no answer             +-------silent-----> dialling, from the candidate after the silent one
 //      +--+ the next candidate; after the last one a back-off
 //
+// What a site does when its coordinator is gone, because the link was closed or was silent for COLLAB_LINK_GRACE.
+// lose() begins it, and each part does its own:
+//
+//   the site was                          what it does                                         in
+//   leaving                               has left                                             SiteMembership
+//   not let in yet                        asks the next candidate; fails after                 dial_again(),
+//                                         COLLAB_JOIN_TIMEOUT in all                           SiteMembership
+//   taking an anchor                      stops                                                AnchorInstallation
+//   training                              trains on; at its trigger it stands, as `ready`      SiteRound
+//   at its trigger: ready                 stands still; says Ready to the next coordinator     SiteRound
+//   at its trigger: linking, exchanging   cancels the exchange, and is ready                   SiteRound
+//   at its trigger: done                  keeps the mean: the next leader may commit it        SiteRound
+//   applying a commit                     applies it                                           SiteRound
+//   each of these, if it was let in       keeps its links to other sites, and its record;      dial_again()
+//                                         dials from the first candidate on, without end
+//
+//   and then
+//   COLLAB_LINK_GRACE passes              at its trigger it trains on (RoundSkipped), with a   SiteRound: on_tick(),
+//                                         snapshot of what it put into an exchange; later      skip(), on_trigger()
+//                                         triggers are answered so at once
+//   a candidate is connected              sends Join with its record; promises and accepts     SiteMembership
+//                                         where that one is to be elected; once it is
+//                                         welcomed, it says Ready
+//   the next leader commits what it was   applies it: at its trigger, or at the next one       SiteRound: on_commit()
+//   done with
+//
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 

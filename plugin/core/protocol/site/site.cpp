@@ -1,4 +1,40 @@
-// Which part answers which event.
+// Which part answers which event, and what follows from it.
+//
+//   what comes           answered by         what follows
+//   from the coordinator
+//   Welcome              SiteMembership      it follows that term, and waits for an anchor; a Ready that is due is said
+//   Refuse               SiteMembership      it fails with that reason; who was a member asks once more
+//   Hold                 SiteMembership      it waits, and looks at other candidates (Inquiry)
+//   Prepare              SiteMembership      `Promise`, once that is durable, for a term above the one it follows
+//   Accept               SiteMembership      `Accepted`, once that is durable
+//   Roster, Keys         PeerLinks           who is a member, and how it proves that; links that wait for it are made
+//   InstallAnchor        AnchorInstallation  it takes the anchor from its sources; at its trigger if it trains
+//   StartAttempt         SiteRound           at its trigger: links, exchange, `Done` once durable; else ignored
+//   Commit               SiteRound           the outer step, then `AnchorInstalled`; if it trains, at the next trigger
+//   RoundSkipped         SiteRound           it trains on; the anchor stands
+//   Notice               SiteMembership      a line in the log,
+//                        PeerLinks           and where nobody can dial this site, it dials the others
+//   MemberLeft           Acceptor            marked in the membership, and written
+//   LeaveAck             SiteMembership      it has left
+//   Leads                Inquiry             how many wait here, to be compared with what other candidates say
+//   Heartbeat            CoordinatorLink     it was heard, as with all of these
+//   no more: the link    CoordinatorLink     what the head of coordinator_link.h says
+//   closes, or is silent
+//   from another candidate, which it asked
+//   Leads                Inquiry             it goes there, if that one leads a better swarm, or more wait there
+//   from another site
+//   Hello                PeerLinks           the link is that member's, if the key is theirs; nothing counts before it
+//   FetchAnchor          HeldAnchor          that part of the anchor, or `AnchorMoved`
+//   AnchorMoved          AnchorInstallation  that source is not asked any more
+//   FetchOptimizer       the data plane      a description of the copy, or a part of it (optimizer_lease.h)
+//   OptimizerState       OptimizerFetch      the copy is taken, or the next member is asked
+//   Chunk                the data plane      of a contribution, a mean, an anchor, a copy
+//   Heartbeat            PeerLinks           it was heard
+//   the link closes      PeerLinks           in an attempt with it: `PeerUnreachable` (SiteRound::link_lost)
+//   any other            from_coordinator,   nothing, and a warning
+//                        from_peer
+//
+// What comes from the training process, the data plane and the store is routed below, one line an event.
 #include "core/protocol/site/site.h"
 
 #include <algorithm>

@@ -249,7 +249,7 @@ AnchorStreams::Events AnchorStreams::fetch(const protocol::AnchorFetchEvent& eve
     } else if (const auto* held = std::get_if<protocol::TakeHeld>(&action)) {
       if (held->kind == ChunkKind::kAnchor) {
         const auto from = parts_.arena->anchor().subspan(held->range.begin, held->range.size());
-        std::ranges::copy(from, parts_.arena->scratch().begin() + static_cast<std::ptrdiff_t>(held->range.begin));
+        std::ranges::copy(from, parts_.arena->next_anchor().begin() + static_cast<std::ptrdiff_t>(held->range.begin));
       }
     } else if (const auto* wrong = std::get_if<protocol::SourceWrong>(&action)) {
       events.emplace_back(protocol::AnchorSourceWrong{wrong->site, wrong->reason + damage(incoming),
@@ -266,7 +266,7 @@ AnchorStreams::Events AnchorStreams::fetch(const protocol::AnchorFetchEvent& eve
 void AnchorStreams::take_part(const protocol::TakePart& part, const IncomingChunk& incoming) {
   const bool outer = part.kind == ChunkKind::kOuter;
   if (outer && !std::exchange(outer_overwritten_, true)) parts_.arena->begin_outer_update();
-  const std::span<float> target = outer ? parts_.arena->outer() : parts_.arena->scratch();
+  const std::span<float> target = outer ? parts_.arena->outer() : parts_.arena->next_anchor();
   const std::span<const std::byte> bytes = incoming.payload->view();
   std::memcpy(target.data() + part.range.begin, bytes.data(), bytes.size());
   receiving_->sources[incoming.from].elements += part.range.size();
@@ -275,7 +275,7 @@ void AnchorStreams::take_part(const protocol::TakePart& part, const IncomingChun
 protocol::SiteEvent AnchorStreams::seal_received() {
   const protocol::ReceiveAnchor wanted = receiving_->action;
   ArenaWriter& arena = *parts_.arena;
-  const Digest state = state_digest(arena, arena.scratch(), tile_elements_);
+  const Digest state = state_digest(arena, arena.next_anchor(), tile_elements_);
   // A wrong digest is not sealed: the machine compares and asks again.
   if (state == wanted.digest) {
     if (!arena.outer().empty()) arena.begin_outer_update();

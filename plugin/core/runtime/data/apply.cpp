@@ -65,7 +65,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   COLLAB_CHECK(sealed.has_value(), "a commit reached a site without an anchor");
   anchors_.forget();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
-    std::ranges::copy(arena.anchor(), arena.scratch().begin());
+    std::ranges::copy(arena.anchor(), arena.next_anchor().begin());
     seal(with_membership({sealed->run, action.commit.round, sealed->digest}, action.membership));
     const bool unfit = action.base == protocol::Base::kUnfit;
     if (unfit) residual_.drop();
@@ -83,7 +83,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
                           " came for an exchange that is not complete [round.commit-incomplete]");
   }
   const ElementRange range = attempt_->range;
-  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.scratch().subspan(range.begin).begin());
+  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.mean().subspan(range.begin).begin());
   const double clipped_norm = clip_mean();
   const bool sole = averages_itself() && clipped_norm == 0 && action.base == protocol::Base::kParameters;
   const ParameterChange change = sole ? ParameterChange::kUnchanged : change_for(action.base);
@@ -101,7 +101,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   if (!sole && !end.displaces) before_change(action.base, unfit ? kWholeVector : range);
   const Result<Digest> state = step_anchor(sealed->digest, end);
   if (!state.ok()) return state.status();
-  if (unfit) COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.scratch(), {}));
+  if (unfit) COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.next_anchor(), {}));
   seal(with_membership({sealed->run, action.commit.round, *state}, action.membership));
   const float lr = attempt_->outer.lr;
   cancel();
@@ -113,7 +113,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
 Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
   ArenaWriter& arena = *parts_.arena;
   const std::span<const float> anchor = arena.anchor();
-  const std::span<float> next = arena.scratch();
+  const std::span<float> next = arena.next_anchor();
   const std::span<float> outer = arena.outer();
   const bool whole = attempt_->range == ElementRange{0, anchor.size()};
   const TileDigests known = std::exchange(tiles_, {});
@@ -152,7 +152,7 @@ Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
 double DataPlane::clip_mean() {
   if (!(settings_.outer.clip > 0)) return 0;
   const ElementRange trained = common(attempt_->range, {0, settings_.outer_elements});
-  const std::span<const float> mean = parts_.arena->scratch().subspan(trained.begin, trained.size());
+  const std::span<const float> mean = parts_.arena->mean().subspan(trained.begin, trained.size());
   const double norm = attempt_->norms ? norm_with(attempt_->factors, trained.begin, mean) : norm_of(mean);
   attempt_->shrink = clip_factor(settings_.outer.clip, norm);
   return attempt_->shrink == 1.0F ? 0 : norm;
@@ -178,7 +178,7 @@ Status DataPlane::rebase(protocol::Base base) {
     return internal_error(
         "the parameters are to be moved onto another anchor from values that were not set aside [round.no-values]");
   }
-  const std::span<float> previous = parts_.arena->scratch();
+  const std::span<float> previous = parts_.arena->previous_anchor();
   if (aside) {
     COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(previous, snapshot.reader()));
   } else if (base == protocol::Base::kParameters) {
@@ -208,14 +208,14 @@ Status DataPlane::take_snapshot() {
   snapshot_.range = contributed_;
   snapshot_.values.resize(contributed_.size());
   COLLAB_RETURN_IF_ERROR(parts_.parameters->read(contributed_.begin, snapshot_.values));
-  const std::span<const float> mean = parts_.arena->scratch().subspan(contributed_.begin, contributed_.size());
+  const std::span<const float> mean = parts_.arena->mean().subspan(contributed_.begin, contributed_.size());
   if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
   return {};
 }
 
 Status DataPlane::publish_parameters() {
   anchors_.forget();
-  return parts_.parameters->read(0, parts_.arena->scratch());
+  return parts_.parameters->read(0, parts_.arena->published());
 }
 
 // ---- between rounds -----------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) 
                           ", which this site does not hold [round.anchor-not-held]");
   }
   anchors_.forget();
-  const std::span<float> slot = arena.scratch();
+  const std::span<float> slot = arena.next_anchor();
   const std::span<float> outer = arena.outer();
   SealedAnchor anchor{run, round, {}};
   if (!outer.empty()) arena.begin_outer_update();

@@ -361,7 +361,7 @@ bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::vecto
 
 DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   const ElementRange range = action.range;
-  const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
+  const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
   std::optional<Fault> fault;
   std::vector<double> squares;
   const bool fit = reduce_into(mean, range, squares, fault);
@@ -408,7 +408,7 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
     return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
   attempt_->means.erase(found);
-  take_mean(range.begin, parts_.arena->scratch().subspan(range.begin, range.size()));
+  take_mean(range.begin, parts_.arena->mean().subspan(range.begin, range.size()));
   return {};
 }
 
@@ -416,7 +416,7 @@ Status DataPlane::open_mean(ElementRange range, std::span<const std::byte> bytes
   const std::size_t encoded = bytes.size() - norms_size(range);
   if (attempt_->norms) COLLAB_RETURN_IF_ERROR(attempt_->norms->take(range, bytes.subspan(encoded)));
   if (!decode) return {};
-  return down_.decode(range, bytes.first(encoded), parts_.arena->scratch().subspan(range.begin, range.size()));
+  return down_.decode(range, bytes.first(encoded), parts_.arena->mean().subspan(range.begin, range.size()));
 }
 
 void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {

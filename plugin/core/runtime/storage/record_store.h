@@ -1,5 +1,5 @@
 // A site's durable record: a body of bytes in one small file, which a later process of the site finds as it was written
-// last, whole or not at all. The format is described in plugin/PROTOCOL.md ("Record").
+// last, whole or not at all. The format is described in docs/protocol/beside.md ("Record").
 //
 //   open: locked, read, written back, trusted --> write ... --> remove (a clean end)
 //                 |                                 | fails

@@ -1,5 +1,5 @@
 // The anchor, the outer state and error feedback's residual on disk (COLLAB_STATE_DIR): written atomically (new file,
-// fsync, rename), read back with its digest checked. The format is described in plugin/PROTOCOL.md ("State file").
+// fsync, rename), read back with its digest checked. The format is described in docs/protocol/beside.md ("State file").
 //
 // Threads: plain functions on paths. Ownership: none.
 #pragma once

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/wire/rules.h"
+
 namespace collab {
 namespace {
 
@@ -42,9 +44,7 @@ void Residual::start(const wire::StartAttempt& start, SiteId self, float share) 
   attempt_.emplace(Attempt{.share = share,
                            .equal = 1.0F / static_cast<float>(members),
                            .alone = members == 1,
-                           .range = start.slices.empty()
-                                        ? ElementRange{}
-                                        : ElementRange{start.slices.front().range.begin, start.slices.back().range.end},
+                           .range = wire::covered_by(start.slices),
                            .own = {},
                            .theirs = {}});
   std::size_t owned = 0;

@@ -31,7 +31,7 @@ Status TrainingCopy::take(ParameterVector& parameters) { return parameters.read(
 
 void TrainingCopy::begin_round(bool merges) {
   merges_ = merges;
-  changed_ = mixed_ = took_anchor_ = false;
+  holds_ = Holds::kTaken;
   original_ = {};
   displaced_ = written_ = {};
 }
@@ -39,7 +39,7 @@ void TrainingCopy::begin_round(bool merges) {
 void TrainingCopy::before_write(ElementRange range) {
   written_ = all_between(written_, common(range, {0, values_.size()}));
   if (merges_ && original_.empty()) original_.assign(values_.begin(), values_.end());
-  changed_ = true;
+  if (holds_ != Holds::kAnchor) holds_ = Holds::kWritten;
 }
 
 void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean) {
@@ -49,34 +49,43 @@ void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor,
   const std::span<float> here = values_.subspan(offset, anchor.size());
   const auto factor = static_cast<float>(settings_.merge.factor);
   // Whose copy was moved within this round ends with where that led to, not with by how much.
-  const bool absolute = !only_displaced();
-  mixed_ = settings_.merge.rule == MergeRule::kMix;
-  changed_ = true;
+  if (holds_ == Holds::kTaken) holds_ = Holds::kMoves;
+  const bool absolute = holds_ != Holds::kMoves;
+  const bool mixed = settings_.merge.rule == MergeRule::kMix;
   if (displaced_.size() == 0) displaced_.begin = offset;
   displaced_.end = offset + anchor.size();
   for (std::size_t i = 0; i < moved; ++i) {
     const float by = (anchor[i] - mean[i]) + factor * (mean[i] - here[i]);
-    here[i] = mixed_ ? anchor[i] : absolute ? here[i] + by : by;
+    here[i] = mixed ? anchor[i] : absolute ? here[i] + by : by;
   }
   std::ranges::copy(anchor.subspan(moved), here.subspan(moved).begin());
 }
 
 TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
-  const bool only_displaced = this->only_displaced();
   const std::vector<float> original = std::exchange(original_, {});
-  if (took_anchor_) return {ParameterChange::kTakeCopy};
-  if (!changed_) return {ParameterChange::kUnchanged};
-  if (!merges_) return {ParameterChange::kTakeCopy};
   const bool all = displaced_ == ElementRange{0, values_.size()};
-  if (mixed_ && (only_displaced || all)) return {ParameterChange::kMixed, displaced_};
-  if (only_displaced) return {ParameterChange::kMoved, displaced_};
+  switch (holds_) {
+    case Holds::kTaken: return {ParameterChange::kUnchanged};
+    case Holds::kAnchor: return {ParameterChange::kTakeCopy};
+    case Holds::kMoves: return {is_mixed() ? ParameterChange::kMixed : ParameterChange::kMoved, displaced_};
+    case Holds::kWritten:
+      if (!merges_) return {ParameterChange::kTakeCopy};
+      if (is_mixed() && all) return {ParameterChange::kMixed, displaced_};
+      return moved_from(original, anchor);
+  }
+  return {ParameterChange::kUnchanged};
+}
+
+// The result less what was taken: by how much the parameters are to move.
+TrainingCopy::End TrainingCopy::moved_from(const std::vector<float>& original, std::span<const float> anchor) {
   const ElementRange changed = all_between(written_, displaced_);
   const FloatEnvironment ieee;
-  const auto kept = mixed_ ? static_cast<float>(settings_.merge.factor) : 0.0F;
+  const bool mixed = is_mixed();
+  const auto kept = mixed ? static_cast<float>(settings_.merge.factor) : 0.0F;
   for (std::size_t i = 0; i < trained(); ++i) {
     values_[i] -= original[i];
     // A fragment is mixed, and the rest moves whole: of the fragment what was trained meanwhile stays.
-    if (mixed_ && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
+    if (mixed && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
   }
   const auto [begin, end] = common(changed, {trained(), values_.size()});
   std::ranges::copy(anchor.subspan(begin, end - begin), values_.subspan(begin).begin());

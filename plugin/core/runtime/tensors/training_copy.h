@@ -3,8 +3,12 @@
 // The node works on this copy as if the script stood still; the script trains on meanwhile. What the round makes of the
 // copy is merged into the script's parameters at a step boundary (merge_copy()).
 //
-//   take --> begin_round --+-- displace: the commit of what was contributed --+--> end_round --> merge_copy
-//                          +-- before_write, ordinary writes: all else -------+
+//   take, begin_round --> taken --displace: the commit of what was contributed--> moves
+//                           |                                                       | before_write
+//                           |                                                       v
+//                           +---------before_write, ordinary writes: all else--> written
+//
+//   from each: took_anchor --> anchor; end_round, then merge_copy
 //
 // A round with a caller that waits for it (begin_round(false)) leaves the parameters themselves in the copy. Else the
 // copy is what they are to be moved by: of trained elements, with s what was contributed, m the mean of what the sites
@@ -46,7 +50,7 @@ class TrainingCopy final : public ParameterVector {
   // Before the copy is written to, and where.
   void before_write(ElementRange range = kWholeVector);
   // It was unfit, and is the anchor from here on.
-  void took_anchor() { took_anchor_ = true; }
+  void took_anchor() { holds_ = Holds::kAnchor; }
   // What the ranks of the site are to do with the copy from here on, and with which of its elements. `anchor`: the one
   // in place.
   struct End {
@@ -59,7 +63,15 @@ class TrainingCopy final : public ParameterVector {
   [[nodiscard]] const MergeSettings& settings() const { return settings_; }
 
  private:
-  [[nodiscard]] bool only_displaced() const { return original_.empty() && !took_anchor_; }
+  // What the copy has in it, of the round that has begun.
+  enum class Holds : std::uint8_t {
+    kTaken,  // the parameters at the trigger
+    kMoves,  // where it was displaced, by how much the parameters are to move; elsewhere the parameters at the trigger
+    kWritten,  // what the parameters would be if the script had stood still
+    kAnchor,   // the anchor, outright
+  };
+  [[nodiscard]] bool is_mixed() const { return settings_.merge.rule == MergeRule::kMix && displaced_.size() > 0; }
+  [[nodiscard]] End moved_from(const std::vector<float>& original, std::span<const float> anchor);
   [[nodiscard]] std::uint64_t trained() const { return std::min<std::uint64_t>(settings_.trained, values_.size()); }
 
   std::span<float> values_;
@@ -68,9 +80,7 @@ class TrainingCopy final : public ParameterVector {
   ElementRange displaced_{};
   ElementRange written_{};
   bool merges_ = false;
-  bool changed_ = false;
-  bool mixed_ = false;
-  bool took_anchor_ = false;
+  Holds holds_ = Holds::kTaken;
 };
 
 }  // namespace collab

@@ -8,35 +8,40 @@
 namespace collab::tcp {
 namespace {
 
+// ---- time
 constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
-constexpr Duration kMemory = std::chrono::seconds(10);
+constexpr double kLeastEpochBytes = 16e3;  // at the rate, so that packets can be counted
+constexpr Duration kShortestHolds = std::chrono::seconds(10);
 constexpr Duration kDrainEvery = std::chrono::seconds(5);
-constexpr double kTarget = 0.015;           // seconds of queue
-constexpr double kTargetOfRoundTrip = 0.1;  // or this
-constexpr double kNoQueue = 0.25;           // of the target
-constexpr double kLongQueue = 3;            // targets
-constexpr double kPatience = 15;            // of the target given up, by a link that needs half as long as the others
+constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones tell of their climb only
+// ---- the queue
+constexpr double kTargetSeconds = 0.015;
+constexpr double kTargetOfRoundTrip = 0.1;  // or this, if it is more
+constexpr double kNoQueueBelow = 0.25;      // of the target
+constexpr double kLongQueueFrom = 3;        // targets
+constexpr double kPatienceLost = 15;        // of the target, by a link that needs half as long as the others
 constexpr double kLeastPatience = 0.25;
-constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
-constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
-constexpr double kLeastRate = 32.0 * 1024;    // bytes a second
-constexpr double kLeastOfEpoch = 16e3;        // bytes at the rate, so that packets can be counted
-constexpr double kWeight = 1.0 / 8;           // of an epoch
+constexpr double kHorizonEpochs = 4;  // in which a deviation from the target is to be gone
+// ---- the rate
+constexpr double kLeastOfLine = 0.75, kMostOfLine = 1.1;  // the rate, as a part of what the line carries
+constexpr double kLeastBytesPerSecond = 32.0 * 1024;
+constexpr double kWeightOfEpoch = 1.0 / 8;
 constexpr double kFirstStep = 0.02, kStepGrowth = 1.6, kLongestStep = 0.25;
-constexpr double kFollows = 0.9;   // of what was sent: the line keeps up
-constexpr double kCarries = 0.95;  // the line carries all of it
-constexpr double kSlower = 0.75;   // it does not by far
-constexpr double kStillGrows = 1.2;
-constexpr int kFullEpochs = 2;
-constexpr double kTelling = 1.5;      // measured seconds of an exchange: shorter ones tell of their climb only
-constexpr double kLeastShare = 0.25;  // one slow link does not stop the others
+constexpr double kLeastShare = 0.25;  // of an exchange: one slow link does not stop the others
+// ---- what arrives, as a part of what was sent
+constexpr double kKeepsUp = 0.9;
+constexpr double kCarriesAll = 0.95;
+constexpr double kFarLess = 0.75;
+// ---- before there is a rate
+constexpr double kStillClimbs = 1.2;  // what arrives, as a part of the epoch before
+constexpr int kEpochsWithQueue = 2;   // running, and the line is full
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
 void Shortest::note(TimePoint now, Duration time) {
-  if (now - since_ > kMemory) {
+  if (now - since_ > kShortestHolds) {
     before_ = now_;
     now_ = time;
     since_ = now;
@@ -45,12 +50,13 @@ void Shortest::note(TimePoint now, Duration time) {
 }
 
 Duration LinkPace::epoch() const {
-  const Duration packets = rate_ > 0 ? Duration(static_cast<Duration::rep>(1e6 * kLeastOfEpoch / rate_)) : Duration(0);
+  const Duration packets =
+      rate_ > 0 ? Duration(static_cast<Duration::rep>(1e6 * kLeastEpochBytes / rate_)) : Duration(0);
   return std::max({kShortestEpoch, round_trip_, packets});
 }
 
 double LinkPace::target() const {
-  return patience_ * std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
+  return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
 }
 
 // The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
@@ -62,7 +68,7 @@ double LinkPace::queue() const {
 
 bool LinkPace::sees_queue() const {
   return round_trip_ == Duration(0) || shortest_round_trip_.value() == Duration::max() ||
-         queue() >= kNoQueue * target();
+         queue() >= kNoQueueBelow * target();
 }
 
 void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
@@ -105,7 +111,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
   begin_epoch(now, sight);
-  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, 1.0);
+  patience_ = std::clamp(1 + kPatienceLost * sight.behind, kLeastPatience, 1.0);
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;
@@ -119,7 +125,7 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
     return;
   }
   follow(delivered, carried);
-  if (line_ < kLeastRate) {
+  if (line_ < kLeastBytesPerSecond) {
     line_ = rate_ = 0;
     lines_ = measured_ = 0;
     full_ = 0;
@@ -128,32 +134,33 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
   lines_ += line_ * took;
   measured_ += took;
   const double time = seconds(epoch());
-  double lean = (target() - queue()) / (kHorizon * time);
+  double lean = (target() - queue()) / (kHorizonEpochs * time);
   if (now - drained_ > kDrainEvery && !off(Mechanism::kDrain)) {  // the shortest way stays known
     drained_ = now;
     lean = -queue() / time;
   }
-  rate_ = line_ * std::clamp(1 + lean, kLeast, kMost);
+  rate_ = line_ * std::clamp(1 + lean, kLeastOfLine, kMostOfLine);
 }
 
 void LinkPace::exchange_ended(double share) {
-  if (measured_ > kTelling) line_ = std::max(kLeastRate, lines_ / measured_ * std::max(kLeastShare, share));
+  if (measured_ > kLeastMeasuredSeconds)
+    line_ = std::max(kLeastBytesPerSecond, lines_ / measured_ * std::max(kLeastShare, share));
   lines_ = measured_ = 0;
 }
 
 void LinkPace::find(double delivered) {
-  const bool full = queue() > target() && delivered < kStillGrows * last_delivered_;
+  const bool full = queue() > target() && delivered < kStillClimbs * last_delivered_;
   full_ = full ? full_ + 1 : 0;
-  if (full_ < kFullEpochs) return;
+  if (full_ < kEpochsWithQueue) return;
   full_ = 0;
   const double most = std::max(delivered, last_delivered_);
-  if (most >= kLeastRate) line_ = rate_ = most;
+  if (most >= kLeastBytesPerSecond) line_ = rate_ = most;
 }
 
 // What arrives tells what the line carries only where there is a queue, or where less arrives than was sent.
 void LinkPace::follow(double delivered, double carried) {
-  if (queue() < kNoQueue * target()) {
-    if (delivered < kFollows * before_) {
+  if (queue() < kNoQueueBelow * target()) {
+    if (delivered < kKeepsUp * before_) {
       step_ = kFirstStep;
     } else {
       line_ *= 1 + step_;
@@ -163,10 +170,10 @@ void LinkPace::follow(double delivered, double carried) {
   }
   step_ = kFirstStep;
   const double most = std::max(delivered, last_delivered_);
-  if (queue() > kLongQueue * target() && most < kSlower * before_) {
+  if (queue() > kLongQueueFrom * target() && most < kFarLess * before_) {
     line_ = most;
-  } else if (carried > line_ || delivered < kCarries * before_) {
-    line_ += kWeight * (carried - line_);
+  } else if (carried > line_ || delivered < kCarriesAll * before_) {
+    line_ += kWeightOfEpoch * (carried - line_);
   }
 }
 

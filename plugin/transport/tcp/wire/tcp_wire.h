@@ -1,6 +1,6 @@
 // The bytes two tcp transports exchange on each of a link's connections: a preface, then frames.
 //
-// plugin/PROTOCOL.md ("Sessions over TCP") has the tables; the golden bytes are in tests/golden/tcp. All numbers
+// docs/protocol/tcp.md has the tables; the golden bytes are in tests/golden/tcp. All numbers
 // are little-endian. Everything from the wire is bounded here before anything is allocated.
 // Threads and ownership: plain values and pure functions.
 #pragma once

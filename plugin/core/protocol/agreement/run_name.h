@@ -1,0 +1,18 @@
+// The name of the first run that a coordinator's process begins; it counts up from there. Under one name nothing is
+// agreed on twice, so no two processes may have one: clocks are set back, and several may begin at once.
+//
+// Pure. Threads: any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "collab/types.h"
+
+namespace collab::protocol {
+
+// Later is larger, as far as clocks agree: of two swarms that have agreed equally often the later one stays. `random`:
+// bits that nobody else has drawn.
+[[nodiscard]] RunId run_name(std::chrono::milliseconds since_1970, std::uint64_t random);
+
+}  // namespace collab::protocol

@@ -1,0 +1,201 @@
+// The end of an attempt: what follows from `Done`.
+//
+//   Done of another term, attempt or site                    ignored
+//   Done with another number of digests than slices          its sender is expelled [round.digest-count]
+//   Done                                                     kept; until all participants that are here have said it,
+//                                                            nothing follows
+//   all are done, every digest alike                         commit(): `Commit` to them; the anchor is the next one
+//   all are done, a site has another digest of a slice       average_again(): the attempt is given up, nothing of its
+//                                                            exchange stands, and another one is formed
+//
+// Right is the digest that most say, of equals the one that includes the lowest site (right_of). Of the others each is
+//
+//   the first three times                                    named: event `repair`, [round.mean-differs]
+//   then, with a say, where the round can do without it      left out of the round: event `straggler`
+//   then, else                                               expelled [round.mean-beyond-repair]
+//   without a say, as it is of no membership yet             that too; and of those without a say only the first takes
+//                                                            part in the rest of the round, then nobody (faults.h)
+//
+// Times are counted until a commit in which its mean was right, over rounds.
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/agreement/attempt.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/coordinator/round.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+
+void Round::on_done(Member& member, const wire::Done& done) {
+  if (done.term != all_->leadership.term() && !mutant(Mutant::kDoneOfOlderTerm)) return;
+  if (!in_attempt(done.attempt, done.round) && !(round_.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
+    return;  // of one given up since
+  if (!takes_part(*round_.attempt, member.id)) return;
+  if (done.slices.size() != round_.attempt->slices.size()) {
+    return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
+                                                 std::to_string(round_.attempt->slices.size()) + " slices of round " +
+                                                 std::to_string(done.round.value) + " [round.digest-count]");
+  }
+  if (!member.round.done_) ++round_.done;
+  member.round.done_ = done.slices;
+}
+
+void Round::finish_attempt() {
+  if (round_.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round_.here)) return;
+  const std::set<SiteId> wrong = with_other_means();
+  if (wrong.empty()) return commit();
+  average_again(wrong);
+}
+
+std::set<SiteId> Round::with_other_means() const {
+  std::set<SiteId> wrong;
+  for (std::size_t i = 0; i < round_.attempt->slices.size(); ++i) {
+    std::map<SiteId, Digest> said;
+    for (const wire::Participant& p : round_.attempt->participants) {
+      if (p.here && (all_->members().at(p.site).round.done_ || !mutant(Mutant::kCommitBeforeAllAreDone)))
+        said[p.site] = (*all_->members().at(p.site).round.done_)[i];
+    }
+    const Digest right = right_of(said);
+    for (const auto& [site, digest] : said) {
+      if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
+    }
+  }
+  return wrong;
+}
+
+// The word of those that train and have a say, if there are any: helpers and who has just come may be one peer under
+// many names.
+Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
+  std::map<SiteId, Digest> by_trainers = said;
+  std::erase_if(by_trainers,
+                [this](const auto& entry) { return all_->members().at(entry.first).helper || !has_say(entry.first); });
+  return most_reported(by_trainers.empty() ? said : by_trainers);
+}
+
+// The attempt is given up, and who differs is named: the first times only that, then the round goes on without it.
+void Round::average_again(const std::set<SiteId>& wrong) {
+  const std::string of = std::to_string(round_.attempt->round.value);
+  const std::string what = " has another mean of round " + of + " than " +
+                           (round_.here == 2 ? "the lower site, which of two is taken to be right" : "most");
+  start_afresh();
+  all_->changed = true;
+  for (const SiteId id : wrong) {
+    const std::uint32_t times = faults_.count_mean_repair(id);
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id), rest_after_attempt());
+    const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
+    if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
+      faults_.set_aside(id);
+      tell_without(all_->membership.name_of(id), ": " + again);
+    } else if (times > kMaxRepeats) {
+      all_->membership.expel(id, again + " [round.mean-beyond-repair]");
+    } else {
+      all_->note(Note::Level::kError, "repair",
+                 all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
+                 {{"who", json_quote(all_->membership.name_of(id))}, {"round", of}});
+    }
+  }
+}
+
+void Round::commit() {
+  const RoundId committed = number();
+  const wire::StartAttempt start = *round_.attempt;
+  const std::vector<SiteId> contributors = contributors_of(start);
+  std::vector<std::string> members_named;
+  std::vector<Digest> mean;
+  for (const wire::Participant& p : start.participants) {
+    if (!p.here) continue;
+    faults_.had_right_mean(p.site);
+    mean = all_->members().at(p.site).round.done_.value_or(std::vector<Digest>{});
+    members_named.push_back(all_->membership.name_of(p.site));
+  }
+  all_->agreed.commit(start, mean);
+  compare(start);
+  std::vector<std::string> names;
+  // Each sample comes once in every fragment.
+  const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
+  for (const SiteId id : contributors) {
+    const auto gone = round_.gone.find(id);
+    const auto member = all_->members().find(id);
+    names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
+    const std::uint64_t samples = gone != round_.gone.end()         ? gone->second.samples
+                                  : member != all_->members().end() ? member->second.round.samples()
+                                                                    : 0;
+    all_->tally.add(names.back(), tallied ? samples : 0);
+  }
+  Broadcast all{{},
+                wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
+                             contributors, all_->period.committed(start)}};
+  auto participant = start.participants.begin();  // both ascend
+  for (auto& [id, member] : all_->members()) {
+    while (participant != start.participants.end() && participant->site < id) ++participant;
+    if (participant != start.participants.end() && participant->site == id && participant->here) {
+      all.links.push_back(member.link);
+      member.round.ready_.reset();
+    } else {
+      all_->installer.left_out(member);
+    }
+  }
+  all_->out.emplace_back(std::move(all));
+  all_->slices.committed(start, all_->now - round_.started, round_.attempts == 1);
+  all_->note(Note::Level::kInfo, "round",
+             "round " + std::to_string(committed.value) +
+                 (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
+             {{"round", std::to_string(committed.value)},
+              {"attempt", std::to_string(start.attempt.value)},
+              {"members", json_list(members_named)},
+              {"contributors", json_list(names)},
+              {"seconds", json_number(static_cast<double>((all_->now - round_.started).count()) / 1e6)}});
+  all_->anchor.committed(committed, !contributors.empty());
+  clear();
+}
+
+void Round::compare(const wire::StartAttempt& start) {
+  std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
+  for (const wire::Participant& p : start.participants) {
+    if (!p.here || p.weight == 0) continue;
+    const auto& ready = all_->members().at(p.site).round.ready_;
+    if (ready) sampled_deltas[p.site] = ready->sampled_delta;
+  }
+  for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled_deltas)) {
+    const std::string text =
+        all_->membership.name_of(pair.a) + " and " + all_->membership.name_of(pair.b) + " have learned the same in " +
+        std::to_string(kAlikeRounds) + " rounds running (cosine " + json_number(pair.cosine) +
+        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
+        "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
+        "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
+        "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
+        "COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set [round.same-data]";
+    all_->note(Note::Level::kWarning, "same-data", text,
+               {{"who", json_list({all_->membership.name_of(pair.a), all_->membership.name_of(pair.b)})},
+                {"round", std::to_string(start.round.value)}});
+    for (const SiteId id : {pair.a, pair.b}) all_->send(all_->members().at(id), wire::Notice{"same-data", text});
+  }
+}
+
+void Round::skip(const std::string& reason) {
+  const RoundId of = number();
+  const bool told = std::exchange(last_skipped_, std::pair(of, reason)) == std::pair(of, reason);
+  all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
+             "no attempt at round " + std::to_string(of.value) + ": " + reason +
+                 "; the anchor stands, the sites train on [round.no-quorum]",
+             {{"round", std::to_string(of.value)}});
+  all_->period.skipped();
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() != MemberPhase::kActive || !member.round.ready_) continue;
+    all_->send(member, wire::RoundSkipped{all_->leadership.term(), of, reason});
+    member.round.ready_.reset();
+  }
+  begin_again();
+}
+
+// Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
+void Round::begin_again() {
+  const std::uint32_t attempts = round_.attempts;
+  clear();
+  if (!mutant(Mutant::kAttemptsCountedAnew)) round_.attempts = attempts;
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,29 @@
+// Memory that a burst has left is given back once, when little is held any more.
+#include "core/base/trim_debt.h"
+
+#include <gtest/gtest.h>
+
+namespace collab {
+namespace {
+
+TEST(TrimDebt, IsSettledOnceWhenLittleIsHeld) {
+  TrimDebt debt;
+  EXPECT_FALSE(debt.settle(0)) << "nothing was held";
+  debt.holds(TrimDebt::kMuch + 1);
+  EXPECT_TRUE(debt.owes());
+  EXPECT_FALSE(debt.settle(TrimDebt::kLittle));
+  EXPECT_TRUE(debt.settle(TrimDebt::kLittle - 1));
+  EXPECT_FALSE(debt.settle(0));
+}
+
+TEST(TrimDebt, IsMadeByMuchAndByBurstsOfAnotherKind) {
+  TrimDebt debt;
+  debt.holds(TrimDebt::kMuch);
+  EXPECT_FALSE(debt.owes());
+  debt.burst();
+  debt.holds(0);
+  EXPECT_TRUE(debt.settle(0));
+}
+
+}  // namespace
+}  // namespace collab
