@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/protocol/coordinator/model_reference.h"
 #include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
