@@ -97,6 +97,8 @@ EVERYBODY_CAME = EXIT_BARRIER + _LAST_MEMBER
 
 # What may be replaced: owner and name.
 DEFAULT_GROUP_OF_DDP = (ddp_source, "_get_default_group")  # deepcopy and pickling of a DDP assume the default group
+PRE_FORWARD = (ddp_source.DistributedDataParallel, "_pre_forward")
+JOIN_ENTER, JOIN_EXIT = (ddp_source.Join, "__enter__"), (ddp_source.Join, "__exit__")
 REGISTER_COMM_HOOK = (ddp_source.DistributedDataParallel, "register_comm_hook")
 LOAD_STATE_DICT = (torch.nn.Module, "load_state_dict")
 NEW_GROUP = (distributed_c10d, "_new_group_with_tag")
@@ -104,6 +106,7 @@ SAMPLER_INIT = (DistributedSampler, "__init__")
 
 _SOURCE_OF_DDP, _C10D = "torch.nn.parallel.distributed", "torch.distributed.distributed_c10d"
 _INSIDE, _ELASTIC = "keep gradients and groups inside a site", "torch.distributed.elastic"
+_OF_JOIN = ("_joinables", "_enable", "_throw_on_early_termination")
 EXPECTED = (
     Expected("torch._C:_current_graph_task_id", "tell steps inside backward", lambda task: task() == -1),
     Expected("torch.optim.optimizer:Optimizer.profile_hook_step", "tell whose step is running", _uses("wraps")),
@@ -116,6 +119,9 @@ EXPECTED = (
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.__init__", _INSIDE, _uses("module", "process_group")),
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.no_sync", _INSIDE, _uses("require_backward_grad_sync")),
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.register_comm_hook", _INSIDE, _uses("_comm_hooks")),
+    Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.forward", "see training forwards", _uses("_pre_forward")),
+    Expected(f"{_SOURCE_OF_DDP}:Join.__init__", "run no round inside join()", _uses(*_OF_JOIN)),
+    Expected(f"{_SOURCE_OF_DDP}:Join.__exit__", "run a round after join()"),
     Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks")),
     Expected(f"{_C10D}:_world.pg_map", _INSIDE, _holds_pairs),
     Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
@@ -291,6 +297,12 @@ def is_fsdp(module: torch.nn.Module, name: str) -> bool:
 def syncs_gradients(ddp: torch.nn.Module) -> bool:
     """Not under no_sync()."""
     return bool(getattr(ddp, "require_backward_grad_sync", True))
+
+
+def uneven_ddps(join: Any) -> list[torch.nn.Module]:
+    """The DDPs of a Join whose ranks may make different numbers of steps; none where all end with the first."""
+    joinables, enabled, throws = (getattr(join, name) for name in _OF_JOIN)
+    return [each for each in joinables if enabled and not throws and isinstance(each, torch.nn.Module)]
 
 
 def comm_hooks_of(ddp: Any) -> list[tuple[Callable[..., Any], object]]:

@@ -10,14 +10,32 @@ from torch_collab.model.cycle import PATIENCE, OptimizerCycle
 
 
 def steps(cycle: OptimizerCycle, keys: str) -> list[int]:
-    """How many model steps each optimizer step completes (before and after it)."""
-    return [int(cycle.before(key)) + int(cycle.after(key)) for key in keys]
+    """How many model steps each optimizer step completes (before and after it). In capitals: of the whole model."""
+    return [int(cycle.before(key)) + int(cycle.after(key, whole=key.isupper())) for key in keys]
 
 
-def test_one_optimizer_that_trains_everything_counts_from_its_first_step() -> None:
+def test_one_that_trains_everything_counts_with_every_step() -> None:
+    assert steps(OptimizerCycle(), "AAA") == [1, 1, 1]
+
+
+def test_several_that_train_everything_count_with_every_step() -> None:
     cycle = OptimizerCycle()
-    cycle.alone("a")
-    assert steps(cycle, "aaa") == [1, 1, 1]
+    assert steps(cycle, "AABBCABA") == [1] * 8
+    assert cycle.to_introduce() is None and not cycle.owes_step
+
+
+@pytest.mark.parametrize("order", ["Aa", "aA", "abA", "aAb", "Aab"])
+def test_beside_one_that_trains_everything_the_others_do_not_count(order: str) -> None:
+    cycle = OptimizerCycle()
+    counts = steps(cycle, order * 5)
+    assert counts == [int(key.isupper()) for key in order * 5]
+    assert cycle.owes_step == order[-1].islower()
+
+
+def test_a_cycle_that_takes_the_place_of_one_that_trains_everything_is_learned() -> None:
+    cycle = OptimizerCycle()
+    assert steps(cycle, "AAdgdgdg") == [1, 1, 0, 0, 1, 1, 0, 1]
+    assert cycle.last == "g"
 
 
 def test_two_in_turn_count_once_a_turn() -> None:
@@ -31,9 +49,7 @@ def test_the_last_one_need_not_step_every_turn() -> None:
 
 
 def test_a_newcomer_becomes_the_last() -> None:
-    cycle = OptimizerCycle()
-    cycle.alone("a")
-    assert steps(cycle, "aabab") == [1, 1, 0, 0, 1]
+    assert steps(OptimizerCycle(), "aabab") == [0, 2, 0, 0, 1]
 
 
 def test_an_optimizer_that_left_is_forgotten_after_a_while() -> None:
@@ -44,12 +60,23 @@ def test_an_optimizer_that_left_is_forgotten_after_a_while() -> None:
     assert counts[PATIENCE:] != [0, 0, 0]
 
 
-def test_a_single_turn_is_unfinished_business() -> None:
+@pytest.mark.parametrize(
+    ("keys", "owes"),
+    [("dg", True), ("dgdg", False), ("dgdgdd", True), ("dgdgddg", False), ("dgdge", True), ("A", False), ("Ad", True)],
+)
+def test_what_has_stepped_since_the_last_step_that_was_counted_owes_one(keys: str, owes: bool) -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, keys)
+    assert cycle.owes_step == owes
+    cycle.counted()
+    assert not cycle.owes_step
+
+
+def test_what_was_counted_because_a_round_came_is_not_counted_again() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "dg")
-    assert cycle.unfinished()
-    steps(cycle, "dg")
-    assert not cycle.unfinished()
+    cycle.counted()
+    assert steps(cycle, "dgdg") == [0, 1, 0, 1]
 
 
 def test_several_are_introduced_when_their_cycle_is_known_and_again_when_it_changes() -> None:
@@ -66,8 +93,7 @@ def test_several_are_introduced_when_their_cycle_is_known_and_again_when_it_chan
 
 def test_one_optimizer_is_not_introduced() -> None:
     cycle = OptimizerCycle()
-    cycle.alone("a")
-    steps(cycle, "aaa")
+    steps(cycle, "AAA")
     assert cycle.to_introduce() is None and cycle.to_warn_of() == 0
 
 
@@ -89,7 +115,7 @@ def test_a_warm_up_of_one_optimizer_is_no_reason_to_warn() -> None:
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6, unique=True), st.integers(2, 20))
 def test_any_fixed_order_counts_every_turn_once(order: list[str], turns: int) -> None:
     cycle = OptimizerCycle()
-    counted = sum(steps(cycle, "".join(order) * turns)) + int(cycle.unfinished())
+    counted = sum(steps(cycle, "".join(order) * turns)) + int(cycle.owes_step)
     assert counted == turns
 
 

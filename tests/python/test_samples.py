@@ -36,6 +36,19 @@ def test_forwards_add_up_until_the_step() -> None:
     counter.saw(3)
     counter.saw(4)
     assert counter.take() == 7
+
+
+def test_a_step_of_which_no_forward_was_seen_weighs_something() -> None:
+    counter = SampleCounter()
+    assert counter.take() == 1
+    counter.saw(0)  # an empty batch, or an empty tensor before it
+    assert counter.take() == 1
+
+
+def test_a_script_that_tells_none_is_believed() -> None:
+    counter = SampleCounter()
+    counter.saw(3)
+    counter.tell(0)
     assert counter.take() == 0
 
 

@@ -386,11 +386,22 @@ class RankSession final : public Session {
     mine.took_anchor = !report->unfit.empty();
     mine.round = report->round;
     mine.skipped = !report->skipped.empty();
+    if (report->contributors.empty() && !mine.skipped) tell_of_no_samples(report->round);
     mine.leaving = leaving;
     mine.period = report->period;
     mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
     state_ = report->state;
     return mine;
+  }
+
+  void tell_of_no_samples(RoundId round) const {
+    const std::uint64_t steps = carried_steps_ + (in_flight_ ? steps_in_flight_ : schedule_.steps_since_round());
+    if (steps == 0) return;
+    log_warning(
+        "round " + std::to_string(round.value) + " averaged nothing, although this site has trained " +
+        std::to_string(steps) + (steps == 1 ? " step" : " steps") +
+        " since the one before: no site contributed. One that has counted no samples weighs nothing; look at what "
+        "the script passes to torch_collab.count_samples() [round.no-samples]");
   }
 
   [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {

@@ -7,6 +7,8 @@ there is none: the site only leaves.
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,19 +21,22 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _exit_status: Any = None
-_at_exit_registered = False
+_registered_in = 0  # the process whose exit comes to at_exit()
 
 
 def install(world: World) -> None:
     """Whatever comes first ends the run: the world's groups are taken down, the process ends, the site is asked to."""
-    global _at_exit_registered
+    global _registered_in
     world.installed.undo(torch_compat.on_destroy(lambda: rounds.finish(aborting=_raising())))
     if world.info.ranks_tell_sites_apart and world.info.several_sites:
         world.backend.set_pre_barrier(before_world_barrier)
-    if not _at_exit_registered:
+    if _registered_in != os.getpid():
+        if _registered_in == 0:
+            note_exit_status()  # forked children have it from their parent
         atexit.register(at_exit)
-        note_exit_status()
-        _at_exit_registered = True
+        # A child that multiprocessing has forked ends by os._exit(), after its finalizers: of these, early.
+        multiprocessing.util.Finalize(None, at_exit, exitpriority=100)
+        _registered_in = os.getpid()
 
 
 def note_exit_status() -> None:
@@ -52,6 +57,7 @@ _GLOO_LETS_GO = 0.05  # seconds
 
 
 def at_exit() -> None:
+    """Called twice where exit handlers and finalizers run; the second time there is no world any more."""
     try:
         _end_the_run()
     finally:
@@ -61,7 +67,8 @@ def at_exit() -> None:
 def _end_the_run() -> None:
     if state.current() is None:
         return
-    failed = getattr(sys, "last_value", None) is not None or _exit_status not in (None, 0)
+    # multiprocessing ends a child while what its target has raised is on its way.
+    failed = getattr(sys, "last_value", None) is not None or _exit_status not in (None, 0) or _raising()
     try:
         rounds.finish(aborting=failed)
     except Exception as error:
@@ -80,6 +87,7 @@ def before_world_barrier() -> None:
     if world is None or world.run.finished:
         return
     session = world.training.session
+    rounds.count_owed(world)
     steps_since = 0 if session is None else session.status().steps_since_round
     if world.backend.most_at_barrier(steps_since) > 0 and session is not None:
         rounds.run_round(world)

@@ -7,6 +7,9 @@ vector: the DDPs that were made since, or, when an older one comes back, those t
 
 from __future__ import annotations
 
+import functools
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,16 +43,54 @@ def _keep_inside_site(world: World, norm: torch.nn.SyncBatchNorm) -> None:
     norm.process_group = world.groups.site() if group is None else world.groups.inside(group)
 
 
+_called: weakref.WeakSet[Any] = weakref.WeakSet()  # DDPs whose call was seen, until they come to _pre_forward()
+
+
 def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Forward pre-hook of every DDP. A module-level function, so that copies and pickles of a DDP carry it."""
     world = state.current()
     if world is None or world.run.finished or not torch.is_grad_enabled():
         return
     _before_training_forward(world, module, args, kwargs)
+    _called.add(module)
+
+
+def on_pre_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before DDP's own `_pre_forward`: what calls `ddp.forward(x)`, or parts of it, passes by the hooks of a module."""
+    if module in _called:
+        _called.discard(module)
+        return
+    world = state.current()
+    if world is None or world.run.finished or not torch.is_grad_enabled():
+        return
+    _before_training_forward(world, module, args, kwargs)
+
+
+def watch_forwards(original: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of `DistributedDataParallel._pre_forward`."""
+
+    @functools.wraps(original)
+    def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        on_pre_forward(self, args, kwargs)
+        return original(self, *args, **kwargs)
+
+    return pre_forward
 
 
 def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     running.drop_dead()  # a step that an exception has left keeps what it worked on alive
+    if not follow(world, module):
+        return
+    training = world.training  # of the generation that may just have begun
+    if training.stepped_in_backward:
+        rounds.count(world)
+    if training.vector is not None:
+        training.unseen.forward(module, training.vector.parameters, world.is_leader)
+    training.samples.saw(first_dimension(args, kwargs))
+
+
+def follow(world: World, module: Any) -> bool:
+    """`module` is about to train: what it trains is the vector by then, and a session is there. False: it does not."""
     held = world.training.vector
     if held is None:
         _begin(world, world.ddps.made_since(module))
@@ -60,14 +101,9 @@ def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], k
     elif module.training or module in world.ddps.constructed:
         _begin_next(world, module)
     else:
-        return  # a copy (an average of weights, say) is evaluated, without no_grad()
-    training = world.training  # of the generation that may just have begun
-    training.ran(module)
-    if training.stepped_in_backward:
-        rounds.count(world)
-    if training.vector is not None:
-        training.unseen.forward(module, training.vector.parameters, world.is_leader)
-    training.samples.saw(first_dimension(args, kwargs))
+        return False  # a copy (an average of weights, say) is evaluated, without no_grad()
+    world.training.ran(module)
+    return True
 
 
 def _begin_next(world: World, module: DistributedDataParallel) -> None:

@@ -2,7 +2,8 @@
 
 - module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
   the site's.
-- forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
+- forward pre-hook on each DDP, and `_pre_forward` of all, which `ddp.forward(x)` passes too: the first training forward
+  starts the session, each one counts samples.
 - optimizer hooks: steps. What there is no hook for, and is replaced, stands in torch_compat.py.
 """
 
@@ -17,7 +18,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_collab import torch_compat
-from torch_collab.capture import comm_hooks, forward, refuse, resumed, running, sampler, steps, traffic
+from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, running, sampler, steps, traffic
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def install(world: World) -> None:
     undo(torch_compat.hook_registration(_on_module_registered).remove)
     undo(_unhook_optimizers)
     _hook_optimizers()
+    replace(torch_compat.PRE_FORWARD, forward.watch_forwards)
+    replace(torch_compat.JOIN_ENTER, joins.watch_enter)
+    replace(torch_compat.JOIN_EXIT, joins.watch_exit)
     replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads)
     replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp)
     replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook)
@@ -66,6 +70,7 @@ def _keep_out_of_graphs() -> None:
         return
     _kept_out_of_graphs = True
     forward.on_ddp_forward = torch.compiler.disable(forward.on_ddp_forward)
+    forward.on_pre_forward = torch.compiler.disable(forward.on_pre_forward)
     steps.before_optimizer_step = torch.compiler.disable(steps.before_optimizer_step)
     steps.after_optimizer_step = torch.compiler.disable(steps.after_optimizer_step)
     _hook_optimizers()

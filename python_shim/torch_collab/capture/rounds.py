@@ -24,6 +24,9 @@ def count(world: World) -> None:
     if session is None or world.run.failed:
         return
     samples = training.end_step()
+    if world.uneven.inside is not None:
+        world.uneven.hold(samples)
+        return
     if native.termination_requested():
         session.ask_to_leave()
     with world.run:
@@ -31,6 +34,24 @@ def count(world: World) -> None:
     traffic.stepped(world)
     if due:
         run_round(world)
+
+
+def count_owed(world: World) -> None:
+    """What was trained since the last step that was counted, before a round that is waited for."""
+    training = world.training
+    if training.owes_step and world.uneven.inside is None:
+        count_before_round(world, training.end_step())
+
+
+def count_before_round(world: World, samples: int) -> None:
+    """A step of the model; a round of all of it comes next, on every rank of every site."""
+    session, config = world.training.session, world.info.config
+    if session is None or world.run.failed:
+        return
+    with world.run:
+        due = session.count_step(samples, optimizer_state.copy)
+    if due and (config.overlap or config.fragments > 1):
+        run_round(world)  # the one that is due begins only, or is of a part
 
 
 def run_round(world: World) -> None:
@@ -122,8 +143,7 @@ def last_round(world: World, next_generation: int = 0) -> None:
     session = world.training.session
     if session is None:
         return
-    if world.training.owes_step:
-        count(world)
+    count_owed(world)
     session.finish(next_generation)
     world.training.metrics.write(session)
 
@@ -148,6 +168,7 @@ def _warn_of_nothing_averaged(world: World) -> None:
             )
     elif world.generations.number == 0:
         log.warning(
-            "no DistributedDataParallel module was trained here, so nothing was averaged between sites. Wrap the model "
-            "in DistributedDataParallel after init_process_group [ddp.none-trained]"
+            "no training forward of a DistributedDataParallel was seen here, so nothing was averaged between sites. "
+            "Wrap the model in DistributedDataParallel after init_process_group, and call what that gives, ddp(x), not "
+            "the module inside it [ddp.none-trained]"
         )

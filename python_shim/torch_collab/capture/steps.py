@@ -1,4 +1,4 @@
-"""What counts as a step of the model: the last optimizer of the cycle has stepped.
+"""What counts as a step of the model: the last optimizer of the cycle has stepped, or one that trains all of it.
 
 Not counted: steps inside backward (counted once, at the next training forward), optimizers stepped by another
 optimizer, optimizers of other models, and steps a GradScaler skipped.
@@ -41,17 +41,21 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     world = state.current()
     if world is None or world.run.finished:
         return
-    world.training.unseen.stepped()
     nested = running.leave(optimizer)
+    training = world.training
+    if not training.trains(optimizer):
+        if training.session is None and not nested:
+            training.unseen_forwards.stepped(optimizer, world.ddps.constructed.values(), world.is_leader)
+        return
+    training.unseen.stepped()
     if torch_compat.in_backward():
-        if world.training.trains(optimizer):
-            world.training.step_in_backward()
-            optimizer_state.steps_in_backward(world)
+        training.step_in_backward()
+        optimizer_state.steps_in_backward(world)
         return
-    if nested or not world.training.trains(optimizer) or torch_compat.skipped_by_scaler(optimizer):
+    if nested or torch_compat.skipped_by_scaler(optimizer):
         return
-    ends = world.training.cycle.after(id(optimizer))
-    if len(world.training.optimizers) > 1:
+    ends = training.ends_step(optimizer)
+    if len(training.optimizers) > 1:
         _tell_of_cycle(world)
     if ends:
         rounds.count(world)

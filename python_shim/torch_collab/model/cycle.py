@@ -13,53 +13,60 @@ PATIENCE = 1000
 
 
 class OptimizerCycle:
-    """States: learning (`_last` is None) → known. A newcomer becomes the last of the cycle.
+    """States: learning (`_last` is None) → known. A newcomer becomes the last of the cycle. One that trains the whole
+    model ends a step whenever it has stepped, and is no part of the order.
 
     learning --first steps again--> known --newcomer--> known (newcomer last)
+    any --one of the whole model steps--> known (that one last) --newcomer--> learning
     known --PATIENCE steps without the last--> learning
     """
 
     def __init__(self) -> None:
         self._order: list[Hashable] = []
         self._last: Hashable | None = None
+        self._whole = False  # the last trains the whole model
+        self._owed = False  # something has stepped since the last step of the model that was counted
         self._since_last = 0
         self._steps: dict[Hashable, int] = {}  # of each of the others since the last one's step
         self._most = (1, 1)  # of one of the others, before each of the last one's latest two steps
         self._introduced: tuple[int, Hashable] | None = None
         self._warned = False
 
-    def alone(self, key: Hashable) -> None:
-        """`key` is known to train everything: no need to learn."""
-        if self._last is None and not self._order:
-            self._order, self._last = [key], key
-
     def before(self, key: Hashable) -> bool:
         """An optimizer is about to step. True: a cycle that was not known yet has ended just before it."""
         if self._last is None and key in self._order:
             self._last = self._order[-1]
             self._begin_cycle()
-            return True
+            owed, self._owed = self._owed, False
+            return owed
         return False
 
-    def after(self, key: Hashable) -> bool:
-        """An optimizer has stepped. True: this ends a step of the model."""
-        if key not in self._order:
+    def after(self, key: Hashable, whole: bool = False) -> bool:
+        """An optimizer has stepped; `whole`: it trains the whole model. True: this ends a step of the model."""
+        if whole:
+            self._last, self._whole = key, True
+        elif key not in self._order:
+            if self._whole:
+                self._order, self._last, self._whole = [], None, False
             self._order.append(key)
             if self._last is not None:
                 self._last = key
                 self._begin_cycle()
                 # The step that ended with the former last one has been counted already.
+                self._owed = True
                 return False
-        if self._last is None:
-            return False
         if key == self._last:
             self._most = (self._most[1], max(self._steps.values(), default=1))
             self._begin_cycle()
+            self._owed = False
             return True
+        self._owed = True
+        if self._last is None:
+            return False
         self._since_last += 1
         self._steps[key] = self._steps.get(key, 0) + 1
         if self._since_last >= PATIENCE:
-            self._order, self._last = [key], None
+            self._order, self._last, self._whole = [key], None, False
             self._begin_cycle()
         return False
 
@@ -68,13 +75,18 @@ class OptimizerCycle:
         """Whose step ends a step of the model; None while that is learned."""
         return self._last
 
-    def unfinished(self) -> bool:
-        """True: something has stepped, but no step of the model was ever counted."""
-        return self._last is None and bool(self._order)
+    @property
+    def owes_step(self) -> bool:
+        """Something has stepped since the last step of the model was counted."""
+        return self._owed
+
+    def counted(self) -> None:
+        """What was owed is counted, without waiting for the last of the cycle."""
+        self._owed = False
 
     def to_introduce(self) -> tuple[int, Hashable] | None:
         """How many there are and the last of them, once, when that is known of several or has changed."""
-        if self._last is None or len(self._order) < 2:
+        if self._last is None or self._whole or len(self._order) < 2:
             return None
         known = (len(self._order), self._last)
         if known == self._introduced:

@@ -51,6 +51,7 @@ class SampleCounter:
         self._told = n if self._told is None else self._told + n
 
     def take(self) -> int:
-        count = self._seen if self._told is None else self._told
+        """At a step of the model. What was trained without a forward that was seen weighs something too."""
+        count = max(1, self._seen) if self._told is None else self._told
         self._seen, self._told = 0, None
         return count

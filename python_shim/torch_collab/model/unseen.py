@@ -1,9 +1,11 @@
-"""Training whose steps nobody sees: parameters that change between synchronised backward passes without any
-`torch.optim.Optimizer`. No round would ever come, and nothing would say so.
+"""Training of which nobody sees the steps, or the forwards: parameters that change between synchronised backward
+passes without a `torch.optim.Optimizer` of theirs, and optimizers that step before any forward of a DDP that they
+train. No round would ever come, and nothing would say so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +14,7 @@ from torch_collab import log, torch_compat
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 # So many changes without a step are no warm-up of anything.
 PASSES = 20
@@ -44,9 +47,33 @@ class UnseenSteps:
         self._over = True
         if tells:
             log.warning(
-                f"the parameters have changed in {PASSES} training passes without a step of any torch.optim.Optimizer. "
-                "So no round will come, and nothing is averaged between sites. If the script updates its "
-                "parameters by itself, call torch_collab.step() after each update [optimizer.unseen]"
+                f"the parameters have changed in {PASSES} training passes without a step of a torch.optim.Optimizer "
+                "that holds them. So no round will come, and nothing is averaged between sites. If the script updates "
+                "its parameters by itself, call torch_collab.step() after each update. If it copies them from others "
+                "(fp32 masters), these have to be refreshed from the parameters after each round, else they undo it: "
+                'when torch_collab.status()["round"] has changed [optimizer.unseen]'
+            )
+
+
+class UnseenForwards:
+    """Counts steps of optimizers that hold parameters of a DDP, none of whose training forwards has been seen yet."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def stepped(self, optimizer: Optimizer, of_ddps: Iterable[frozenset[int]], tells: bool) -> None:
+        """`of_ddps`: id() of what each DDP was made to train. `tells`: this rank may warn."""
+        if self._steps == PASSES:
+            return
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        if all(held.isdisjoint(trained) for trained in of_ddps):
+            return
+        self._steps += 1
+        if self._steps == PASSES and tells:
+            log.warning(
+                f"{type(optimizer).__name__} has made {PASSES} steps with parameters of a DistributedDataParallel, and "
+                "no training forward of that was seen. So no round comes, and nothing is averaged between sites. Call "
+                "the DistributedDataParallel itself, ddp(x), not the module inside it [optimizer.unseen-forward]"
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch_collab.model.cycle import OptimizerCycle
 from torch_collab.model.optimizer_copy import Fetch
 from torch_collab.model.samples import SampleCounter
-from torch_collab.model.unseen import UnseenSteps
+from torch_collab.model.unseen import UnseenForwards, UnseenSteps
 from torch_collab.world.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Training:
         self.samples = SampleCounter()
         self.cycle = OptimizerCycle()
         self.unseen = UnseenSteps()
+        self.unseen_forwards = UnseenForwards()
         self.metrics = Metrics(info)
         self.session: _C.Session | None = None
         self.vector: Vector | None = None
@@ -40,8 +41,8 @@ class Training:
 
     @property
     def owes_step(self) -> bool:
-        """One that would be counted by now, had the script gone on."""
-        return self.stepped_in_backward or self.cycle.unfinished()
+        """What has been trained since the last step that was counted: a round that is waited for counts it."""
+        return self.stepped_in_backward or self.cycle.owes_step
 
     def begin(self, session: _C.Session, vector: Vector, fetches: bool) -> None:
         self.session, self.vector = session, vector
@@ -59,6 +60,7 @@ class Training:
     def end_step(self) -> int:
         """A step of the model is counted: the samples since the last."""
         self.stepped_in_backward = False
+        self.cycle.counted()
         return self.samples.take()
 
     def trains(self, optimizer: Any) -> bool:
@@ -74,9 +76,11 @@ class Training:
             optimizer.collab_held = held
             if ids:
                 self.optimizers.add(optimizer)
-        if held[2]:
-            self.cycle.alone(id(optimizer))
         return bool(held[1])
+
+    def ends_step(self, optimizer: Any) -> bool:
+        """An optimizer of the vector has stepped: does that end a step of the model?"""
+        return self.cycle.after(id(optimizer), whole=optimizer.collab_held[2])
 
 
 def _ends_of(parameters: Any) -> tuple[int, int, int]:

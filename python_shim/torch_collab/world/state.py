@@ -15,6 +15,7 @@ from typing import Any
 from torch_collab import torch_compat
 from torch_collab.model.modules import Ddps, Loads
 from torch_collab.model.traffic import CollectiveTraffic
+from torch_collab.model.uneven import UnevenInputs
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations, Training
 from torch_collab.world.groups import SiteGroups
@@ -72,6 +73,7 @@ class World:
     generations: Generations
     ddps: Ddps = field(default_factory=Ddps)
     loads: Loads = field(default_factory=Loads)
+    uneven: UnevenInputs = field(default_factory=UnevenInputs)
     traffic: CollectiveTraffic = field(default_factory=CollectiveTraffic)  # between sites
     installed: Installed = field(default_factory=Installed)
     run: Run = field(default_factory=Run)

@@ -1,0 +1,228 @@
+"""Training loops that are written unlike the usual one: each in a world of its own. What it says is `name: words`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch_collab
+from common import RANK, WORLD, batch, small_model, spread_over_world
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch_collab.world import state
+
+Forward = Callable[[torch.Tensor], torch.Tensor]
+CASES: dict[str, Callable[[], None]] = {}
+
+
+def case(function: Callable[[], None]) -> Callable[[], None]:
+    CASES[function.__name__] = function
+    return function
+
+
+def fit(forward: Forward, optimizer: torch.optim.Optimizer, steps: int, first: int = 0) -> None:
+    for step in range(first, first + steps):
+        x, y = batch(step, RANK)
+        optimizer.zero_grad()
+        cross_entropy(forward(x), y).backward()
+        optimizer.step()
+
+
+def expect(**values: int) -> None:
+    status = torch_collab.status()
+    assert {name: status[name] for name in values} == values, (status, values)
+
+
+def expect_common(module: nn.Module) -> None:
+    """Only a round can have made the sites' parameters the same."""
+    spread = spread_over_world(module)
+    assert spread == 0.0, spread
+
+
+def samples_seen() -> int:
+    return state.require().training.samples.take()
+
+
+@case
+def forward_by_name() -> None:
+    ddp = DistributedDataParallel(small_model())
+    fit(ddp.forward, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=8)
+    expect(steps=8, round=2)
+    expect_common(ddp)
+
+
+@case
+def forward_by_its_parts() -> None:
+    """As torch's `replicate` does it."""
+    ddp = DistributedDataParallel(small_model())
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        args, kwargs = ddp._pre_forward(x)
+        return ddp._post_forward(ddp.module(*args, **kwargs))
+
+    fit(forward, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=4)
+    expect(steps=4, round=1)
+    expect_common(ddp)
+
+
+@case
+def samples_once() -> None:
+    class Named(DistributedDataParallel):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)
+
+    class Whole(DistributedDataParallel):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.module(x)
+
+    x, _ = batch(0, RANK, size=7)
+    for kind in (DistributedDataParallel, Named, Whole):
+        ddp = kind(small_model())
+        compiled = torch.compile(ddp, backend="aot_eager")
+        for forward in (ddp, ddp.forward, compiled, ddp):
+            if kind is Whole and forward == ddp.forward:
+                continue  # nothing of torch's is passed
+            forward(x)
+            assert samples_seen() == 7, (kind, forward)
+        with torch.no_grad():
+            ddp(x)
+        assert samples_seen() == 1  # none
+
+
+@case
+def around_the_ddp() -> None:
+    """One forward of the DDP, a summary, say; then the module inside it is trained."""
+    ddp = DistributedDataParallel(small_model())
+    ddp(batch(0, RANK)[0])
+    fit(ddp.module, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=8)
+    expect(steps=8, round=2)
+    expect_common(ddp)
+
+
+@case
+def forwards_unseen() -> None:
+    ddp = DistributedDataParallel(small_model())
+    foreign = torch.optim.SGD(small_model().parameters(), lr=0.1)
+    for _ in range(30):
+        foreign.step()
+    print("forwards_unseen: now its own", flush=True)
+    fit(ddp.module, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=30)
+    expect(round=0)
+
+
+@case
+def masters_by_hand() -> None:
+    ddp = DistributedDataParallel(small_model().bfloat16())
+    masters = [p.detach().float().clone() for p in ddp.parameters()]
+    optimizer = torch.optim.AdamW(masters, lr=0.01)
+    for step in range(30):
+        x, y = batch(step, RANK)
+        ddp.zero_grad()
+        cross_entropy(ddp(x.bfloat16()).float(), y).backward()
+        for master, p in zip(masters, ddp.parameters(), strict=True):
+            master.grad = p.grad.float()
+        optimizer.step()
+        for master, p in zip(masters, ddp.parameters(), strict=True):
+            p.data.copy_(master)
+    expect(round=0)
+
+
+@case
+def no_samples() -> None:
+    ddp = DistributedDataParallel(small_model())
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        torch_collab.count_samples(0)
+        return ddp(x)
+
+    fit(forward, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=4)
+    expect(round=1)
+
+
+@case
+def two_of_the_whole_in_turn() -> None:
+    ddp = DistributedDataParallel(small_model())
+    optimizers = [torch.optim.Adam(ddp.parameters(), lr=0.01), torch.optim.SGD(ddp.parameters(), lr=0.01)]
+    for epoch in range(4):
+        fit(ddp, optimizers[epoch % 2], steps=6, first=6 * epoch)
+        expect(steps=6 * (epoch + 1))
+    expect(round=6)
+    expect_common(ddp)
+
+
+@case
+def a_new_optimizer_each_epoch() -> None:
+    ddp = DistributedDataParallel(small_model())
+    kept = []  # so that none takes the place in memory of another
+    for epoch in range(4):
+        kept.append(torch.optim.Adam(ddp.parameters(), lr=0.01 / (epoch + 1)))
+        fit(ddp, kept[-1], steps=6, first=6 * epoch)
+        expect(steps=6 * (epoch + 1))
+    expect(round=6)
+
+
+@case
+def a_cycle_in_a_barrier() -> None:
+    """The generator steps seldom, at last no more; a barrier has a round for what the other has trained."""
+    left, right = DistributedDataParallel(small_model(1)), DistributedDataParallel(small_model(2))
+    seldom, often = (torch.optim.Adam(ddp.parameters(), lr=0.01) for ddp in (left, right))
+    for step in range(6):
+        fit(right, often, steps=1, first=step)
+        if step % 2 and step < 4:
+            fit(left, seldom, steps=1, first=step)
+    assert spread_over_world(right) > 0
+    dist.barrier()
+    expect_common(nn.ModuleList([left, right]))
+    expect(steps_since_round=0)
+    steps = torch_collab.status()["steps"]
+    fit(right, often, steps=2, first=6)
+    dist.destroy_process_group()
+    gathered = [p.detach().clone() for p in right.parameters()]
+    print(f"a_cycle_in_a_barrier: {steps} steps, {hash(tuple(gathered[0].flatten().tolist()))}", flush=True)
+
+
+@case
+def uneven_inputs() -> None:
+    """A rank has fewer batches in the first epoch, none in the second; then inputs are even, in join() and without."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for epoch, batches in enumerate([(6, 9), (0, 5)]):
+        with ddp.join():
+            fit(ddp, optimizer, steps=batches[RANK % 2], first=10 * epoch)
+        expect(steps=epoch + 1, steps_since_round=0)
+        assert torch_collab.status()["round"] > epoch
+        expect_common(ddp)
+    with ddp.join(throw_on_early_termination=True):
+        fit(ddp, optimizer, steps=10, first=20)
+    fit(ddp, optimizer, steps=10, first=30)
+    expect(steps=22)
+    dist.barrier()
+    assert torch_collab.status()["round"] > 2
+
+
+@case
+def join_of_one_rank() -> None:
+    """Nobody to wait for: rounds come inside."""
+    ddp = DistributedDataParallel(small_model())
+    with ddp.join():
+        fit(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=8)
+        expect(steps=8, round=2)
+    expect_common(ddp)
+
+
+def run(name: str, base: dist.Store) -> None:
+    dist.init_process_group("collab", store=dist.PrefixStore(name, base), rank=RANK, world_size=WORLD)
+    print(f"{name}: begins", flush=True)
+    CASES[name]()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    print(f"{name}: ended", flush=True)
+
+
+store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
+for chosen in sys.argv[1:]:
+    run(chosen, store)

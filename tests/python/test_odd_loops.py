@@ -1,0 +1,114 @@
+"""Loops that are written unlike the usual one: their steps count and are averaged, or the log says what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from commands import PATIENCE, bare_environment
+from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_ranks
+
+EVERY_4 = {"COLLAB_SYNC_EVERY": "4"}
+CASES = [
+    "forward_by_name",
+    "forward_by_its_parts",
+    "samples_once",
+    "around_the_ddp",
+    "forwards_unseen",
+    "masters_by_hand",
+    "no_samples",
+    "two_of_the_whole_in_turn",
+    "a_new_optimizer_each_epoch",
+    "a_cycle_in_a_barrier",
+    "join_of_one_rank",
+]
+TOLD = {
+    "samples_once": ["[optimizer.no-step-seen]"],
+    "forwards_unseen": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
+    "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
+    "no_samples": ["[round.no-samples]"],
+}
+CODES = sorted({code for codes in TOLD.values() for code in codes})
+
+
+def part(rank: Finished, case: str) -> str:
+    """What a rank has said in a case."""
+    return rank.output.partition(f"{case}: begins")[2].partition(f"{case}: ended")[0]
+
+
+@pytest.fixture(scope="module")
+def world() -> list[Finished]:
+    """Two sites of one rank; one world after the other. A case that fails ends them."""
+    return expect_success(run_ranks("odd_loops.py", ["a", "b"], *CASES, environment=EVERY_4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_each_ends_as_it_should_and_the_log_says_what_is_missing(world: list[Finished], case: str) -> None:
+    for rank in world:
+        said = part(rank, case)
+        assert said, listing(world)
+        # What ends a run is told by whoever leads; here each rank is a site of its own.
+        assert [code for code in CODES if code in said] == sorted(TOLD.get(case, [])), said
+
+
+@pytest.mark.slow
+def test_a_foreign_optimizer_is_no_reason_to_warn_of_unseen_forwards(world: list[Finished]) -> None:
+    for rank in world:
+        before, _, after = part(rank, "forwards_unseen").partition("now its own")
+        assert "[optimizer.unseen-forward]" not in before and "[optimizer.unseen-forward]" in after
+
+
+@pytest.mark.slow
+def test_the_last_round_counts_what_the_cycle_had_not_ended(world: list[Finished]) -> None:
+    ends = [
+        line for rank in world for line in rank.output.splitlines() if line.startswith("a_cycle_in_a_barrier: 4 st")
+    ]
+    assert len(ends) == 2 and ends[0] == ends[1], ends
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sites", "knobs"),
+    [
+        (["a", "a"], EVERY_4),
+        (["a", "a", "b", "b"], EVERY_4),
+        (["a", "a", "b", "b"], {"COLLAB_SYNC_EVERY": "10ms"}),
+        (["a", "a", "b", "b"], {**EVERY_4, "COLLAB_OVERLAP": "1"}),
+    ],
+    ids=["one site", "two sites", "by time", "behind"],
+)
+def test_ranks_of_a_site_with_uneven_inputs_meet_in_a_round_after_join(sites: list[str], knobs: dict[str, str]) -> None:
+    expect_success(run_ranks("odd_loops.py", sites, "uneven_inputs", environment=knobs))
+
+
+@pytest.mark.slow
+def test_behind_the_training_a_barrier_waits_for_a_whole_round_of_what_was_owed() -> None:
+    knobs = {**EVERY_4, "COLLAB_OVERLAP": "1"}
+    expect_success(run_ranks("odd_loops.py", ["a", "b"], "a_cycle_in_a_barrier", environment=knobs))
+
+
+def start_with(method: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**bare_environment(), **EVERY_4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, str(SCRIPTS / "forked.py"), method, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ranks_that_multiprocessing_starts_have_a_last_round_and_leave(method: str) -> None:
+    done = start_with(method)
+    assert done.returncode == 0 and "all ranks have ended" in done.stdout, done.stdout + done.stderr
+    for site in "ab":
+        lines = [line for line in done.stderr.splitlines() if f"collab[{site}/" in line]
+        assert sum("round 1: a, b averaged" in line for line in lines) == 1, done.stderr
+    for site in "ab":
+        assert f"{site} is no member any more: left: the training script has ended" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_a_forked_rank_that_fails_has_no_last_round() -> None:
+    done = start_with("fork", "fails")
+    assert done.returncode != 0 and "ValueError: as it happens" in done.stderr, done.stderr
+    assert "[round.no-last]" in done.stderr and "averaged" not in done.stderr, done.stderr
