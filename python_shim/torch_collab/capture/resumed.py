@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torch_collab import torch_compat
+from torch_collab.model.modules import parts_of
 from torch_collab.swarm import loaded
 from torch_collab.world import state
 
@@ -21,13 +23,24 @@ def watch_loads(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def load_state_dict(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # Constants to a compiler that traces this, which then sees nothing but the call.
+        if not torch.compiler.is_compiling() and (world := state.current()) is not None:
+            _before_load(world, self)
         loaded = original(self, *args, **kwargs)
-        # A constant to a compiler that traces this, which then sees nothing but the call above.
         if not torch.compiler.is_compiling() and (world := state.current()) is not None:
             world.loads.note(self)
         return loaded
 
     return load_state_dict
+
+
+def _before_load(world: World, module: torch.nn.Module) -> None:
+    vector = world.training.vector
+    if vector is None or world.run.finished:
+        return
+    held = (slots.values() for part in parts_of(module).values() for slots in torch_compat.slots_of(part))
+    if any(id(tensor) in vector.ids for tensors in held for tensor in tensors):
+        vector.values.before_load(world.training.unseen.steps)
 
 
 def seen(world: World, entries: Sequence[Entry]) -> bool:

@@ -14,6 +14,8 @@ import torch
 
 from torch_collab import log, torch_compat
 from torch_collab.model.modules import is_ignored
+from torch_collab.model.undone import UndoneRounds
+from torch_collab.model.values import Values
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -150,6 +152,8 @@ class Vector:
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         self._frozen: list[tuple[str, torch.Tensor]] = []
         self._told: set[str] = set()
+        self.values = Values()
+        self.undone = UndoneRounds()
         self._index()
 
     def __contains__(self, module: object) -> bool:
@@ -172,6 +176,7 @@ class Vector:
 
         Raises RuntimeError for what cannot be averaged any more, by name.
         """
+        self.values.before_forward()
         for slots, name, held in self._places:
             if slots.get(name) is not held:
                 break
