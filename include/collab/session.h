@@ -168,6 +168,9 @@ class Session {
   virtual Status finish(std::uint32_t next_generation) = 0;
   Status finish() { return finish(0); }
   [[nodiscard]] virtual SessionStatus status() const = 0;
+  // Before finish(): the parameters of this rank are not what was trained, and stay as they are. One rank's word keeps
+  // its site out of the last round; the site leaves, and the others have theirs.
+  virtual void keep_out() = 0;
 };
 
 [[nodiscard]] Result<std::unique_ptr<Session>> make_session(SessionOptions options,

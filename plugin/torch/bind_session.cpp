@@ -107,6 +107,7 @@ class PySession {
   void replace_tensor(std::size_t position, at::Tensor tensor) { raise(vector_->replace(position, std::move(tensor))); }
   void note_loss(double loss) { session_->note_loss(loss); }
   void ask_to_leave() { session_->ask_to_leave(); }
+  void keep_out() { session_->keep_out(); }
   [[nodiscard]] SessionStatus status() const {
     const py::gil_scoped_release released;
     return session_->status();
@@ -327,6 +328,7 @@ void bind_session(py::module_& module) {
       .def("broadcast", &PySession::broadcast, py::arg("bytes"))
       .def("note_loss", &PySession::note_loss, py::arg("loss"))
       .def("ask_to_leave", &PySession::ask_to_leave)
+      .def("keep_out", &PySession::keep_out)
       .def("replace_tensor", &PySession::replace_tensor, py::arg("position"), py::arg("tensor"))
       .def("finish", &PySession::finish, py::arg("next_generation") = 0)
       .def("status", &PySession::status);

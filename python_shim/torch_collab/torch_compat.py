@@ -25,7 +25,7 @@ import pkgutil
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -283,6 +283,11 @@ def children_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 def not_persistent(module: torch.nn.Module) -> Iterable[str]:
     """Names of a module's own buffers that a state_dict does not have."""
     return getattr(module, "_non_persistent_buffers_set", ())
+
+
+def ignored_by_ddp(module: torch.nn.Module) -> Collection[str]:
+    """What DDP._set_params_and_buffers_to_ignore_for_model has named; DDP writes those of the root as `.name`."""
+    return getattr(module, "_ddp_params_and_buffers_to_ignore", None) or ()
 
 
 def is_dtensor(tensor: torch.Tensor) -> bool:

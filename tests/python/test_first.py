@@ -26,7 +26,7 @@ class Worldlike(SimpleNamespace):
     """As much of a World as `resumed` looks at."""
 
     def __init__(self) -> None:
-        super().__init__(loads=Loads(), is_leader=True)
+        super().__init__(loads=Loads(), is_leader=True, training=SimpleNamespace(vector=None))
 
 
 @pytest.fixture

@@ -88,9 +88,10 @@ class ArenaWriter {
   virtual void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) = 0;
   // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
   struct RankReport {
+    static constexpr std::uint64_t kKeepsOut = UINT64_MAX;
     std::uint64_t call = 0;
     Digest digest;
-    std::uint64_t samples = 0;
+    std::uint64_t samples = 0;  // before a last round: 0, or kKeepsOut
   };
   // Waits until rank r (1 .. ranks - 1; 0 is the writer) has reported `call`. Fails in words when `limit` has
   // passed, or when a rank that has reported before is gone.

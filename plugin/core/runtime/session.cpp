@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/rate_limited.h"
+#include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/schedule.h"
@@ -62,6 +63,8 @@ class RankSession final : public Session {
   void note_loss(double loss) override { loss_ = std::bit_cast<std::uint32_t>(static_cast<float>(loss)); }
 
   void ask_to_leave() override { leaving_ = is_leader(); }
+
+  void keep_out() override { keeps_out_ = true; }
 
   using Session::finish;
   Status finish(std::uint32_t next_generation) override {
@@ -266,7 +269,44 @@ class RankSession final : public Session {
     return due;
   }
 
+  // A round ends the run, on every rank of the site alike.
+  [[nodiscard]] bool last_round_is_due() const {
+    if (alone_ || schedule_.steps() == 0) return false;
+    if (in_flight_ || (options_.config.overlap && schedule_.due_by_steps())) return true;
+    if (left_) return false;
+    return fragments_ > 1 ? turns_ < fragments_ : schedule_.steps_since_round() > 0 || skipped_ || merged_;
+  }
+
+  // Ranks may differ in what the script has put in the parameters' place, so they ask each other first.
+  Result<bool> site_keeps_out() {
+    const RankReport own{.call = ++call_, .digest = {}, .samples = keeps_out_ ? RankReport::kKeepsOut : 0};
+    const Result<std::vector<RankReport>> reports = channel_->report(own);
+    if (!reports.ok()) return reports.status();
+    Outcome mine;
+    mine.round = round_;
+    std::vector<std::string> ranks;
+    for (std::size_t rank = 0; rank < reports->size(); ++rank) {
+      if ((*reports)[rank].samples == RankReport::kKeepsOut) ranks.push_back(std::to_string(rank));
+    }
+    mine.skipped = !ranks.empty();
+    if (leader_ && mine.skipped) {
+      log_warning("site " + options_.site + " leaves without a last round: since the last step other values were put " +
+                  "in the parameters' place (a state was loaded, or an average of weights copied in; its rank " +
+                  protocol::join_words(ranks) +
+                  "). They stay as they are, and no other site gets them; the steps since round " +
+                  std::to_string(round_.value) + " are in no average. To have those averaged, call " +
+                  "torch_collab.synchronize() on every rank before loading [round.values-replaced]");
+    }
+    const Result<Outcome> outcome = channel_->share(call_, mine);
+    if (!outcome.ok()) return outcome.status();
+    if (!outcome->ok()) return Status(failure_, outcome->error);
+    return outcome->skipped;
+  }
+
   Status run_last_rounds() {
+    if (!last_round_is_due()) return {};
+    const Result<bool> out = site_keeps_out();
+    if (!out.ok() || *out) return out.status();
     StepOutcome all;
     const Result<bool> drained = drain(all);
     if (!drained.ok()) return drained.status();
@@ -498,7 +538,8 @@ class RankSession final : public Session {
   bool begun_ = false;
   bool finished_ = false;
   bool leaving_ = false;  // the leader was asked to
-  bool alone_ = false;    // no more rounds
+  bool keeps_out_ = false;
+  bool alone_ = false;  // no more rounds
   std::string why_alone_;
   std::uint64_t egress_spent_ = 0;  // once it has left
   Status broken_;

@@ -11,6 +11,7 @@ import multiprocessing.util
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
@@ -20,6 +21,7 @@ from torch_collab.world import state
 if TYPE_CHECKING:
     from torch_collab.world.state import World
 
+_REPLACED = 1 << 62  # in the place of a count of steps
 _exit_status: Any = None
 _registered_in = 0  # the process whose exit comes to at_exit()
 
@@ -89,5 +91,19 @@ def before_world_barrier() -> None:
     session = world.training.session
     rounds.count_owed(world)
     steps_since = 0 if session is None else session.status().steps_since_round
-    if world.backend.most_at_barrier(steps_since) > 0 and session is not None:
+    replaced = session is not None and rounds.values_replaced(world)
+    most = world.backend.most_at_barrier(_REPLACED if replaced else steps_since)
+    if most >= _REPLACED:
+        world.installed.once("told of replaced values", lambda: _tell_of_replaced(world))
+    elif most > 0 and session is not None:
         rounds.run_round(world)
+
+
+def _tell_of_replaced(world: World) -> Callable[[], None]:
+    if world.is_leader:
+        log.warning(
+            "no round in a barrier: since the last step, some rank has put other values in its parameters' place (an "
+            "average of weights while it evaluates, a state that it loads). Those are not averaged; the steps since "
+            "the last round count towards the next one [round.values-swapped]"
+        )
+    return lambda: None

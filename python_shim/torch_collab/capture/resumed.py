@@ -1,22 +1,16 @@
-"""Whether the script had loaded a state, a checkpoint's, by the time it trains: the swarm then begins with its model.
-
-Two things show it. A module's `load_state_dict`, watched from `init_process_group` on, when what it loaded into is part
-of the vector at the first training forward of a generation: the module that DDP wraps, a part of it, what contains it,
-the DDP itself. And an optimizer of the vector that has state before it has ever stepped here. A model that was loaded
-before `init_process_group`, and no optimizer with it, cannot be told from a fresh one (COLLAB_INIT_FROM).
-"""
+"""What a script loads, as it happens: noted for the first training forward, and for the rounds that come later."""
 
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torch_collab import torch_compat
-from torch_collab.model import optimizer_copy
+from torch_collab.model.modules import parts_of
+from torch_collab.swarm import loaded
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -29,8 +23,10 @@ def watch_loads(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def load_state_dict(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # Constants to a compiler that traces this, which then sees nothing but the call.
+        if not torch.compiler.is_compiling() and (world := state.current()) is not None:
+            _before_load(world, self)
         loaded = original(self, *args, **kwargs)
-        # A constant to a compiler that traces this, which then sees nothing but the call above.
         if not torch.compiler.is_compiling() and (world := state.current()) is not None:
             world.loads.note(self)
         return loaded
@@ -38,36 +34,17 @@ def watch_loads(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_state_dict
 
 
+def _before_load(world: World, module: torch.nn.Module) -> None:
+    vector = world.training.vector
+    if vector is None or world.run.finished:
+        return
+    held = (slots.values() for part in parts_of(module).values() for slots in torch_compat.slots_of(part))
+    if any(id(tensor) in vector.ids for tensors in held for tensor in tensors):
+        vector.values.before_load(world.training.unseen.steps)
+
+
 def seen(world: World, entries: Sequence[Entry]) -> bool:
     """At the first training forward of a generation, at the site's leader, whose word alone counts; False elsewhere."""
-    modules = world.loads.take()
-    if not world.is_leader:
-        return False
-    trained = frozenset(id(entry.tensor) for entry in entries if entry.trained)
-    # What was loaded into frozen parameters alone, a backbone's, is the same at all sites.
-    held = (tensor for module in modules for slots in torch_compat.slots_of(module) for tensor in slots.values())
-    return any(id(tensor) in trained for tensor in held) or any(
-        _has_stepped(optimizer, trained) for optimizer in _optimizers()
-    )
-
-
-def _optimizers() -> list[torch.optim.Optimizer]:
-    """All that live. Of each object only the type is asked: what stands in for others may do anything when asked."""
-    kinds, left = set(), [torch.optim.Optimizer]
-    while left:
-        kind = left.pop()
-        kinds.add(id(kind))
-        left.extend(kind.__subclasses__())
-    return [thing for thing in gc.get_objects() if id(type(thing)) in kinds]
-
-
-def _has_stepped(optimizer: torch.optim.Optimizer, trained: frozenset[int]) -> bool:
-    """Or was given the state of one that had. Some have state from the start (Adagrad), with a count of 0 steps."""
-    held = getattr(optimizer, "state", None)
-    if not isinstance(held, Mapping):
-        return False
-    kept = [of_one for parameter, of_one in held.items() if id(parameter) in trained]
-    try:
-        return any(isinstance(of_one, Mapping) and not optimizer_copy.is_fresh(of_one) for of_one in kept)
-    except Exception:  # an optimizer of somebody else's, whose state is of another kind
-        return False
+    shown = world.is_leader and loaded.shows(world, entries)
+    world.loads.take()
+    return shown

@@ -31,6 +31,10 @@ def count(world: World) -> None:
         session.ask_to_leave()
     with world.run:
         due = session.count_step(samples, optimizer_state.copy)
+    vector = training.vector
+    assert vector is not None
+    if vector.undone.step(vector.values.note(vector.parameters, training.unseen.steps)):
+        _warn_of_undone(world, "one step after a round the parameters were back where they had been before it")
     traffic.stepped(world)
     if due:
         run_round(world)
@@ -58,14 +62,34 @@ def run_round(world: World) -> None:
     """A round now. Every rank of every site comes here."""
     session, vector = world.training.session, world.training.vector
     assert session is not None and vector is not None
+    before, steps = vector.values.noted, session.status().steps_since_round
     with world.run:
         outcome = session.synchronize(optimizer_state.copy)
     vector.look_again()
+    vector.undone.round(before, vector.values.note(vector.parameters, world.training.unseen.steps), steps)
+    if keeper := vector.undone.keeper(world.training.optimizers):
+        _warn_of_undone(world, f"the state {keeper[1]!r} of {keeper[0]} is a copy of the parameters it trains")
     world.training.metrics.write(session)
     if outcome.took_anchor:
         reset_unfit_state(world)
     if outcome.leaving:
         _leave(world)
+
+
+def values_replaced(world: World) -> bool:
+    """Since the last step the script has put others in the parameters' place, which are not to be averaged."""
+    training = world.training
+    return training.vector is not None and training.vector.values.replaced(training.unseen.steps)
+
+
+def _warn_of_undone(world: World, why: str) -> None:
+    if world.is_leader and (world.info.several_sites or world.info.config.coordinator):
+        log.warning(
+            f"{why}: an optimizer that keeps parameters of its own (fp32 masters, slow weights, the z of "
+            "schedule-free) goes on from those, and undoes what a round brings, in part or whole. Sites then drift "
+            "apart. Train with an optimizer that updates the parameters in place, as those of torch.optim do "
+            "[round.undone]"
+        )
 
 
 def _leave(world: World) -> None:
@@ -144,6 +168,8 @@ def last_round(world: World, next_generation: int = 0) -> None:
     if session is None:
         return
     count_owed(world)
+    if values_replaced(world):
+        session.keep_out()
     session.finish(next_generation)
     world.training.metrics.write(session)
 

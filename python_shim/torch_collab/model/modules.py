@@ -25,7 +25,9 @@ class Ddps:
     def add(self, ddp: DistributedDataParallel, module: nn.Module) -> None:
         """It is being constructed around `module`."""
         self._new.append(weakref.ref(ddp))
-        self.constructed[ddp] = frozenset(id(each) for each in module.parameters() if each.requires_grad)
+        self.constructed[ddp] = frozenset(
+            id(each) for name, each in module.named_parameters() if each.requires_grad and not is_ignored(module, name)
+        )
 
     def made_since(self, ddp: DistributedDataParallel) -> list[DistributedDataParallel]:
         """Those that were constructed since the last generation began, in that order; `ddp` is one of them."""
@@ -45,22 +47,38 @@ class Ddps:
         self._new.clear()
 
 
+def parts_of(module: nn.Module) -> dict[int, nn.Module]:
+    """All, itself among them, by id(): a module may define __eq__ and have no hash."""
+    parts: dict[int, nn.Module] = {}
+    left = [module]
+    while left:
+        part = left.pop()
+        if id(part) not in parts:
+            parts[id(part)] = part
+            left.extend(torch_compat.children_of(part))
+    return parts
+
+
+def is_ignored(module: nn.Module, name: str) -> bool:
+    """Whether a DDP around `module` leaves this parameter or buffer of it alone."""
+    names = torch_compat.ignored_by_ddp(module)
+    return name in names or (bool(names) and "." not in name and f".{name}" in names)
+
+
 class Loads:
     def __init__(self) -> None:
         self._parts: dict[int, weakref.ref[nn.Module]] = {}
 
     def note(self, module: nn.Module) -> None:
-        # All its parts: what holds them may be gone by then. By identity: a module may define __eq__ and have no hash.
-        parts: dict[int, weakref.ref[nn.Module]] = {}
-        left = [module]
-        while left:
-            part = left.pop()
-            if id(part) not in parts:
-                parts[id(part)] = weakref.ref(part)
-                left.extend(torch_compat.children_of(part))
-        self._parts.update(parts)
+        # All its parts: what holds them may be gone by then.
+        self._parts.update((key, weakref.ref(part)) for key, part in parts_of(module).items())
+
+    def noted(self) -> list[nn.Module]:
+        """Those that are there still."""
+        return [module for module in (ref() for ref in self._parts.values()) if module is not None]
 
     def take(self) -> list[nn.Module]:
-        """Those that are there still. The notes are needed no longer."""
-        parts, self._parts = self._parts, {}
-        return [module for module in (ref() for ref in parts.values()) if module is not None]
+        """Likewise. The notes are needed no longer."""
+        noted = self.noted()
+        self._parts.clear()
+        return noted

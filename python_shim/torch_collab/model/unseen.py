@@ -28,9 +28,11 @@ class UnseenSteps:
         self._values: list[float] | None = None
         self._changes = 0
         self._over = False
+        self.steps = 0  # of all optimizers, counted or not
 
     def stepped(self) -> None:
         self._over = True
+        self.steps += 1
 
     def forward(self, ddp: nn.Module, parameters: list[Tensor], tells: bool) -> None:
         """A training forward of `ddp` begins; not counted under no_sync(). `tells`: this rank may warn."""

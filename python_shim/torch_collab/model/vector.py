@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_collab import log, torch_compat
+from torch_collab.model.modules import is_ignored
+from torch_collab.model.undone import UndoneRounds
+from torch_collab.model.values import Values
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -47,7 +50,11 @@ def trained_by(module: DistributedDataParallel, constructed: Constructed) -> fro
     made_with = constructed.get(module)
     if made_with is not None:
         return made_with
-    return frozenset(id(parameter) for parameter in module.parameters() if parameter.requires_grad)
+    return frozenset(
+        id(parameter)
+        for name, parameter in module.module.named_parameters()
+        if parameter.requires_grad and not is_ignored(module.module, name)
+    )
 
 
 def collect(modules: list[DistributedDataParallel], constructed: Constructed, with_buffers: bool) -> list[Entry]:
@@ -55,24 +62,36 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
 
     Buffers come last because ranks of a site may differ in them. Those that are not persistent, or hold NaN or infinity
     now (a causal mask of -inf), are left out of the vector: they are tables, and a mean of them would be none. Tied
-    tensors come once. With several DDP modules names start with `ddp0.`, `ddp1.`, …
+    tensors come once. With several DDP modules names start with `ddp0.`, `ddp1.`, … What a DDP was told to ignore is
+    a rank's own, and no part of what sites hold in common.
     """
     parameters: list[Entry] = []
     buffers: list[Entry] = []
     seen: set[int] = set()
+    ignored: list[str] = []
     for index, ddp in enumerate(modules):
         prefix = f"ddp{index}." if len(modules) > 1 else ""
         for name, parameter in ddp.module.named_parameters():
-            if id(parameter) not in seen:
+            if is_ignored(ddp.module, name):
+                ignored.append(prefix + name)
+            elif id(parameter) not in seen:
                 seen.add(id(parameter))
                 trained = parameter.requires_grad or id(parameter) in trained_by(ddp, constructed)
                 parameters.append(Entry(prefix + name, parameter, trained))
         passing = _not_persistent(ddp.module)
         for name, buffer in ddp.module.named_buffers():
-            if id(buffer) not in seen and buffer.is_floating_point() and with_buffers:
+            if is_ignored(ddp.module, name):
+                ignored.append(prefix + name)
+            elif id(buffer) not in seen and buffer.is_floating_point() and with_buffers:
                 seen.add(id(buffer))
                 left_out = name in passing or not _finite(buffer)
                 buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
+    if ignored:
+        log.info(
+            f"DistributedDataParallel is told to ignore {', '.join(ignored[:16])}"
+            + (f" and {len(ignored) - 16} more" if len(ignored) > 16 else "")
+            + ": each rank keeps its own, and they are not averaged between sites"
+        )
     entries = parameters + buffers
     refuse_sharded([(entry.name, entry.tensor) for entry in entries])
     for entry in entries:
@@ -133,6 +152,8 @@ class Vector:
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         self._frozen: list[tuple[str, torch.Tensor]] = []
         self._told: set[str] = set()
+        self.values = Values()
+        self.undone = UndoneRounds()
         self._index()
 
     def __contains__(self, module: object) -> bool:
@@ -150,10 +171,12 @@ class Vector:
         self._look_again = True
 
     def changes(self) -> list[tuple[int, Entry, torch.Tensor]]:
-        """New objects that stand in the place of tensors of the vector: (position in the vector, entry, object).
+        """Before a training forward: new objects that stand in the place of tensors of the vector, as (position in
+        the vector, entry, object).
 
         Raises RuntimeError for what cannot be averaged any more, by name.
         """
+        self.values.before_forward()
         for slots, name, held in self._places:
             if slots.get(name) is not held:
                 break
@@ -205,7 +228,8 @@ class Vector:
                 gone.append(prefix)
                 continue
             for name, held in (*root.named_parameters(), *root.named_buffers()):
-                now[prefix + name] = held
+                if not is_ignored(root, name):
+                    now[prefix + name] = held
         known = {entry.name for entry in self.entries}
         for entry in self.entries:
             tensor = now.get(entry.name)

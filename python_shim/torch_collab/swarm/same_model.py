@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from torch_collab import native
+from torch_collab import log, native
+from torch_collab.swarm import loaded
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -51,13 +52,13 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
         entry.describe() + (" " + native.digest(entry.tensor) if entry.kind == "frozen" else "") for entry in entries
     ]
     if world.is_leader:
-        world.info.told.set(f"collab/model/{mine}", json.dumps(lines))
+        begins = world.info.config.init_from, loaded.shows(world, entries)
+        world.info.told.set(f"collab/model/{mine}", json.dumps([lines, *begins]))
     limit = timedelta(seconds=world.info.config.join_timeout)
     if world.hub.link is not None and _all_hold(world, lines, limit):
         return
+    everyone: list[tuple[list[str], str, bool]] = []
     for index, site in enumerate(world.info.sites.sites):
-        if index == mine:
-            continue
         key = f"collab/model/{index}"
         try:
             world.info.told.wait([key], limit)
@@ -66,14 +67,43 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
                 f"collab: site {site.name} has not come to its first training forward within "
                 f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error} [capture.site-late]"
             ) from None
-        theirs = json.loads(world.info.told.get(key))
+        everyone.append(json.loads(world.info.told.get(key)))
         advice = (
-            "All sites must train the same model, with the same parameters frozen at the same values "
-            "[capture.models-differ]",
+            "All sites must train the same model, with the same parameters frozen [capture.models-differ]",
             "[capture.buffers-differ]",
         )
-        if words := _difference(lines, theirs, f"at {world.info.site.name}", f"at {site.name}", *advice):
+        here, there = _without_values(lines), _without_values(everyone[-1][0])
+        if words := _difference(here, there, f"at {world.info.site.name}", f"at {site.name}", *advice):
             raise RuntimeError(f"collab: sites hold different models: {words}")
+    _take_frozen(world, entries, everyone)
+
+
+def _without_values(lines: list[str]) -> list[str]:
+    return [line.rsplit(" ", 1)[0] if "] frozen " in line else line for line in lines]
+
+
+def _take_frozen(world: World, entries: list[Entry], everyone: list[tuple[list[str], str, bool]]) -> None:
+    """Frozen parameters that differ between sites become those of one, as DDP gives all ranks those of rank 0. The same
+    site whose trained parameters round 0 has: a momentum encoder is a copy of them."""
+    sites = world.info.sites.sites
+    told = zip(entries, zip(*(lines for lines, _, _ in everyone), strict=True), strict=True)
+    differing = [entry for entry, lines in told if len(set(lines)) > 1]
+    if not differing:
+        return
+    named = next((init_from for _, init_from, _ in everyone if init_from), "")
+    resumes = next((site for site, (_, _, has_loaded) in zip(sites, everyone, strict=True) if has_loaded), sites[0])
+    source = next((site for site in sites if site.name == named), resumes)
+    size = sum(entry.tensor.numel() * entry.tensor.element_size() for entry in differing)
+    if world.is_leader:
+        log.warning(
+            f"{len(differing)} frozen parameters have other values at other sites ({differing[0].name} is the first): "
+            f"all take those of {source.name}, {size / 1e6:,.1f} MB. A frozen part that is drawn at random needs the "
+            "same seed everywhere to save that; one that is loaded should be the same file [capture.frozen-differ]"
+        )
+    for entry in differing:
+        values = entry.tensor.detach().contiguous()
+        dist.broadcast(values, src=source.leader)
+        entry.tensor.detach().copy_(values)
 
 
 def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
