@@ -111,7 +111,7 @@ void Inside::write(Canon& canon, const Generations& generations) {
 
 void Inside::write(Canon& canon, const Election& election) {
   const auto& [config, term, begun, begun_at, applicants, early, decision, forgotten, waiting, last_gone, short_since,
-               short_last, known_last, apart_last, doubt_at] = election;
+               short_last, known_last, apart_last, doubt_at, led, led_until] = election;
   static_cast<void>(config);  // never changes
   canon.all(term, begun, begun_at, early, forgotten, waiting, last_gone, short_since, short_last, known_last,
             apart_last, doubt_at);

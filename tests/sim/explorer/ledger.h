@@ -36,6 +36,10 @@ class Ledger {
   void committed(const wire::Commit& commit);
   // The swarm's anchor, as a leader tells it: of a run it begins, too.
   void installed(const wire::InstallAnchor& install);
+  // Whether that one has contributed to this attempt, or to an earlier one that counts for it.
+  [[nodiscard]] bool has_part(const wire::StartAttempt& start, const wire::Participant& participant) const {
+    return part_of(start, participant) != nullptr;
+  }
   // Digests of the mean's slices, as each participant that has it computes them.
   [[nodiscard]] std::vector<Digest> mean_of(const wire::StartAttempt& start) const;
 

@@ -30,6 +30,12 @@ void World::act(std::uint32_t site, const StartExchange& action) {
     const std::uint64_t from = process.uncounted_from[process.fragment];
     ledger_.contributes(action.start, process.name, {process.id(), from, process.trained});
   }
+  for (const wire::Participant& p : action.start.participants) {
+    if (p.here || p.weight == 0 || ledger_.has_part(action.start, p)) continue;
+    const std::string why = "it was lost before it began";
+    at_once_.emplace_back(site, ExchangeFailed{action.start.round, action.start.attempt, p.site, why});
+    return;
+  }
   complete_exchange(action.start);
 }
 

@@ -437,6 +437,31 @@ TEST_F(Lead, ALaterRoundThatWasDisprovedEndsNothing) {
   }
 }
 
+// It comes first, and with a membership of which nobody else is.
+TEST_F(Lead, WhoClaimsALaterRoundIsNotElectedByItsOwnWord) {
+  installed(elected());
+  wire::Join lima = voter("lima");
+  lima.report.record.anchor.round = RoundId{9};
+  lima.report.record.voters = voters_of({"lima"});
+  EXPECT_THAT(sent<wire::Welcome>(c.come(3, lima)), IsEmpty());
+  EXPECT_THAT(sent<wire::Welcome>(c.come(1, voter("paris"))), IsEmpty()) << "one of three says nothing against it";
+  static_cast<void>(c.come(2, voter("tokyo")));
+  EXPECT_EQ(c.coordinator.members(), 2U);
+  const auto again = sent<wire::Refuse>(c.hear(4, lima));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_THAT(again.at(0).second.reason, HasSubstr("[join.record-disproved]"));
+}
+
+TEST_F(Lead, WhereTheOthersDoNotComeBackItIsElectedAfterAGrace) {
+  installed(elected());
+  wire::Join lima = voter("lima");
+  lima.report.record.anchor.round = RoundId{9};
+  lima.report.record.voters = voters_of({"lima"});
+  static_cast<void>(c.come(3, lima));
+  EXPECT_THAT(sent<wire::Welcome>(c.elect(c.pass(seconds(59), {3}))), IsEmpty());
+  EXPECT_EQ(sent<wire::Welcome>(c.elect(c.pass(seconds(2), {3}))).size(), 1U);
+}
+
 TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
   installed(elected());
   const auto deposed = [&](std::uint64_t link, std::uint64_t promised) {

@@ -344,6 +344,20 @@ bool Election::doubt(TimePoint now) {
   return false;
 }
 
+// Whoever claims more than this candidate has led may be its only witness, and comes first. Another one's word is
+// enough, or the others', who are on their way back.
+bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const {
+  if (!led_ || now >= led_until_ || known.anchor.run != led_->anchor.run) return false;
+  const auto knows_more = [&](LinkId, const Applicant& applicant) {
+    const wire::Offer& anchor = applicant.join.report.record.anchor;
+    return anchor.run == led_->anchor.run && anchor.round > led_->anchor.round;
+  };
+  const auto others = [&](LinkId link, const Applicant& applicant) { return !knows_more(link, applicant); };
+  const auto witnesses =
+      std::ranges::count_if(applicants_, [&](const auto& entry) { return knows_more(entry.first, entry.second); });
+  return witnesses == 1 && !here(led_->voters, others).can_promise();
+}
+
 // If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2).
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
@@ -377,7 +391,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   const Quorum quorum = weakest(known, kCredible);
   if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
   if (doubt(now)) return seek(now, out);
-  if (!quorum.can_promise()) return std::nullopt;
+  if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return std::nullopt;
   begin_where_due(now, known);
   for (auto& [link, applicant] : applicants_) {
     if (std::exchange(applicant.prepared, term_) == term_) continue;

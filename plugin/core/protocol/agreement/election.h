@@ -88,6 +88,11 @@ class Election {
   [[nodiscard]] std::vector<LinkId> silent(TimePoint now) const;  // for a grace
   void on_promise(LinkId link, const wire::Promise& promise);
   void on_accepted(LinkId link, const wire::Accepted& accepted);
+  // This candidate led that membership until now, when somebody came who claims that it has agreed on more since.
+  void led(const Newest& membership, TimePoint now) {
+    led_ = membership;
+    led_until_ = later(now, config_.link_grace);
+  }
   // The operator's word that these will not come. It holds until they do, or the others have gone on.
   void forget(const std::vector<std::string>& sites) { forgotten_.insert(sites.begin(), sites.end()); }
   [[nodiscard]] bool is_forgotten(const std::string& site) const { return forgotten_.count(site) != 0; }
@@ -150,6 +155,7 @@ class Election {
   void set_aside_if(Is is);
   void count_again();
   [[nodiscard]] bool doubt(TimePoint now);
+  [[nodiscard]] bool waits_for_those_it_led(TimePoint now, const Newest& known) const;
   template <typename Counts>
   [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
   [[nodiscard]] std::string way_out(TimePoint now, const Decision& known, const Quorum& quorum);
@@ -177,6 +183,8 @@ class Election {
   TimePoint known_last_ = kNever;  // somebody was here who knows of a membership
   TimePoint apart_last_{};         // they differed in what was agreed on last
   TimePoint doubt_at_ = kNever;
+  std::optional<Newest> led_;
+  TimePoint led_until_{};
 };
 
 }  // namespace collab::protocol
