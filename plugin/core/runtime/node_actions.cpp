@@ -55,7 +55,8 @@ void Node::act(const protocol::ApplyCommit& action) {
   change_state();
   const std::optional<DataPlane::Applied> applied = driver_->act(action);
   if (!applied) return;
-  moved_ = moved_ || action.base == protocol::Base::kSnapshot;
+  const bool again = report_.change != ParameterChange::kUnchanged;  // after a commit that was owed
+  moved_ = moved_ || again || action.base == protocol::Base::kSnapshot;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   if (applied->change != ParameterChange::kUnchanged) change_by(applied->change, applied->range);
   report_.state = applied->state;

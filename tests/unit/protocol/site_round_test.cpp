@@ -388,8 +388,34 @@ TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
   const auto apply = all<ApplyCommit>(s.step(Trigger{20, 9}));
   ASSERT_EQ(apply.size(), 1U);
   EXPECT_EQ(apply[0].base, Base::kSnapshot);
-  static_cast<void>(s.step(Applied{RoundId{1}, kWrong}));
-  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{25, 11})).at(0).second, (wire::Ready{RoundId{2}, 17, 17, 7, kWrong}));
+  const auto on = s.step(Applied{RoundId{1}, kWrong});
+  EXPECT_TRUE(all<RoundDone>(on).empty()) << "its trigger is for the round that the others make now";
+  EXPECT_EQ(sent<wire::Ready>(on).at(0).second, (wire::Ready{RoundId{2}, 12, 12, 5, kWrong}));
+  static_cast<void>(s.hear(5, H::roster({"paris", "tokyo"})));
+  wire::StartAttempt next = H::start(2, 2, 2);
+  next.term = TermId{2};
+  EXPECT_EQ(all<StartExchange>(s.hear(5, next)).size(), 1U);
+  static_cast<void>(s.step(ExchangeComplete{RoundId{2}, AttemptId{2}, {kRight, kRight}}));
+  const auto last =
+      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{2}, AttemptId{2}, {SiteId{0}, SiteId{1}}}));
+  ASSERT_EQ(last.size(), 1U);
+  EXPECT_EQ(last[0].base, Base::kParameters);
+  const auto done = all<RoundDone>(s.step(Applied{RoundId{2}, kRight}));
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(std::pair(done[0].round, done[0].samples), std::pair(RoundId{2}, std::uint64_t{20}));
+}
+
+TEST_F(SiteRound, ACommitThatIsOwedEndsTheTriggerWhereNothingWasTrainedSince) {
+  complete();
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(70)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, commit));
+  ASSERT_EQ(all<ApplyCommit>(s.step(Trigger{8, 4})).size(), 1U);
+  const auto over = s.step(Applied{RoundId{1}, kRight});
+  EXPECT_EQ(all<RoundDone>(over).size(), 1U);
+  EXPECT_TRUE(sent<wire::Ready>(over).empty());
 }
 
 // It owes the round's commit to its training when its leader is lost, and asks the next one to be let in; which knows
@@ -423,12 +449,12 @@ TEST_F(SiteOwes, WhatItIsApplyingItConfirmsOnceThatIsDone) {
 }
 
 TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
-  static_cast<void>(s.step(Applied{RoundId{1}, kWrong}));
+  EXPECT_TRUE(sent<wire::Ready>(s.step(Applied{RoundId{1}, kWrong})).empty()) << "nobody has let it in";
+  EXPECT_EQ(sent<wire::Ready>(s.hear(6, wire::Welcome{TermId{3}, SiteId{1}, 1000, 60000})).size(), 1U);
   const auto confirmed = sent<wire::AnchorInstalled>(committed(6, 3));
   ASSERT_EQ(confirmed.size(), 1U);
   EXPECT_EQ(confirmed[0].second.round, RoundId{1});
   EXPECT_EQ(confirmed[0].second.digest, kWrong);
-  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{25, 11})).size(), 1U);
 }
 
 TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {

@@ -87,7 +87,10 @@ void SiteRound::on_trigger(const Trigger& event) {
   round_.trigger = event;
   round_.since = all_->now;
   if (owed_base_) all_->out.emplace_back(Rebase{*std::exchange(owed_base_, std::nullopt)});
-  if (owed_) return apply(*std::exchange(owed_, std::nullopt));
+  if (owed_) {
+    round_.owed = true;
+    return apply(*std::exchange(owed_, std::nullopt));
+  }
   const CoordinatorLink& coordinator = all_->coordinator;
   if (coordinator.given_up()) {
     return skip("no coordinator at " + coordinator.addresses() + " (last: " + coordinator.last_reason() + ")");
@@ -363,10 +366,31 @@ void SiteRound::on_applied(const Applied& event) {
   all_->writes.keep();
   if (all_->membership.phase() == SitePhase::kActive) all_->held.tell();
   all_->membership.say_join_again();
-  round_.outcome.samples = work_.counted(fragments().in_turn(event.round)).samples;
-  all_->out.emplace_back(std::move(round_.outcome));
-  round_ = Record{};
+  if (goes_on()) {
+    all_->note(Note::Level::kInfo, "resume",
+               "round " + std::to_string(event.round.value) +
+                   " is applied, which was committed while this site trained on; what it trained since goes into the "
+                   "next one");
+    Record next;
+    next.phase = Phase::kReady;
+    next.trigger = std::move(round_.trigger);
+    next.since = round_.since;
+    round_ = std::move(next);
+    send_ready();
+  } else {
+    round_.outcome.samples = work_.counted(fragments().in_turn(event.round)).samples;
+    all_->out.emplace_back(std::move(round_.outcome));
+    round_ = Record{};
+  }
   all_->held.answer_fetches();
+}
+
+// The trigger was for the round that the others make now: without this site's Ready they would wait for its next one,
+// and there may be none.
+bool SiteRound::goes_on() const {
+  if (!round_.owed || all_->membership.leaves()) return false;
+  const Counted counted = work_.counted(fragments().in_turn(all_->held.next_round()));
+  return counted.samples < round_.trigger.samples || counted.steps < round_.trigger.steps;
 }
 
 void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {

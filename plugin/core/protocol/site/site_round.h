@@ -1,6 +1,6 @@
 // A site's part in a round: ready, an attempt, done, the commit.
 //
-//                 training <--------------------------- applying
+//                 training <--------------------------- applying -- an earlier round, and more was trained --> ready
 //   RoundSkipped,   ^  |                                  ^
 //   no answer       |  | Trigger                          | Commit
 //                   |  v                                  |
@@ -97,6 +97,7 @@ class SiteRound {
     TimePoint link_by = kNever;               // kLinking
     TimePoint both_dial = kNever;             // kLinking: from then on
     bool declined = false;                    // our delta is unfit: take the anchor outright
+    bool owed = false;                        // kApplying: a commit of before the trigger
     RoundDone outcome;                        // kApplying: told once it is applied
   };
 
@@ -115,6 +116,7 @@ class SiteRound {
   [[nodiscard]] bool is_counted(const wire::InstallAnchor& install) const;  // what we contributed and is open
   void confirm(const wire::Commit& commit);
   void apply(const wire::Commit& commit);
+  [[nodiscard]] bool goes_on() const;           // from an owed commit to the round after it, with the same trigger
   void forget();                                // all of the round that came after another anchor
   [[nodiscard]] TimePoint gives_up_at() const;  // on the round it stands at its trigger for
 
