@@ -13,6 +13,12 @@ namespace collab::torch_adapter {
 
 using c10d::OpType;
 
+namespace {
+
+constexpr std::size_t kMostIdleLetters = 32;
+
+}  // namespace
+
 HubBackend::HubBackend(HubBackendOptions options)
     : c10d::Backend(options.rank, static_cast<int>(options.ranks.size())),
       options_(std::move(options)),
@@ -122,6 +128,9 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
                                               sends ? OpType::SEND : OpType::RECV, TensorLists{{tensor}},
                                               std::move(body), false);
   work->set_source(source);
+  // With a tag for each step threads would pile up.
+  if (letters_.size() >= kMostIdleLetters)
+    std::erase_if(letters_, [](const auto& each) { return each.second->idle(); });
   auto& queue = letters_[{sends, peer, tag}];
   if (!queue) queue = std::make_unique<WorkQueue>();
   queue->post(work, [] {});

@@ -5,7 +5,8 @@
 // Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
 // there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
 // Threads: calls by one thread at a time, as any backend; collectives run on one worker thread in the order they
-// were issued, sends and receives on a thread for each peer and tag. Ownership: shares the rank's link.
+// were issued, sends and receives on a thread for each peer and tag that has one under way, and for a few that had.
+// Ownership: shares the rank's link.
 #pragma once
 
 #include <atomic>

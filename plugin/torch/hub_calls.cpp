@@ -43,7 +43,8 @@ HubCalls::~HubCalls() { close(); }
 
 void HubCalls::close() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [key, group] : pairs_) hub_link_->close(group);
+  closed_ = true;
+  for (const GroupId group : std::exchange(letters_, {})) hub_link_->close(group);
   hub_link_->close(group_);
 }
 
@@ -186,25 +187,31 @@ void HubCalls::pass(const Call& call, std::size_t bytes) {
   } while (offset < bytes);
 }
 
-// ---- point to point: a group of two for each direction and tag -----------------------------------------
+// ---- point to point ------------------------------------------------------------------------------------
 
-GroupId HubCalls::pair(std::size_t from, std::size_t to, std::uint32_t tag) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [place, fresh] = pairs_.try_emplace({from, to, tag});
-  if (fresh) {
-    const std::array<std::uint64_t, 4> key{group_.value, members_[from].value, members_[to].value, tag};
-    place->second = GroupId(hash64(std::as_bytes(std::span(key))));
-    hub_link_->open({place->second, {members_[from], members_[to]}, group_, tag});
-  }
-  return place->second;
+HubCalls::Letter::Letter(HubCalls& calls, std::size_t from, std::size_t to, std::uint32_t tag) : calls_(calls) {
+  const std::lock_guard<std::mutex> lock(calls_.mutex_);
+  TORCH_CHECK(!calls_.closed_, "a send or receive of a process group that has been shut down [hub.group-ended]");
+  const std::vector<RankId>& members = calls_.members_;
+  const std::array<std::uint64_t, 5> key{calls_.group_.value, members[from].value, members[to].value, tag,
+                                         ++calls_.counted_[{from, to, tag}]};
+  group_ = GroupId(hash64(std::as_bytes(std::span(key))));
+  calls_.letters_.insert(group_);
+  calls_.hub_link_->open({group_, {members[from], members[to]}, calls_.group_, tag});
+}
+
+HubCalls::Letter::~Letter() {
+  const std::lock_guard<std::mutex> lock(calls_.mutex_);
+  if (calls_.letters_.erase(group_) > 0) calls_.hub_link_->close(group_);
 }
 
 void HubCalls::send(const Call& call, std::size_t to, std::uint32_t tag, ConstBytes bytes) {
   const std::size_t chunk = chunk_bytes(members_.size(), false);
+  const Letter letter(*this, rank_, to, tag);
   std::size_t offset = 0;
   do {
     protocol::HubRequest step = request(call, wire::Absence::kFails, 0);
-    step.group = pair(rank_, to, tag);
+    step.group = letter.group();
     step.wants = false;
     step.payload = payload_of(part_of(bytes, offset, chunk));
     (void)exchange(std::move(step));
@@ -214,11 +221,12 @@ void HubCalls::send(const Call& call, std::size_t to, std::uint32_t tag, ConstBy
 
 void HubCalls::receive(const Call& call, std::size_t from, std::uint32_t tag, Bytes bytes) {
   const std::size_t chunk = chunk_bytes(members_.size(), false);
+  const Letter letter(*this, from, rank_, tag);
   std::size_t offset = 0;
   do {
     const std::size_t size = part_of(bytes, offset, chunk).size();
     protocol::HubRequest step = request(call, wire::Absence::kFails, 0);
-    step.group = pair(from, rank_, tag);
+    step.group = letter.group();
     const protocol::HubExchanged result = exchange(std::move(step));
     const ConstBytes part = bytes_in(result.parts[0]);
     check_bytes(call, from, size, part.size());

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -71,14 +72,29 @@ class HubCalls {
   [[nodiscard]] protocol::HubRequest request(const Call& call, wire::Absence absence, std::size_t root) const;
   [[nodiscard]] protocol::Payload payload_of(ConstBytes bytes) const;
   [[nodiscard]] protocol::HubExchanged exchange(protocol::HubRequest request) const;
-  [[nodiscard]] GroupId pair(std::size_t from, std::size_t to, std::uint32_t tag);
+  // A group of two for one message, the next from one to the other with this tag; both close it when the message has
+  // come, so that of a tag nothing is left at the hub.
+  class Letter {
+   public:
+    Letter(HubCalls& calls, std::size_t from, std::size_t to, std::uint32_t tag);
+    ~Letter();
+    Letter(const Letter&) = delete;
+    Letter& operator=(const Letter&) = delete;
+    [[nodiscard]] GroupId group() const { return group_; }
+
+   private:
+    HubCalls& calls_;
+    GroupId group_;
+  };
 
   std::shared_ptr<HubLink> hub_link_;
   GroupId group_;
   std::vector<RankId> members_;
   std::size_t rank_;
   std::mutex mutex_;  // guards what follows
-  std::map<std::tuple<std::size_t, std::size_t, std::uint32_t>, GroupId> pairs_;
+  bool closed_ = false;
+  std::set<GroupId> letters_;                                                             // under way
+  std::map<std::tuple<std::size_t, std::size_t, std::uint32_t>, std::uint64_t> counted_;  // messages, by from, to, tag
 };
 
 [[nodiscard]] HubCalls::Bytes bytes_of(const at::Tensor& contiguous);

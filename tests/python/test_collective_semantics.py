@@ -11,6 +11,7 @@ WHAT = [
     "objects",
     "groups",
     "point_to_point",
+    "changing_tags",
     "coalesced",
     "sparse",
     "refused",

@@ -91,6 +91,19 @@ def point_to_point() -> None:
     dist.group.WORLD.monitored_barrier(timedelta(seconds=30))  # dist.monitored_barrier() asks for the name "gloo"
 
 
+def changing_tags() -> None:
+    """A tag for each step: neither threads nor groups at the coordinator are left of the steps before."""
+    peer = RANK ^ 1  # at the other site
+    before = len(os.listdir("/proc/self/task"))
+    for tag in range(500):
+        sent = dist.isend(torch.full((2,), float(tag)), peer, tag=tag)
+        got = torch.empty(2)
+        dist.irecv(got, peer, tag=tag).wait()
+        sent.wait()
+        assert got[0].item() == tag
+    assert len(os.listdir("/proc/self/task")) < before + 100
+
+
 def coalesced() -> None:
     tensors = [torch.full((n,), float(RANK + 1)) for n in (1, 5, 300)]
     with dist._coalescing_manager():
