@@ -330,9 +330,9 @@ void Inside::write(Canon& canon, const SiteRound& part) {
   const auto& [all, round, work, owed, owed_base, no_quorum_since, period] = part;
   static_cast<void>(all);
   const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
-               outcome] = round;
-  canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined, outcome,
-            work, owed, owed_base, no_quorum_since != kNever, period);
+               of_before, outcome] = round;
+  canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
+            of_before, outcome, work, owed, owed_base, no_quorum_since != kNever, period);
 }
 
 void Inside::write(Canon& canon, const OptimizerFetch& part) {
