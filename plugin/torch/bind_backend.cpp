@@ -2,7 +2,6 @@
 #include <pybind11/chrono.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -14,8 +13,7 @@
 
 namespace py = pybind11;
 
-// torch's own backends are let go of without the interpreter's lock, because that may wait for threads that need it. A
-// forked child has none of the threads, and leaves its copy alone.
+// torch's own backends are let go of without the interpreter's lock, because that may wait for threads that need it.
 template <typename T>
 class NoGilHolder {
  public:
@@ -28,9 +26,7 @@ class NoGilHolder {
   NoGilHolder& operator=(NoGilHolder&&) noexcept = default;
   ~NoGilHolder() {
     if (!pointer_) return;
-    if (::getpid() != owner_) {
-      pointer_.release();
-    } else if (PyGILState_Check() != 0) {
+    if (PyGILState_Check() != 0) {
       const py::gil_scoped_release released;
       pointer_.reset();
     } else {
@@ -43,7 +39,6 @@ class NoGilHolder {
 
  private:
   c10::intrusive_ptr<T> pointer_;
-  pid_t owner_ = ::getpid();
 };
 PYBIND11_DECLARE_HOLDER_TYPE(T, NoGilHolder<T>, true)
 

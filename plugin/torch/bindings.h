@@ -5,7 +5,6 @@
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
-#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -37,11 +36,10 @@ T value_or_raise(Result<T> result) {
 }
 
 // What such a thread works on must not be destroyed under the interpreter's lock: it joins threads that may want it.
-// Released here at the latest. A forked child has none of the threads, and leaves its copy alone.
+// Released here at the latest.
 template <typename T>
 std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
-  return std::shared_ptr<T>(object.release(), [owner = ::getpid()](T* raw) {
-    if (::getpid() != owner) return;
+  return std::shared_ptr<T>(object.release(), [](T* raw) {
     if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
       const pybind11::gil_scoped_release released;
       delete raw;

@@ -15,7 +15,7 @@ ENVIRONMENT = {"COLLAB_SYNC_EVERY": "4"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["destroy", "no-destroy", "workers", "nothing-trained", "again", "forked", "idle"])
+@pytest.mark.parametrize("end", ["destroy", "no-destroy", "workers", "nothing-trained", "again", "idle"])
 def test_the_script_ends_as_it_would_without_us(end: str) -> None:
     for rank in expect_success(run_ranks("guest.py", SITES, end, environment=ENVIRONMENT)):
         assert "end of" in rank.output

@@ -48,14 +48,6 @@ def main(end: str) -> None:
     elif end == "nothing-trained":
         dist.barrier()
         dist.destroy_process_group()
-    elif end == "forked":
-        train(10)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-            sys.exit(0)  # its destructors run, and it has none of the threads
-        assert os.waitpid(child, 0)[1] == 0
-        dist.destroy_process_group()
     elif end == "again":
         train(5)
         dist.destroy_process_group()
