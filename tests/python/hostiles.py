@@ -32,8 +32,8 @@ DOCUMENTED = {
     "heads": 512 * MIB,
     "early-chunks": 512 * MIB,
     "bring": 512 * MIB,
-    "enter-gone": 128 * MIB,
-    "large-joins": 256 * MIB,
+    "enter-gone": (512 + 128) * MIB,
+    "large-joins": (512 + 256) * MIB,
 }
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all

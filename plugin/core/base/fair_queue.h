@@ -1,11 +1,14 @@
 // Events on their way to the one thread that owns some state: many producers, one consumer. Each source has a queue of
-// its own, first in first out, and they take turns: who sends much waits for itself.
+// its own, first in first out, and they take turns: who sends much waits for itself. What is large takes long to
+// handle, so of these there is one turn after eight of the others: large messages of many links hold up no small one of
+// another.
 //
 // Unbounded on purpose: producers are transport handlers and callers, which must not block. What one link can have
 // waiting here its transport bounds. Threads: every method from any thread. Ownership: owns the events it holds.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -20,14 +23,16 @@ namespace collab {
 template <typename T>
 class FairQueue {
  public:
-  // False when the queue is closed; the event is dropped.
-  bool push(std::uint64_t source, T event) {
+  static constexpr std::size_t kLarge = std::size_t{64} << 10;
+
+  // `size` in bytes of what is to be handled. False when the queue is closed; the event is dropped.
+  bool push(std::uint64_t source, T event, std::size_t size = 0) {
     {
       const std::lock_guard lock(mutex_);
       if (closed_) return false;
-      std::deque<T>& events = waiting_[source];
-      if (events.empty()) turns_.push_back(source);
-      events.push_back(std::move(event));
+      Events& events = waiting_[source];
+      events.emplace_back(std::move(event), size > kLarge);
+      if (events.size() == 1) turns_of(events).push_back(source);
     }
     arrived_.notify_one();
     return true;
@@ -37,21 +42,25 @@ class FairQueue {
   // queue is closed and drained.
   std::optional<T> pop_until(TimePoint deadline) {
     std::unique_lock lock(mutex_);
-    const auto ready = [this] { return closed_ || !turns_.empty(); };
+    const auto ready = [this] { return closed_ || !waiting_.empty(); };
     if (deadline == kNever) {
       arrived_.wait(lock, ready);
     } else {
       arrived_.wait_until(lock, std::chrono::steady_clock::time_point(deadline.time_since_epoch()), ready);
     }
-    if (turns_.empty()) return std::nullopt;
-    const auto turn = waiting_.find(turns_.front());
-    turns_.pop_front();
-    std::optional<T> event(std::move(turn->second.front()));
-    turn->second.pop_front();
-    if (turn->second.empty()) {
+    if (waiting_.empty()) return std::nullopt;
+    const bool large = small_.empty() || (!large_.empty() && in_a_row_ == kSmallInARow);
+    in_a_row_ = large || large_.empty() ? 0 : in_a_row_ + 1;
+    std::deque<std::uint64_t>& turns = large ? large_ : small_;
+    const auto turn = waiting_.find(turns.front());
+    turns.pop_front();
+    Events& events = turn->second;
+    std::optional<T> event(std::move(events.front().first));
+    events.pop_front();
+    if (events.empty()) {
       waiting_.erase(turn);
     } else {
-      turns_.push_back(turn->first);
+      turns_of(events).push_back(turn->first);
     }
     return event;
   }
@@ -71,10 +80,16 @@ class FairQueue {
   }
 
  private:
+  static constexpr int kSmallInARow = 8;
+  using Events = std::deque<std::pair<T, bool>>;  // and whether it is large
+  std::deque<std::uint64_t>& turns_of(const Events& events) { return events.front().second ? large_ : small_; }
+
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::map<std::uint64_t, std::deque<T>> waiting_;  // none is empty
-  std::deque<std::uint64_t> turns_;                 // each source of those once
+  std::map<std::uint64_t, Events> waiting_;  // none is empty
+  // Each source of those once, by what its first event is.
+  std::deque<std::uint64_t> small_, large_;
+  int in_a_row_ = 0;  // small ones, while a large one waits
   bool closed_ = false;
 };
 

@@ -374,6 +374,15 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
+  if (!decision_) count_again();
+  for (;;) {  // each time with one claim less
+    bool again = false;
+    std::optional<Mandate> mandate = seek_once(now, out, again);
+    if (!again) return mandate;
+  }
+}
+
+std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<CoordinatorAction>& out, bool& again) {
   const auto has_promised = [](LinkId, const Applicant& a) { return a.promised && !a.set_aside && !a.late; };
   const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside && !a.late; };
   if (decision_) {
@@ -381,7 +390,6 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
     if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
     begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
   }
-  count_again();
   const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
     return known_last_ != kNever && now < later(known_last_, config_.link_grace) ? std::nullopt
@@ -390,7 +398,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   known_last_ = now;
   const Quorum quorum = weakest(known, kCredible);
   if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
-  if (doubt(now)) return seek(now, out);
+  if (again = doubt(now); again) return std::nullopt;
   if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return std::nullopt;
   begin_where_due(now, known);
   for (auto& [link, applicant] : applicants_) {
@@ -402,7 +410,8 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   const wire::Offer newest = known.newest.anchor;
   if (is_disproved(newest, has_promised)) {
     set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
-    return seek(now, out);
+    again = true;
+    return std::nullopt;
   }
   // Their promises are on their way; or that of who knows more is.
   if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return std::nullopt;

@@ -153,6 +153,7 @@ class Election {
   void begin(TimePoint now, TermId term);
   template <typename Is>
   void set_aside_if(Is is);
+  [[nodiscard]] std::optional<Mandate> seek_once(TimePoint now, std::vector<CoordinatorAction>& out, bool& again);
   void count_again();
   [[nodiscard]] bool doubt(TimePoint now);
   [[nodiscard]] bool waits_for_those_it_led(TimePoint now, const Newest& known) const;

@@ -1,0 +1,198 @@
+// Whoever says that more was agreed on than the others know, and whoever comes again and again.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/election_world.h"
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Lima's record names a later round of the same run, and whom it likes as the membership of it.
+wire::Join claims(std::uint64_t round, const std::vector<std::string>& names, RunId run = kAnchor.run) {
+  return member_of("lima", {run, RoundId{round}, kWrong}, voters_of(names));
+}
+struct Claim : ElectionWorld {
+  Claim() {
+    static_cast<void>(come(1, voter("paris")));
+    static_cast<void>(come(2, voter("tokyo")));
+  }
+};
+
+TEST(ElectionClaims, ALaterRoundThatThePromisesDisproveHoldsNobodyUp) {
+  Claim world;
+  EXPECT_FALSE(world.come(3, claims(6, kNames)));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+  ASSERT_EQ(mandate->comers.size(), 3U);
+  EXPECT_EQ(std::ranges::count_if(mandate->comers, [&](const auto& comer) { return mandate->disproves(comer); }), 1);
+}
+
+// With one of the others it would be enough.
+TEST(ElectionClaims, ThePromisesThatCanDisproveItAreWaitedFor) {
+  for (const bool answers : {true, false}) {
+    Claim world;
+    EXPECT_FALSE(world.come(3, claims(6, kNames)));
+    EXPECT_FALSE(world.promise(3));
+    EXPECT_FALSE(world.promise(1));
+    EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+    EXPECT_FALSE(world.pass(seconds(30)));
+    EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+    EXPECT_FALSE(answers ? world.promise(2) : world.go(2));
+    EXPECT_FALSE(world.accept(1));
+    const auto mandate = world.accept(answers ? 2 : 3);
+    ASSERT_TRUE(mandate);
+    EXPECT_EQ(mandate->anchor.round, RoundId{answers ? 4U : 6U});
+  }
+}
+
+TEST(ElectionClaims, OneThatNeverPromisesHoldsNobodyUp) {
+  Claim world;
+  EXPECT_FALSE(world.come(3, claims(6, kNames)));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_FALSE(world.accept(1));
+  const auto mandate = world.accept(2);
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+}
+
+// Of two of three nobody can tell: what the third has agreed on with one that is away may be so.
+TEST(ElectionClaims, OneThatTheOthersCannotDoWithoutIsBelieved) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.come(3, claims(6, kNames)));
+  EXPECT_FALSE(world.pass(seconds(1000)));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor.round, RoundId{6});
+}
+
+TEST(ElectionClaims, AMembershipThatIsNotHereIsWaitedForForAGrace) {
+  Claim world;
+  EXPECT_FALSE(world.come(3, claims(6, {"lima", "oslo", "rome"})));
+  EXPECT_THAT(world.lines, IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_FALSE(world.elect()) << "the round may have been agreed on by others";
+  for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
+  EXPECT_FALSE(world.pass(seconds(2)));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+}
+
+TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
+  for (const bool with_itself : {true, false}) {
+    Claim world;
+    const std::vector<std::string> names{"lima", "oslo"};
+    static_cast<void>(world.come(3, with_itself ? claims(90, {"lima"}, RunId{9}) : claims(90, names, RunId{9})));
+    static_cast<void>(world.promise(1));
+    static_cast<void>(world.promise(2));
+    EXPECT_FALSE(world.pass(seconds(59)));
+    for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
+    std::optional<Mandate> mandate = world.pass(seconds(2));
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(world.promise(link));
+    for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
+    ASSERT_TRUE(mandate) << with_itself;
+    EXPECT_EQ(mandate->anchor, kAnchor);
+    EXPECT_FALSE(mandate->disproves(mandate->comers.back())) << "another run's rounds are nothing that it decides on";
+  }
+}
+
+// A minority is not taken over by a site that has founded a swarm of its own, nor by one that says so.
+TEST(ElectionClaims, FewerThatHaveAgreedOnLessDoNotSetAsideThoseWhoWait) {
+  ElectionWorld world;
+  const std::vector<std::string> five{"paris", "tokyo", "kyiv", "oslo", "rome"};
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(world.come(link, voter(five[link - 1], 1, five)));
+  static_cast<void>(world.come(3, claims(2, {"lima"}, RunId{9})));
+  EXPECT_FALSE(world.pass(seconds(1000)));
+  EXPECT_FALSE(world.elect());
+}
+
+// Whoever comes with the name of a voter that is away, and without a record, would have the term begun anew each time.
+TEST(ElectionClaims, ComersDoNotDisturbATermForWhichEnoughAreHere) {
+  Claim world;
+  const TermId begun = world.term();
+  for (std::uint64_t link = 3; link < 9; ++link) {
+    const wire::Join lima = link % 2 == 0 ? forgetful("lima") : voter("lima", 100 * link);
+    EXPECT_FALSE(world.come(link, lima));
+    EXPECT_FALSE(link < 6 ? world.promise(1) : world.promise(2));
+    EXPECT_EQ(world.term(), begun);
+    static_cast<void>(world.go(link));
+  }
+  EXPECT_FALSE(world.accept(1));
+  EXPECT_TRUE(world.accept(2));
+}
+
+TEST(ElectionClaims, AfterThreeSecondsTheTermIsBegunAnewForThem) {
+  Claim world;
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_FALSE(world.promise(3)) << "it came too late for this term";
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+  const TermId begun = world.term();
+  EXPECT_FALSE(world.pass(seconds(4)));
+  EXPECT_EQ(world.term(), TermId{begun.value + 1});
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_EQ(world.asked_to_accept().size(), 2U);
+}
+
+TEST(ElectionClaims, WhoCameTooLateForATermDoesNotCountInIt) {
+  Claim world;
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_FALSE(world.promise(3));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_THAT(world.asked_to_accept(), ElementsAre(std::pair(1, 2), std::pair(2, 2)));
+  EXPECT_FALSE(world.accept(1));
+  world.hear(3, wire::Accepted{world.term()});
+  EXPECT_FALSE(world.seek());
+  EXPECT_TRUE(world.accept(2));
+}
+
+// What is left when one is set aside cannot elect either, until the other is.
+TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
+  Claim world;
+  static_cast<void>(world.come(3, claims(6, kNames)));
+  wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{5}, kWrong}, voters_of({"oslo", "rome", "kyiv"}));
+  static_cast<void>(world.come(4, oslo));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));
+  for (const std::uint64_t link : {1, 2, 3, 4}) world.election.heard(world.now, LinkId{link});
+  std::optional<Mandate> mandate = world.pass(seconds(62));
+  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.promise(link);
+  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+}
+
+// To come and go, and under other names, gains no time.
+TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
+  Claim world;
+  for (std::uint64_t link = 3; link < 12; ++link) {
+    EXPECT_FALSE(world.come(link, claims(link, {"lima", "oslo", "rome"})));
+    EXPECT_FALSE(world.pass(seconds(7)));
+    for (const std::uint64_t member : {1, 2}) world.election.heard(world.now, LinkId{member});
+    if (link < 11) static_cast<void>(world.go(link));
+  }
+  EXPECT_TRUE(world.elect());
+}
+
+// Those who could do without it have gone meanwhile.
+TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereItIsNeeded) {
+  Claim world;
+  EXPECT_FALSE(world.come(3, claims(6, kNames)));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));  // disproved by now
+  EXPECT_FALSE(world.go(2));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor.round, RoundId{6});
+}
+
+}  // namespace
+}  // namespace collab::protocol
