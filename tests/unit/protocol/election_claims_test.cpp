@@ -156,16 +156,16 @@ TEST(ElectionClaims, WhoCameTooLateForATermDoesNotCountInIt) {
 
 // What is left when one is set aside cannot elect either, until the other is.
 TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
-  Claim world;
-  static_cast<void>(world.come(3, claims(6, kNames)));
-  wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{5}, kWrong}, voters_of({"oslo", "rome", "kyiv"}));
-  static_cast<void>(world.come(4, oslo));
-  EXPECT_FALSE(world.promise(1));
-  EXPECT_FALSE(world.promise(2));
-  for (const std::uint64_t link : {1, 2, 3, 4}) world.election.heard(world.now, LinkId{link});
+  ElectionWorld world;
+  const std::vector<std::string> five{"paris", "tokyo", "kyiv", "lima", "rome"};
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.come(link, voter(five[link - 1], 1, five)));
+  static_cast<void>(world.come(4, claims(6, five)));
+  static_cast<void>(
+      world.come(5, member_of("oslo", {RunId{9}, RoundId{5}, kWrong}, voters_of({"oslo", "bern", "oran"}))));
+  for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_FALSE(world.promise(link));
   std::optional<Mandate> mandate = world.pass(seconds(62));
-  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.promise(link);
-  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
+  for (std::uint64_t link = 1; link <= 3; ++link) mandate = mandate ? std::move(mandate) : world.promise(link);
+  for (std::uint64_t link = 1; link <= 3; ++link) mandate = mandate ? std::move(mandate) : world.accept(link);
   ASSERT_TRUE(mandate);
   EXPECT_EQ(mandate->anchor, kAnchor);
 }

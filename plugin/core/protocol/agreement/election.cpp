@@ -389,6 +389,7 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
     if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
     if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
     begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
+    count_again();
   }
   const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
