@@ -91,6 +91,7 @@ def synchronize() -> None:
             "collab: synchronize() before the first training forward; there is nothing to average yet "
             "[capture.synchronize-early]"
         )
+    rounds.count_owed(world)
     rounds.run_round(world)
 
 

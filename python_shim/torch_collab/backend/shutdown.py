@@ -91,7 +91,7 @@ def before_world_barrier() -> None:
     session = world.training.session
     rounds.count_owed(world)
     steps_since = 0 if session is None else session.status().steps_since_round
-    replaced = session is not None and rounds.values_replaced(world)
+    replaced = steps_since > 0 and rounds.values_replaced(world)  # else no round is due here
     most = world.backend.most_at_barrier(_REPLACED if replaced else steps_since)
     if most >= _REPLACED:
         world.installed.once("told of replaced values", lambda: _tell_of_replaced(world))

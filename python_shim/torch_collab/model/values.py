@@ -35,6 +35,8 @@ class Sample:
     def _view(self, tensor: Tensor) -> Tensor:
         # The elements lie close together, in whatever order.
         count = min(self._each, tensor.numel())
+        if count == 0:  # the script has let go of it
+            return torch.empty(0, dtype=tensor.dtype, device=self._tensors[0].device)
         stride = tensor.numel() // count
         held = tensor.detach()
         view = held.as_strided((count,), (stride,), held.storage_offset() + stride // 2)
@@ -92,11 +94,12 @@ class Values:
         return self.noted
 
     def before_forward(self) -> None:
-        """A training forward begins. Each look may wait for a GPU, so they become rare."""
+        """A training forward begins. A look may wait for a GPU, so there they become rare."""
         if self._looked or self.noted is None:
             return
         self._looked = True
-        if self._notes & (self._notes - 1) == 0 and not _capturing():
+        rare = self.noted.device.type != "cpu" and self._notes & (self._notes - 1) != 0
+        if not rare and not _capturing():
             self._edits += self._differ()
 
     def before_load(self, steps: int) -> None:

@@ -210,11 +210,6 @@ class SlowExchange : public Waiting {
   static void keep(H::Actions more, H::Actions& in) {
     for (auto& action : more) in.push_back(std::move(action));
   }
-  void next_round(std::uint64_t round, const std::vector<std::uint64_t>& links) {
-    for (const std::uint64_t link : links) {
-      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
-    }
-  }
 };
 
 TEST_F(SlowExchange, IsTriedOnceMoreThenGoesOnWithoutTheSlow) {
@@ -229,31 +224,6 @@ TEST_F(SlowExchange, IsTriedOnceMoreThenGoesOnWithoutTheSlow) {
   EXPECT_THAT(notes(second), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
   EXPECT_EQ(reformed(second).participants.size(), 2U);
   EXPECT_EQ(c.coordinator.members(), 3U);
-}
-
-// It takes no more than half of the time that way, then a third, and so on.
-TEST_F(SlowExchange, WhoWasLateHasARestAsLongAsThatTookThenTwiceAsLong) {
-  std::uint64_t round = 1;
-  for (const double rest : {1800.0, 3600.0}) {
-    wire::StartAttempt start = c.start(round, 3);
-    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
-    start = reformed(exchange({2, 3}));
-    ASSERT_EQ(start.participants.size(), 2U);
-    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
-    next_round(round++, {1, 2, 3});
-    const TimePoint back = c.now + seconds(rest);
-    while (c.now + seconds(300) < back) {
-      static_cast<void>(c.hear(3, H::ready(round)));
-      static_cast<void>(c.hear(1, H::ready(round)));
-      const wire::StartAttempt without = reformed(c.hear(2, H::ready(round)));
-      EXPECT_EQ(without.participants.size(), 2U);
-      for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(without)));
-      next_round(round++, {1, 2, 3});
-      static_cast<void>(c.pass(seconds(290), {1, 2, 3}));
-    }
-    static_cast<void>(c.pass(seconds(400), {1, 2, 3}));
-  }
-  EXPECT_EQ(c.start(round, 3).participants.size(), 3U);
 }
 
 // Two that say of each other that something moves, and send the others nothing.

@@ -22,13 +22,27 @@ struct Claim : ElectionWorld {
 };
 
 TEST(ElectionClaims, ALaterRoundThatThePromisesDisproveHoldsNobodyUp) {
-  Claim world;
+  ElectionWorld world;
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
   const auto mandate = world.elect();
   ASSERT_TRUE(mandate);
   EXPECT_EQ(mandate->anchor, kAnchor);
   ASSERT_EQ(mandate->comers.size(), 3U);
   EXPECT_EQ(std::ranges::count_if(mandate->comers, [&](const auto& comer) { return mandate->disproves(comer); }), 1);
+}
+
+// What is agreed on after they promised they need not know.
+TEST(ElectionClaims, WhatIsClaimedAfterThePromisesIsNotDisproved) {
+  Claim world;
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_FALSE(world.come(3, claims(5, kNames)));
+  EXPECT_FALSE(world.accept(1));
+  const auto mandate = world.accept(2);
+  ASSERT_TRUE(mandate);
+  EXPECT_FALSE(mandate->disproves(mandate->comers.back()));
 }
 
 // With one of the others it would be enough.

@@ -1,6 +1,7 @@
 #include "core/protocol/agreement/election.h"
 
 #include <algorithm>
+#include <functional>
 #include <ranges>
 #include <string_view>
 #include <tuple>
@@ -13,6 +14,7 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::size_t kMostNamed = 16;  // in a command that is to be copied
+constexpr std::size_t kMostTried = 64;  // claims, as each takes a look at all
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
 constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
@@ -234,12 +236,11 @@ Quorum Election::weakest(const Decision& decision, Counts counts) const {
 
 // ---- towards a mandate -----------------------------------------------------------------------------
 
-template <typename Counts>
-TermId Election::least_term(Counts counts) const {
+TermId Election::least_term() const {
   TermId least = term_;
   for (const auto& [link, applicant] : applicants_) {
     const TermId promised = applicant.join.report.record.promised;
-    if (!applicant.promised && promised >= least && counts(applicant.join.site))
+    if (!applicant.promised && promised >= least)
       least = TermId{promised.value + (mutant(Mutant::kTermNotExceeded) ? 0 : 1)};
   }
   return least;
@@ -252,19 +253,15 @@ bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wi
          !mutant(Mutant::kLateApplicantCounts);
 }
 
-// Above all that was promised by voters, and anew for one that has come without its record. Where those who were here
+// Above all that was promised, and anew for one that has come without its record. Where those who were here
 // before are enough the term goes on for a moment: somebody may come time after time.
 void Election::begin_where_due(TimePoint now, const Decision& known) {
-  const auto is_voter = [&](const std::string& name) {
-    return std::ranges::find(known.newest.voters, name, &wire::Voter::name) != known.newest.voters.end() ||
-           std::ranges::find(known.next_voters, name, &wire::Voter::name) != known.next_voters.end();
-  };
   bool late = false;
   for (auto& [link, applicant] : applicants_) {
     applicant.late = begun_ && is_late(link, applicant.join, known.newest.voters);
     late = late || applicant.late;
   }
-  const TermId least = std::max(least_term(is_voter), TermId{term_.value + (late ? 1 : 0)});
+  const TermId least = std::max(least_term(), TermId{term_.value + (late ? 1 : 0)});
   const auto can_promise = [this](LinkId, const Applicant& a) {
     return !a.set_aside && !a.late && (a.promised || a.join.report.record.promised < term_);
   };
@@ -275,7 +272,7 @@ void Election::begin_where_due(TimePoint now, const Decision& known) {
 
 bool Mandate::disproves(const Comer& comer) const {
   const wire::Offer& claimed = comer.join.report.record.anchor;
-  return !founded && new_run.empty() && claimed.run == anchor.run && claimed.round > round();
+  return comer.early && !founded && new_run.empty() && claimed.run == anchor.run && claimed.round > round();
 }
 
 bool Mandate::is_of_a_voter(const Comer& comer) const {
@@ -323,15 +320,20 @@ bool Election::doubt(TimePoint now) {
     const wire::Record& record = applicant.join.report.record;
     if (!applicant.set_aside && !record.voters.empty()) claims.push_back(&record);
   }
-  std::ranges::sort(claims, newer);
+  std::ranges::sort(claims, std::greater(), [](const wire::Record* record) {
+    const auto& [run, round, digest] = record->anchor;
+    return std::tuple(round, round.value > 0 ? 0 : record->voters.size(), run);
+  });
   if (claims.empty() || !newer(claims.front(), claims.back())) return false;
   // They come and go: less than a grace without them is no interruption.
   if (doubt_at_ == kNever || now >= later(apart_last_, config_.link_grace)) doubt_at_ = later(now, config_.link_grace);
   apart_last_ = now;
   if (now < doubt_at_) return false;
   doubt_at_ = later(now, kDoubtAgain);
-  for (std::size_t i = 1; i < claims.size(); ++i) {
+  std::size_t tried = 0;
+  for (std::size_t i = 1; 2 * i < claims.size() && tried < kMostTried; ++i) {  // those who claim no more are to be more
     if (!newer(claims[i - 1], claims[i])) continue;
+    ++tried;
     const auto counts = [&](LinkId, const Applicant& applicant) {
       const wire::Record& record = applicant.join.report.record;
       return !applicant.set_aside && (record.voters.empty() || !newer(&record, claims[i]));
@@ -459,11 +461,10 @@ bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const
 }
 
 Mandate Election::lead(const std::string& new_run, const Decision& decision) {
-  constexpr auto anybody = [](const std::string&) { return true; };
   Mandate mandate;
   mandate.founded = decision.newest.voters.empty();
   mandate.new_run = new_run;
-  mandate.term = mandate.founded || !new_run.empty() ? least_term(anybody) : term_;
+  mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
   mandate.anchor = decision.newest.anchor;
   mandate.voters = decision.newest.voters;
   mandate.settled = new_run.empty() ? decision.settled : std::nullopt;
@@ -547,7 +548,8 @@ TimePoint Election::next_deadline(TimePoint now) const {
   for (const auto& [link, applicant] : applicants_) next = std::min(next, later(applicant.heard, config_.link_grace));
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
-        later(known_last_, config_.link_grace), doubt_at_, begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
+        later(known_last_, config_.link_grace), doubt_at_, led_ ? led_until_ : kNever,
+        begun_ ? later(begun_at_, kUndisturbed) : kNever, begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
     if (now < over) next = std::min(next, over);
   }
   return next;

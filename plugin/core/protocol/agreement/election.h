@@ -59,7 +59,7 @@ struct Mandate {
 
   // The newest round that was agreed on.
   [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
-  // It says that a later one was, and those who promised show that it was not.
+  // It said, before they promised, that a later one was, and those who promised show that it was not.
   [[nodiscard]] bool disproves(const Comer& comer) const;
   // With the acceptor of a voter: it has agreed before, whatever its name.
   [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;
@@ -146,8 +146,7 @@ class Election {
   [[nodiscard]] Decision decide(Counts counts) const;
   template <typename Counts>
   [[nodiscard]] Quorum weakest(const Decision& decision, Counts counts) const;
-  template <typename Counts>
-  [[nodiscard]] TermId least_term(Counts counts) const;
+  [[nodiscard]] TermId least_term() const;
   void begin_where_due(TimePoint now, const Decision& known);
   [[nodiscard]] bool is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const;
   void begin(TimePoint now, TermId term);

@@ -6,8 +6,6 @@
 //   one without a say goes, or has another mean; or they fail     of those without a say only the trainer that came
 //   often, all of them together                                   first takes part
 //   then that one fails, too                                      nobody without a say takes part
-//   an exchange takes longer than COLLAB_ROUND_TIMEOUT for one    it has a rest as long as that took, the next time
-//                                                                 twice as long, and so on
 //
 // Names cost nothing, a say costs a round. Whoever keeps others from their first round by names that fail has to have
 // come before them, with a name for each round.
@@ -21,7 +19,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 
 #include "collab/clock.h"
 #include "core/protocol/coordinator/member.h"
@@ -49,9 +46,7 @@ class Faults {
   bool leave_newcomers_out(std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
     const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);
-    const auto rest = rests_until_.find(site);
-    const bool rests = rest != rests_until_.end() && now < rest->second;
-    return set_aside_.contains(site) || rests || (out && site != first_newcomer_);
+    return set_aside_.contains(site) || (out && site != first_newcomer_);
   }
 
   // How often by now: in this round; since its mean was right.
@@ -67,8 +62,6 @@ class Faults {
   std::uint32_t newcomers_out_ = 0;  // how often in this round
   std::optional<SiteId> first_newcomer_;
   TimePoint newcomers_from_{};
-  std::map<SiteId, TimePoint> rests_until_;
-  std::map<std::string, std::uint32_t> late_;  // how often, by name, of at most kMostLate
 };
 
 }  // namespace collab::protocol

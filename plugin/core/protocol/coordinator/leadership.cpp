@@ -207,7 +207,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
         link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
     return false;
   }
-  if (ahead && deposers_.is_disproved(record.acceptor)) {
+  if (ahead && !newer_term && deposers_.is_disproved(record.acceptor)) {
     refuse_disproved(link, join, anchor->round);
     return false;
   }

@@ -259,21 +259,20 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 void Round::blame(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!has_say(site)) {
-    if (faults_.newcomer_failed()) leave_newcomers_out(all_->members().at(site), rest_after_attempt());
+    if (faults_.newcomer_failed()) leave_newcomers_out(all_->members().at(site));
   } else if (faults_.gave_up(site)) {
     tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
   }
 }
 
-// For as long as the attempt has taken, as after a wait in vain (round_gate.h).
-Duration Round::rest_after_attempt() const { return std::min(all_->now - round_.started, all_->config.link_grace); }
-
-void Round::leave_newcomers_out(const Member& because, Duration rest) {
+// They have a rest for as long as the attempt has taken, as after a wait in vain (round_gate.h).
+void Round::leave_newcomers_out(const Member& because) {
   const Member* first = nullptr;
   for (const auto& [id, member] : all_->members()) {
     if (member.helper || has_say(id) || id == because.id || member.phase() != MemberPhase::kActive) continue;
     if (first == nullptr || member.ticket < first->ticket) first = &member;
   }
+  const Duration rest = std::min(all_->now - round_.started, all_->config.link_grace);
   const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
   if (!faults_.leave_newcomers_out(kept, later(all_->now, rest))) return;
   const bool keeps = first != nullptr && !is_left_out(first->id);

@@ -96,8 +96,7 @@ class Round {
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
-  void leave_newcomers_out(const Member& because, Duration rest);
-  [[nodiscard]] Duration rest_after_attempt() const;
+  void leave_newcomers_out(const Member& because);
   [[nodiscard]] bool is_needed(SiteId site) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);

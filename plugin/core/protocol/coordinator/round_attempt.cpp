@@ -34,7 +34,7 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone, rest_after_attempt());
+    leave_newcomers_out(gone);
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
@@ -130,12 +130,10 @@ void Round::on_limit() {
     return start_afresh();
   }
   if (!to_blame) late.insert(open.begin(), open.end());
-  const Duration took = all_->now - round_.started;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
-    if (!has_say(id)) leave_newcomers_out(all_->members().at(id), took);
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
     faults_.set_aside(id);
-    if (to_blame) faults_.was_late(id, name, took, all_->now);
     all_->note(Note::Level::kWarning, "straggler",
                which + ": the exchange at " + name + " was not done within " + limit +
                    "; the others go on, what it trained counts in a later round [round.exchange-timeout]",

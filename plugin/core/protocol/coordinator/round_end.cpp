@@ -84,7 +84,7 @@ void Round::average_again(const std::set<SiteId>& wrong) {
   all_->changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = faults_.count_mean_repair(id);
-    if (!has_say(id)) leave_newcomers_out(all_->members().at(id), rest_after_attempt());
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
       faults_.set_aside(id);
