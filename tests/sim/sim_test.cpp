@@ -152,6 +152,15 @@ TEST(Sim, WhoStaysIsGivenTheTimeToFindTogether) {
   EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
 }
 
+// A site that the attempt to be settled names had promised the term before: without a newer one its promise was missing.
+TEST(Sim, ANewerPromiseThatIsNeededBeginsATermAnew) {
+  SwarmOptions options = with(310002019, "all");
+  options.sites = 2;
+  options.rounds = 40;
+  const SwarmResult result = run_swarm(options);
+  EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+}
+
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
 // Codecs of a few bits may leave out as much as that.
