@@ -152,7 +152,8 @@ TEST(Sim, WhoStaysIsGivenTheTimeToFindTogether) {
   EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
 }
 
-// A site that the attempt to be settled names had promised the term before: without a newer one its promise was missing.
+// A site that the attempt to be settled names had promised the term before: without a newer one its promise was
+// missing.
 TEST(Sim, ANewerPromiseThatIsNeededBeginsATermAnew) {
   SwarmOptions options = with(310002019, "all");
   options.sites = 2;

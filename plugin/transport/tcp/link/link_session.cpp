@@ -65,7 +65,8 @@ Status LinkSession::end(const SegmentHeader& header, std::vector<TransportMessag
   ack_due_ = true;
   bytes_unacknowledged_ += header.length + kSegmentHeaderBytes;
   for (TransportMessage& message : messages) {
-    message.unhandled = unhandled_->hold(message.head.size() + payload_bytes(message) + kMessageCost, payload_bytes(message) > 0);
+    message.unhandled =
+        unhandled_->hold(message.head.size() + payload_bytes(message) + kMessageCost, payload_bytes(message) > 0);
   }
   return {};
 }

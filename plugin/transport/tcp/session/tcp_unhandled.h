@@ -14,9 +14,9 @@
 namespace collab::tcp {
 
 // Of a link, and the message that reaches beyond it. Of all links of a process: beyond it no link has more than its
-// share. Of those that have ended, which count for nobody: beyond it a link of which nothing was handled is not read, or
-// whoever opens one after the other and leaves a message each would be bounded by nothing. Messages with a payload are
-// not in it: a round keeps those of a site that was lost, and must not keep that site from coming back.
+// share. Of those that have ended, which count for nobody: beyond it a link of which nothing was handled is not read,
+// or whoever opens one after the other and leaves a message each would be bounded by nothing. Messages with a payload
+// are not in it: a round keeps those of a site that was lost, and must not keep that site from coming back.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
 inline constexpr std::size_t kMaxUnhandledOfEnded = std::size_t{64} << 20;
