@@ -226,19 +226,6 @@ TEST_F(SlowExchange, IsTriedOnceMoreThenGoesOnWithoutTheSlow) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-// Two that say of each other that something moves, and send the others nothing.
-TEST_F(SlowExchange, WhosePartTheOthersLackIsLateWhateverItSays) {
-  for (const std::uint64_t link : {4, 5}) {
-    static_cast<void>(c.hear(link, join_of(link == 4 ? "oslo" : "rome")));
-    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
-  }
-  static_cast<void>(c.start(1, 5));
-  const auto actions = exchange({4, 5}, {SiteId{3}, SiteId{4}});
-  EXPECT_THAT(notes(actions), HasSubstr("the exchange at oslo was not done within 1800 s"));
-  EXPECT_THAT(notes(actions), HasSubstr("the exchange at rome was not done within 1800 s"));
-  EXPECT_EQ(reformed(actions).participants.size(), 3U);
-}
-
 TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
   wire::Join late = join_of("oslo");
   late.offer.digest = kWrong;
