@@ -181,14 +181,16 @@ def test_a_script_that_clips_its_weights_has_its_rounds_in_barriers() -> None:
 @pytest.mark.parametrize("overlap", ["0", "1"])
 @pytest.mark.parametrize("optimizer", ["masters", "slow"])
 def test_an_optimizer_that_undoes_rounds_is_told_of(optimizer: str, overlap: str) -> None:
-    assert told(run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap), "[round.undone]") == 2
+    finished = run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap, COLLAB_SYNC_EVERY="20")
+    assert told(finished, "[round.undone]") == 2, listing(finished)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["0", "1"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "asgd", "rmsprop"])
 def test_one_of_torch_is_not(optimizer: str, overlap: str) -> None:
-    assert told(run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap), "[round.undone]") == 0
+    finished = run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap, COLLAB_SYNC_EVERY="20")
+    assert told(finished, "[round.undone]") == 0, listing(finished)
 
 
 @pytest.mark.slow
