@@ -60,6 +60,9 @@ struct TransportMessage {
   // Of one that has arrived, set by a transport that reads no more from a peer whose messages wait: they do until this
   // is gone.
   std::shared_ptr<const void> unhandled = nullptr;
+
+  [[nodiscard]] std::size_t payload_bytes() const { return payload == nullptr ? 0 : payload->view().size(); }
+  [[nodiscard]] std::size_t bytes() const { return head.size() + payload_bytes(); }
 };
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;

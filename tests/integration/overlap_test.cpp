@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "tests/integration/by_hand.h"
@@ -76,6 +77,20 @@ class Overlap : public ByHand {
     std::vector<Values> snapshots = std::vector<Values>(2);
     std::vector<Values> moved_on = std::vector<Values>(2);
   };
+  // Both have been moved by `step` of the mean delta, and by half of what each had beside the mean.
+  void expect_moved_by(const Common& common, const Values& anchor, const std::function<double(double)>& step) {
+    for (std::size_t i = 0; i < swarm_.elements; ++i) {
+      const double old = static_cast<double>(anchor[i]);
+      const double mean =
+          0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i]));
+      const double next = old - step(old - mean);
+      for (std::size_t site = 0; site < 2; ++site) {
+        const double expected = static_cast<double>(common.moved_on[site][i]) + (next - mean) +
+                                0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
+        ASSERT_NEAR(values(site)[i], expected, 2e-6) << "element " << i << " of site " << site;
+      }
+    }
+  }
   Common common_round() {
     const Values first = values(0);
     Common common;
@@ -158,17 +173,8 @@ TEST_F(Overlap, AnOuterStepMovesBothSitesAlike) {
   });
   const Values anchor = values(0);
   const Common common = common_round();
-  for (std::size_t i = 0; i < swarm_.elements; ++i) {
-    const double old = static_cast<double>(anchor[i]);
-    const double mean =
-        0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i]));
-    const double next = old - 0.7 * (1 + 0.9) * (old - mean);  // the first step of the momentum
-    for (std::size_t site = 0; site < 2; ++site) {
-      const double expected = static_cast<double>(common.moved_on[site][i]) + (next - mean) +
-                              0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
-      ASSERT_NEAR(values(site)[i], expected, 2e-6) << "element " << i << " of site " << site;
-    }
-  }
+  // The first step of the momentum.
+  expect_moved_by(common, anchor, [](double mean_delta) { return 0.7 * (1 + 0.9) * mean_delta; });
   finish_all();
   expect_all_equal();
 }
@@ -189,15 +195,7 @@ TEST_F(Overlap, AStepOfRdaMovesBothSitesAlike) {
   const double factor = 0.5 * (std::sqrt(norms[0]) + std::sqrt(norms[1])) / std::sqrt(of_mean);
   EXPECT_GT(factor, 1.02);
   EXPECT_LT(factor, std::sqrt(2));
-  for (std::size_t i = 0; i < swarm_.elements; ++i) {
-    const double mean = static_cast<double>(anchor[i]) - 0.5 * (delta(0, i) + delta(1, i));
-    const double next = static_cast<double>(anchor[i]) - factor * 0.5 * (delta(0, i) + delta(1, i));
-    for (std::size_t site = 0; site < 2; ++site) {
-      const double expected = static_cast<double>(common.moved_on[site][i]) + (next - mean) +
-                              0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
-      ASSERT_NEAR(values(site)[i], expected, 2e-6) << "element " << i << " of site " << site;
-    }
-  }
+  expect_moved_by(common, anchor, [&](double mean_delta) { return factor * mean_delta; });
   finish_all();
   expect_all_equal();
 }

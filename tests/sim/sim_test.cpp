@@ -34,6 +34,12 @@ int caught(Mutation mutation, int count) {
   return found;
 }
 
+SwarmResult expect_sound(const SwarmOptions& options) {
+  SwarmResult result = run_swarm(options);
+  EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+  return result;
+}
+
 TEST(Sim, SameSeedSameRun) {
   for (const std::uint64_t seed : {11, 12, 13}) {
     const SwarmOptions options = with(seed, "all");
@@ -47,8 +53,7 @@ TEST(Sim, WithoutFaultsEveryRoundIsCommittedOnce) {
   std::size_t spent = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     const SwarmOptions options = with(seed, "none");
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+    const SwarmResult result = expect_sound(options);
     EXPECT_GE(result.commits, result.rounds);
     spent += result.spent;
   }
@@ -62,8 +67,7 @@ TEST(Sim, JoinersBeginWithTheOptimizerStateOfAnother) {
     SwarmOptions options = with(seed, "join,crash,isolate");
     options.sites = 4;
     options.rounds = 20;
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+    const SwarmResult result = expect_sound(options);
     all.taken += result.optimizers.taken;
     all.cold += result.optimizers.cold;
     all.wrong += result.optimizers.wrong;
@@ -80,8 +84,7 @@ TEST(Sim, WithoutFaultsNoCollectivesEnd) {
     SwarmOptions options = with(seed, "none");
     options.sites = 3;
     options.hubs = true;
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+    const SwarmResult result = expect_sound(options);
     all += result.world;
   }
   EXPECT_EQ(all.ended, 0U);
@@ -94,10 +97,7 @@ class EachFault : public testing::TestWithParam<const char*> {};
 TEST_P(EachFault, LeavesOneConsistentSwarm) {
   std::size_t inflicted = 0;
   for (std::uint64_t seed = 100; seed < 140; ++seed) {
-    const SwarmOptions options = with(seed, GetParam());
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
-    inflicted += result.faults;
+    inflicted += expect_sound(with(seed, GetParam())).faults;
   }
   EXPECT_GT(inflicted, 20U);
 }
@@ -113,17 +113,17 @@ INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
                            return name;
                          });
 
+SwarmOptions of_four(std::uint64_t seed, const std::string& faults) {
+  SwarmOptions options = with(seed, faults);
+  options.sites = 4;
+  return options;
+}
+
 // A member that lies spoils its own part, and rounds it is in: not what the others agree on, and not for long. One
 // leader, so that no lie is about who leads.
 TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
   std::size_t inflicted = 0;
-  for (std::uint64_t seed = 500; seed < 540; ++seed) {
-    SwarmOptions options = with(seed, "lie");
-    options.sites = 4;
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
-    inflicted += result.faults;
-  }
+  for (std::uint64_t seed = 500; seed < 540; ++seed) inflicted += expect_sound(of_four(seed, "lie")).faults;
   EXPECT_GT(inflicted, 20U);
 }
 
@@ -132,12 +132,9 @@ TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
 TEST(Sim, WhoIsForgottenAndLivesComesBack) {
   std::size_t words = 0;
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
-    SwarmOptions options = with(seed, "split,isolate,die,crash,forget");
-    options.sites = 4;
+    SwarmOptions options = of_four(seed, "split,isolate,die,crash,forget");
     options.rounds = 20;
-    const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
-    words += result.words;
+    words += expect_sound(options).words;
   }
   EXPECT_GT(words, 5U);
 }
@@ -148,8 +145,7 @@ TEST(Sim, WhoStaysIsGivenTheTimeToFindTogether) {
   std::erase(options.faults, Fault::kForget);
   options.sites = 5;
   options.rounds = 40;
-  const SwarmResult result = run_swarm(options);
-  EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+  expect_sound(options);
 }
 
 // A site that the attempt to be settled names had promised the term before: without a newer one its promise was
@@ -158,8 +154,7 @@ TEST(Sim, ANewerPromiseThatIsNeededBeginsATermAnew) {
   SwarmOptions options = with(310002019, "all");
   options.sites = 2;
   options.rounds = 40;
-  const SwarmResult result = run_swarm(options);
-  EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+  expect_sound(options);
 }
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.

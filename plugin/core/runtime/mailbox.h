@@ -74,7 +74,7 @@ class Mailbox final : public TransportHandler {
   void on_accepted(LinkId link, const std::string& peer) override { put(link, LinkAccepted{link, peer}); }
   void on_connected(LinkId link) override { put(link, LinkConnected{link}); }
   void on_message(LinkId link, TransportMessage message) override {
-    const std::size_t size = message.head.size() + (message.payload == nullptr ? 0 : message.payload->bytes().size());
+    const std::size_t size = message.bytes();
     queue_.push(link.value, MessageArrived{link, std::move(message)}, size);
   }
   void on_sent(LinkId link, std::uint64_t token) override { put(link, MessageSent{link, token}); }

@@ -44,9 +44,7 @@ struct Event {
   TransportMessage message;
   std::uint64_t token = 0;
   Status why;
-  [[nodiscard]] std::size_t bytes() const {
-    return message.head.size() + (message.payload ? message.payload->view().size() : 0);
-  }
+  [[nodiscard]] std::size_t bytes() const { return message.bytes(); }
 };
 
 class GlooTransport final : public Transport, public GlooSink {

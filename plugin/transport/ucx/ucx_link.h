@@ -61,9 +61,7 @@ struct UcxLane {
   struct Outgoing {
     TransportMessage message;
     std::uint64_t token = 0;
-    [[nodiscard]] std::size_t bytes() const {
-      return message.head.size() + (message.payload != nullptr ? message.payload->view().size() : 0);
-    }
+    [[nodiscard]] std::size_t bytes() const { return message.bytes(); }
   };
 
   // Sending.

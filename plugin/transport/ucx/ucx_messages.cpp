@@ -318,8 +318,7 @@ void UcxEngine::take_messages(UcxLink& link, Lane which) {
     event.kind = Event::Kind::kMessage;
     event.link = link.id;
     event.message = std::move(next->second);
-    lane.untold_bytes +=
-        event.message.head.size() + (event.message.payload != nullptr ? event.message.payload->view().size() : 0);
+    lane.untold_bytes += event.message.bytes();
     ++lane.taken;
     events_.push_back(std::move(event));
   }

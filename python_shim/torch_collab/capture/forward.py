@@ -48,22 +48,24 @@ _called: weakref.WeakSet[Any] = weakref.WeakSet()  # DDPs whose call was seen, u
 
 def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Forward pre-hook of every DDP. A module-level function, so that copies and pickles of a DDP carry it."""
-    world = state.current()
-    if world is None or world.run.finished or not torch.is_grad_enabled():
-        return
-    _before_training_forward(world, module, args, kwargs)
-    _called.add(module)
+    if _saw_training_forward(module, args, kwargs):
+        _called.add(module)
 
 
 def on_pre_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Before DDP's own `_pre_forward`: what calls `ddp.forward(x)`, or parts of it, passes by the hooks of a module."""
     if module in _called:
         _called.discard(module)
-        return
+    else:
+        _saw_training_forward(module, args, kwargs)
+
+
+def _saw_training_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     world = state.current()
     if world is None or world.run.finished or not torch.is_grad_enabled():
-        return
+        return False
     _before_training_forward(world, module, args, kwargs)
+    return True
 
 
 def watch_forwards(original: Callable[..., Any]) -> Callable[..., Any]:

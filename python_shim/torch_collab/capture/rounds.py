@@ -14,6 +14,7 @@ from torch_collab.swarm import optimizer_state
 from torch_collab.world import state
 
 if TYPE_CHECKING:
+    from torch_collab import _C
     from torch_collab.world.state import World
 
 
@@ -29,8 +30,7 @@ def count(world: World) -> None:
         return
     if native.termination_requested():
         session.ask_to_leave()
-    with world.run:
-        due = session.count_step(samples, optimizer_state.copy)
+    due = _count_step(world, session, samples)
     vector = training.vector
     assert vector is not None
     if vector.undone.step(vector.values.note(vector.parameters, training.unseen.steps)):
@@ -38,6 +38,12 @@ def count(world: World) -> None:
     traffic.stepped(world)
     if due:
         run_round(world)
+
+
+def _count_step(world: World, session: _C.Session, samples: int) -> bool:
+    """Whether a round is due."""
+    with world.run:
+        return session.count_step(samples, optimizer_state.copy)
 
 
 def count_owed(world: World) -> None:
@@ -52,9 +58,7 @@ def count_before_round(world: World, samples: int) -> None:
     session, config = world.training.session, world.info.config
     if session is None or world.run.failed:
         return
-    with world.run:
-        due = session.count_step(samples, optimizer_state.copy)
-    if due and (config.overlap or config.fragments > 1):
+    if _count_step(world, session, samples) and (config.overlap or config.fragments > 1):
         run_round(world)  # the one that is due begins only, or is of a part
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import torch
-
 from torch_collab import log, torch_compat
+from torch_collab.model.values import capturing
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,8 +37,8 @@ class UnseenSteps:
         """A training forward of `ddp` begins; not counted under no_sync(). `tells`: this rank may warn."""
         if self._over or not torch_compat.syncs_gradients(ddp):
             return
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            return  # a look at values would break the capture
+        if capturing():
+            return
         values = sample(parameters)
         if self._values is not None and values != self._values:
             self._changes += 1

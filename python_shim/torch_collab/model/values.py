@@ -90,7 +90,7 @@ class Values:
                 self._sample = Sample(chosen, -(-_VALUES // len(chosen)))
         self._steps, self._looked, self._before_load = steps, False, []
         self._notes += 1
-        self.noted = None if self._sample is None or _capturing() else self._sample.read()
+        self.noted = None if self._sample is None or capturing() else self._sample.read()
         return self.noted
 
     def before_forward(self) -> None:
@@ -99,7 +99,7 @@ class Values:
             return
         self._looked = True
         rare = self.noted.device.type != "cpu" and self._notes & (self._notes - 1) != 0
-        if not rare and not _capturing():
+        if not rare and not capturing():
             self._edits += self._differ()
 
     def before_load(self, steps: int) -> None:
@@ -124,5 +124,6 @@ class Values:
         return not same(self._sample.read(), self.noted)
 
 
-def _capturing() -> bool:
+def capturing() -> bool:
+    """A CUDA graph: a look at values would break it."""
     return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())

@@ -253,8 +253,8 @@ bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wi
          !mutant(Mutant::kLateApplicantCounts);
 }
 
-// Above all that was promised, and anew for one that has come without its record. Where those who were here
-// before are enough the term goes on for a moment: somebody may come time after time.
+// Above all that was promised, and anew for one that has come without its record. Where those who were here before are
+// enough the term goes on for a moment: somebody may come time after time.
 void Election::begin_where_due(TimePoint now, const Decision& known) {
   bool late = false;
   for (auto& [link, applicant] : applicants_) {

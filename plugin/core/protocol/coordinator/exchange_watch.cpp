@@ -46,10 +46,6 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
   const auto moving =
       std::ranges::count_if(sites_, [&](const auto& s) { return now < later(s.second.moved_at, limit); });
   if (moving > 1 || sites_.size() < 2) return std::nullopt;
-  return blame(open);
-}
-
-ExchangeWatch::Stall ExchangeWatch::blame(const std::set<SiteId>& open) const {
   auto by = who_lacks(false);
   if (by.empty()) by = who_lacks(true);
   if (by.empty()) {  // nobody lacks anything, and yet some do not say that they are done

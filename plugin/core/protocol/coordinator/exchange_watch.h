@@ -38,8 +38,6 @@ class ExchangeWatch {
   void slept(Duration time);
   // `open`: sites that have not said that they are done.
   [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
-  // Whoever it is, by what they lack.
-  [[nodiscard]] Stall blame(const std::set<SiteId>& open) const;
 
   // It has held one up: how often by now.
   std::uint32_t count_hold_up(const std::string& name);

@@ -34,9 +34,6 @@ class Faults {
  public:
   void begin_round(const Members& members);
   void set_aside(SiteId site) { set_aside_.insert(site); }
-  // Whoever says what it likes of its progress can hold each round up to the limit: so it can less and less of the
-  // time.
-  void was_late(SiteId site, const std::string& name, Duration took, TimePoint now);
   // True: once too often, it is left out from now on.
   bool gave_up(SiteId site);
   // True: they have failed too often.

@@ -115,21 +115,17 @@ void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
   round_.limit = later(all_->now, all_->config.round_timeout);
-  if (!round_.attempt)
-    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
-                " sites were ready within " + limit);
-  const std::vector<SiteId> open = waited_for();
-  std::set<SiteId> late(open.begin(), open.end());
-  const bool nobody_is_done = late.size() == round_.here;
-  if (nobody_is_done) late.clear();  // and nobody can be blamed: a line may be cut
-  const bool to_blame = !late.empty();
-  if (!to_blame && !round_.stalled) {
+  const std::vector<SiteId> late = waited_for();
+  if (round_.attempt && late.size() == round_.here && !round_.stalled) {
+    // Nobody has finished, so nobody can be blamed: once more from the start.
     round_.stalled = true;
     all_->note(Note::Level::kWarning, "waiting",
                which + ": no site finished its exchange within " + limit + "; it is tried once more [round.timeout]");
     return start_afresh();
   }
-  if (!to_blame) late.insert(open.begin(), open.end());
+  if (!round_.attempt)
+    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
+                " sites were ready within " + limit);
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
     if (!has_say(id)) leave_newcomers_out(all_->members().at(id));

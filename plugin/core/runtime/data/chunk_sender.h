@@ -21,7 +21,7 @@ class ChunkSender {
                    std::uint64_t follows = 0) {
     TransportMessage message{
         .lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload), .more = follows};
-    const std::size_t bytes = message.head.size() + message.payload->bytes().size();
+    const std::size_t bytes = message.bytes();
     bytes_ += bytes;
     transport_.send(link, std::move(message), token);
     return bytes;

@@ -112,7 +112,7 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
   const std::uint64_t token = next_token_++;
   on_their_way_[token] = action.to;
   TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = payload};
-  bytes_sent_ += message.head.size() + payload->view().size();
+  bytes_sent_ += message.bytes();
   transport_.send(action.to, std::move(message), token);
 }
 

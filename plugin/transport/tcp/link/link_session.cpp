@@ -8,10 +8,6 @@ namespace {
 constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
-std::size_t payload_bytes(const TransportMessage& message) {
-  return message.payload != nullptr ? message.payload->view().size() : 0;
-}
-
 }  // namespace
 
 LinkSession::LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
@@ -21,7 +17,7 @@ LinkSession::LinkSession(const std::shared_ptr<BufferPool>& pool, const std::sha
       in_{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
 
 Status LinkSession::push(TransportMessage message, std::uint64_t token, const std::string& peer) {
-  if (message.head.size() > kMaxHeadBytes || payload_bytes(message) > kMaxPayloadBytes) {
+  if (message.head.size() > kMaxHeadBytes || message.payload_bytes() > kMaxPayloadBytes) {
     return invalid_argument("a message larger than a transport carries [tcp.message-size]");
   }
   const bool control = message.lane == Lane::kControl;
@@ -65,8 +61,7 @@ Status LinkSession::end(const SegmentHeader& header, std::vector<TransportMessag
   ack_due_ = true;
   bytes_unacknowledged_ += header.length + kSegmentHeaderBytes;
   for (TransportMessage& message : messages) {
-    message.unhandled =
-        unhandled_->hold(message.head.size() + payload_bytes(message) + kMessageCost, payload_bytes(message) > 0);
+    message.unhandled = unhandled_->hold(message.bytes() + kMessageCost, message.payload_bytes() > 0);
   }
   return {};
 }

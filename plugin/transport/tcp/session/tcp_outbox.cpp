@@ -4,17 +4,9 @@
 #include <utility>
 
 namespace collab::tcp {
-namespace {
-
-std::size_t payload_bytes(const TransportMessage& message) {
-  return message.payload != nullptr ? message.payload->view().size() : 0;
-}
-
-}  // namespace
-
 void Outbox::push(TransportMessage message, std::uint64_t token) {
   more_ = message.more;
-  bytes_pushed_ += message.head.size() + payload_bytes(message);
+  bytes_pushed_ += message.bytes();
   ++waiting_;
   auto entry = std::make_shared<Message>();
   entry->content = std::make_shared<TransportMessage>(std::move(message));
@@ -30,7 +22,7 @@ bool Outbox::ready() const {
 std::optional<std::uint64_t> Outbox::cut() {
   const std::shared_ptr<Message> message = queue_.front();
   const std::size_t head = message->content->head.size();
-  const std::size_t total = head + payload_bytes(*message->content);
+  const std::size_t total = head + message->content->payload_bytes();
   const std::size_t end = message->cut < head ? head : total;
   Segment segment;
   segment.message = message;
@@ -82,7 +74,7 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
   piece.header.number = number;
   piece.header.message = segment.message->number;
   piece.header.head_bytes = static_cast<std::uint32_t>(content.head.size());
-  piece.header.payload_bytes = static_cast<std::uint32_t>(payload_bytes(content));
+  piece.header.payload_bytes = static_cast<std::uint32_t>(content.payload_bytes());
   piece.header.offset = segment.offset;
   piece.header.length = segment.length;
   if (segment.length > 0) {
