@@ -20,6 +20,8 @@ using Duration = Monotonic::duration;
 using TimePoint = Monotonic::time_point;
 inline constexpr TimePoint kNever = TimePoint::max();
 
+[[nodiscard]] constexpr double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -77,6 +77,7 @@ struct ElementRange {
   [[nodiscard]] constexpr std::uint64_t size() const { return end - begin; }
   constexpr auto operator<=>(const ElementRange&) const = default;
 };
+[[nodiscard]] std::string text_of(const ElementRange& range);  // "[0, 8)"
 // What both have; empty where they have nothing in common.
 [[nodiscard]] constexpr ElementRange common(ElementRange a, ElementRange b) {
   const std::uint64_t begin = a.begin > b.begin ? a.begin : b.begin;

@@ -7,6 +7,7 @@
 
 #include "core/protocol/actions.h"
 #include "torch/hub_backend.h"
+#include "torch/staging.h"
 
 namespace collab::torch_adapter {
 
@@ -66,14 +67,6 @@ void combine_into(at::Tensor& total, const at::Tensor& row, ReduceOp::RedOpType 
     case ReduceOp::BOR: total.bitwise_or_(row); return;
     case ReduceOp::BXOR: total.bitwise_xor_(row); return;
     default: TORCH_CHECK(false, "collab: unknown reduction [hub.reduce-arguments]");
-  }
-}
-
-void copy_out(const at::Tensor& flat, const Tensors& tensors) {
-  int64_t offset = 0;
-  for (const at::Tensor& tensor : tensors) {
-    at::Tensor(tensor).copy_(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
-    offset += tensor.numel();
   }
 }
 

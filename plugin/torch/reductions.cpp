@@ -42,16 +42,6 @@ at::Tensor flatten(const ReduceJob& job) {
   return flat.size() == 1 ? flat[0].clone(at::MemoryFormat::Contiguous) : at::cat(flat);
 }
 
-// The parts of `flat` go where they came from (or to tensors of the same sizes).
-void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
-  int64_t offset = 0;
-  for (const at::Tensor& tensor : tensors) {
-    const at::Tensor piece = flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
-    if (piece.data_ptr() != tensor.data_ptr()) at::Tensor(tensor).copy_(piece);
-    offset += tensor.numel();
-  }
-}
-
 void check_one_type(const char* name, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK(!tensors.empty(), "collab: ", name, " needs at least one tensor [ddp.reduce-arguments]");
   for (const at::Tensor& tensor : tensors) {

@@ -13,6 +13,16 @@
 
 namespace collab::torch_adapter {
 
+// The parts of `flat` go where they came from (or to tensors of the same sizes).
+inline void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor piece = flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
+    if (piece.data_ptr() != tensor.data_ptr()) at::Tensor(tensor).copy_(piece);
+    offset += tensor.numel();
+  }
+}
+
 class Staging {
  public:
   using Tensors = std::vector<at::Tensor>;

@@ -47,8 +47,6 @@ inline std::string time_text(Milliseconds time) {
   return count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms";
 }
 
-inline double seconds(Milliseconds time) { return std::chrono::duration<double>(time).count(); }
-
 // ---- a field as another language takes it --------------------------------------------------------
 
 inline KnobData data_of(bool value) { return value; }

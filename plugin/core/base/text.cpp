@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 namespace collab {
@@ -146,6 +147,12 @@ std::string json_quote(std::string_view text) {
 
 std::string json_number(double value) { return number_text(value); }
 std::string json_number(float value) { return number_text(value); }
+
+std::string in_megabytes(std::uint64_t bytes) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return text.data();
+}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table of optimal string alignment: i-2, i-1 and i.

@@ -3,6 +3,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ namespace collab {
 // The shortest that reads back as the same, whatever the locale; 0 for what JSON has no number for.
 [[nodiscard]] std::string json_number(double value);
 [[nodiscard]] std::string json_number(float value);
+
+// Millions of bytes: "1.5 MB".
+[[nodiscard]] std::string in_megabytes(std::uint64_t bytes);
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);

@@ -14,4 +14,8 @@ std::string to_hex(const Digest& digest) {
   return text;
 }
 
+std::string text_of(const ElementRange& range) {
+  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+}
+
 }  // namespace collab

@@ -10,10 +10,6 @@ namespace collab::wire {
 namespace {
 
 std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
-std::string text_of(const ElementRange& range) {
-  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-}
-
 // Ascending and without repetition, by site_of(entry).
 template <typename T, typename SiteOf>
 Status check_ascending(const char* list, const std::vector<T>& entries, SiteOf site_of) {

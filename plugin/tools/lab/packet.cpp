@@ -3,7 +3,6 @@
 namespace collab::lab {
 namespace {
 
-constexpr std::size_t kIpHeader = 20;
 constexpr std::uint8_t kEchoReply = 0;
 constexpr std::uint8_t kUnreachable = 3;
 constexpr std::uint8_t kEchoRequest = 8;

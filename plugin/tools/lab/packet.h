@@ -16,6 +16,7 @@ namespace collab::lab {
 using Time = std::chrono::nanoseconds;  // since the lab's start
 inline constexpr Time kNever = Time::max();
 
+inline constexpr std::size_t kIpHeader = 20;  // without options; with them nothing is split or joined
 inline constexpr std::uint8_t kIcmp = 1;
 inline constexpr std::uint8_t kTcp = 6;
 inline constexpr std::uint8_t kUdp = 17;

@@ -7,7 +7,6 @@
 namespace collab::lab {
 namespace {
 
-constexpr std::size_t kIpHeader = 20;  // with IP options nothing is split or joined
 constexpr std::size_t kMaxTotal = 65535;
 constexpr std::size_t kMaxJoined = 64;
 constexpr std::uint16_t kTcpChecksum = 16;  // in the TCP header

@@ -33,35 +33,35 @@ std::string network_of(const asio::ip::address& address) {
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
 }
 
-struct Connection {
-  Connection(tcp::socket socket, asio::ssl::context* context) : stream(std::move(socket)) {
-    if (context != nullptr) tls.emplace(stream, *context);
-    stream.expires_after(Server::kTime);
-    parser.header_limit(Server::kMaxHead);
-    error_code gone;
-    const tcp::endpoint from = stream.socket().remote_endpoint(gone);
-    if (!gone) network = network_of(from.address());
-  }
-
-  std::string network;
-  beast::tcp_stream stream;
-  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;  // none: in the clear
-  beast::flat_static_buffer<Server::kMaxHead> buffer;
-  http::request_parser<http::empty_body> parser;
-  http::response<http::string_body> response;
-  std::optional<http::response_serializer<http::string_body>> writes;
-};
-
-Request request_of(const Connection& connection) {
-  const http::request<http::empty_body>& message = connection.parser.get();
-  const auto text = [&](http::field field) { return std::string(message[field]); };
-  return {std::string(message.method_string()), std::string(message.target()), text(http::field::host),
-          text(http::field::authorization), connection.network};
-}
-
 }  // namespace
 
 struct Server::Loop {
+  struct Connection {
+    Connection(tcp::socket socket, asio::ssl::context* context) : stream(std::move(socket)) {
+      if (context != nullptr) tls.emplace(stream, *context);
+      stream.expires_after(Server::kTime);
+      parser.header_limit(Server::kMaxHead);
+      error_code gone;
+      const tcp::endpoint from = stream.socket().remote_endpoint(gone);
+      if (!gone) network = network_of(from.address());
+    }
+
+    std::string network;
+    beast::tcp_stream stream;
+    std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;  // none: in the clear
+    beast::flat_static_buffer<Server::kMaxHead> buffer;
+    http::request_parser<http::empty_body> parser;
+    http::response<http::string_body> response;
+    std::optional<http::response_serializer<http::string_body>> writes;
+  };
+
+  static Request request_of(const Connection& connection) {
+    const http::request<http::empty_body>& message = connection.parser.get();
+    const auto text = [&](http::field field) { return std::string(message[field]); };
+    return {std::string(message.method_string()), std::string(message.target()), text(http::field::host),
+            text(http::field::authorization), connection.network};
+  }
+
   void accept() {
     acceptor.async_accept([this](error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;

@@ -25,10 +25,6 @@
 namespace collab::protocol {
 namespace {
 
-std::string text_of(const ElementRange& range) {
-  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-}
-
 std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
 
 }  // namespace

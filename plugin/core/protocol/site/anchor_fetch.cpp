@@ -29,10 +29,6 @@ constexpr std::size_t kListSources = 2;
 // Small, so that the first source to be linked is not asked for what the others could give.
 constexpr std::uint32_t kFirstWindow = 4;
 
-std::string text_of(const ElementRange& range) {
-  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-}
-
 }  // namespace
 
 struct AnchorFetch::State {

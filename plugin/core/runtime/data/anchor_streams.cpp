@@ -53,11 +53,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return tiles_of(std::span(reinterpret_cast<const float*>(bytes.data()), chunk.range.size()), tile_elements);
 }
 
-[[nodiscard]] std::string in_mb(std::uint64_t elements) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(elements * sizeof(float)) / 1e6);
-  return text;
-}
+[[nodiscard]] std::string size_of(std::uint64_t elements) { return in_megabytes(elements * sizeof(float)); }
 
 // Whose fault it is: what was sent, or the way it came.
 [[nodiscard]] std::string damage(const IncomingChunk* incoming) {
@@ -300,13 +296,13 @@ void AnchorStreams::tell_progress(bool whole) {
   std::string counts;
   for (const auto& [site, source] : receiving_->sources) {
     if (source.elements == 0 && (whole || !source.link)) continue;
-    words.push_back(source.name + " " + in_mb(source.elements));
+    words.push_back(source.name + " " + size_of(source.elements));
     counts +=
         (counts.empty() ? "" : ",") + json_quote(source.name) + ":" + std::to_string(source.elements * sizeof(float));
   }
   char line[96];
-  std::snprintf(line, sizeof line, "%.0f %% of %s, %.1f MB/s", percent, in_mb(progress.elements).c_str(), rate / 1e6);
-  const std::string held = progress.held == 0 ? "" : "; " + in_mb(progress.held) + " were here already";
+  std::snprintf(line, sizeof line, "%.0f %% of %s, %.1f MB/s", percent, size_of(progress.elements).c_str(), rate / 1e6);
+  const std::string held = progress.held == 0 ? "" : "; " + size_of(progress.held) + " were here already";
   parts_.tell(protocol::make_note(protocol::Note::Level::kInfo, "fetch",
                                   "the anchor of round " + std::to_string(receiving_->action.round.value) + ": " +
                                       line + " (" + protocol::join_words(words) + ")" + held,

@@ -17,10 +17,6 @@
 namespace collab {
 namespace {
 
-[[nodiscard]] std::string text_of(ElementRange range) {
-  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-}
-
 // As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
   return as_buffer(protocol::Payload{std::move(payload), 0, used});

@@ -28,12 +28,6 @@ class PartOfCopy final : public Buffer {
   ElementRange range_;
 };
 
-[[nodiscard]] std::string in_mb(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
-
 }  // namespace
 
 // ---- lending -----------------------------------------------------------------------------------------
@@ -66,7 +60,7 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
-    const auto line = copies_.let(clock_.now(), "a copy of the optimizer's state, " + in_mb(made.bytes) +
+    const auto line = copies_.let(clock_.now(), "a copy of the optimizer's state, " + in_megabytes(made.bytes) +
                                                     ", is kept until who asked has taken it");
     if (line) log_info(*line);
   }
@@ -157,7 +151,8 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
                              "the optimizer goes on from the state lent by " + offer.from + ": " +
-                                 in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
+                                 in_megabytes(offer.state.bytes) + " in " +
+                                 protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},
                               {"bytes", std::to_string(offer.state.bytes)},
                               {"seconds", json_number(seconds)}});

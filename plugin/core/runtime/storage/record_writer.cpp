@@ -9,16 +9,13 @@
 #include "core/base/log.h"
 
 namespace collab {
-namespace {
 
-struct Job {
+struct RecordWriter::Job {
   enum class Kind : std::uint8_t { kWrite, kRemove };
   Kind kind = Kind::kWrite;
   std::vector<std::byte> body{};
   std::vector<std::uint64_t> numbers{};
 };
-
-}  // namespace
 
 // Outlives the writer where its thread hangs in a call of the disk.
 struct RecordWriter::Shared {

@@ -41,6 +41,7 @@ class RecordWriter {
   [[nodiscard]] bool stale() const;
 
  private:
+  struct Job;
   struct Shared;
   std::shared_ptr<Shared> shared_;
   std::chrono::milliseconds patience_;

@@ -21,15 +21,15 @@
 namespace collab {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 7;
+constexpr std::array<char, 8> kStateMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
+constexpr std::uint32_t kStateVersion = 7;
 constexpr std::uint32_t kOldestVersion = 2;
 constexpr std::uint32_t kWithResidual = 3;
 constexpr std::uint32_t kWithEgress = 4;
 constexpr std::uint32_t kWithLeftOut = 5;
 constexpr std::uint32_t kWithoutIntervals = 6;
 constexpr std::uint32_t kWithRecord = 7;
-constexpr std::size_t kPrologueBytes = 24;
+constexpr std::size_t kStatePrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
 
@@ -137,7 +137,7 @@ class File {
 };
 
 std::uint64_t vectors_offset(std::uint64_t header_bytes) {
-  return (kPrologueBytes + header_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (kStatePrologueBytes + header_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 std::uint64_t vectors_bytes(const StateHeader& header) {
@@ -186,15 +186,15 @@ std::uint64_t header_hash(std::uint32_t version, std::span<const std::byte> body
 // Prologue, header and padding: all that comes before the vectors.
 Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   wire::Writer writer;
-  header_fields(writer, header, kVersion);
+  header_fields(writer, header, kStateVersion);
   COLLAB_RETURN_IF_ERROR(writer.status());
   const std::vector<std::byte>& body = writer.bytes();
   std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
-  std::memcpy(start.data(), kMagic.data(), kMagic.size());
-  put<std::uint32_t>(start.data() + 8, kVersion);
+  std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
+  put<std::uint32_t>(start.data() + 8, kStateVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + 16, header_hash(kVersion, body));
-  std::copy(body.begin(), body.end(), start.begin() + kPrologueBytes);
+  put<std::uint64_t>(start.data() + 16, header_hash(kStateVersion, body));
+  std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
 
@@ -213,27 +213,27 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   if (::fstat(file.fd(), &info) != 0)
     return internal_error("cannot look at " + path + ": " + error_text() + " [state.stat]");
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  std::array<std::byte, kPrologueBytes> prologue{};
-  if (size < kPrologueBytes || !file.read_all(prologue, 0)) {
-    return damaged(path, "it has " + std::to_string(size) + " bytes, at least " + std::to_string(kPrologueBytes) +
+  std::array<std::byte, kStatePrologueBytes> prologue{};
+  if (size < kStatePrologueBytes || !file.read_all(prologue, 0)) {
+    return damaged(path, "it has " + std::to_string(size) + " bytes, at least " + std::to_string(kStatePrologueBytes) +
                              " were expected");
   }
-  if (std::memcmp(prologue.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (std::memcmp(prologue.data(), kStateMagic.data(), kStateMagic.size()) != 0) {
     return damaged(path, "it does not begin as one");
   }
   const auto version = get<std::uint32_t>(prologue.data() + 8);
-  if (version < kOldestVersion || version > kVersion) {
+  if (version < kOldestVersion || version > kStateVersion) {
     return refused("the state file " + path + " has format " + std::to_string(version) +
-                   ", this collab reads formats " + std::to_string(kOldestVersion) + " to " + std::to_string(kVersion) +
-                   ": use the collab that wrote it, or move it away [state.format]");
+                   ", this collab reads formats " + std::to_string(kOldestVersion) + " to " +
+                   std::to_string(kStateVersion) + ": use the collab that wrote it, or move it away [state.format]");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > size - kPrologueBytes) {
+  if (header_bytes > kMaxHeaderBytes || header_bytes > size - kStatePrologueBytes) {
     return damaged(path,
                    "its header claims " + std::to_string(header_bytes) + " bytes of a file of " + std::to_string(size));
   }
   std::vector<std::byte> body(header_bytes);
-  if (!file.read_all(body, kPrologueBytes)) return damaged(path, "its header ends early");
+  if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
   if (header_hash(version, body) != get<std::uint64_t>(prologue.data() + 16)) {
     return damaged(path, "its header does not have the hash it says");
   }
@@ -244,7 +244,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   if (!reader.status().ok()) return damaged(path, reader.status().message());
   if (const std::string fault = fault_of(opened.header); !fault.empty()) return damaged(path, fault);
   opened.vectors_at = vectors_offset(header_bytes);
-  const std::uint64_t padded_from = kPrologueBytes + header_bytes;
+  const std::uint64_t padded_from = kStatePrologueBytes + header_bytes;
   std::array<std::byte, kAlignment> padding{};
   const auto rest = std::span(padding).first(opened.vectors_at - padded_from);
   if (!file.read_all(rest, padded_from)) return damaged(path, "it ends after its header");

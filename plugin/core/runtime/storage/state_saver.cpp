@@ -11,6 +11,7 @@
 
 #include "core/base/log.h"
 #include "core/base/rate_limited.h"
+#include "core/base/text.h"
 
 namespace collab {
 namespace {
@@ -20,16 +21,14 @@ namespace {
   return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
 
-[[nodiscard]] std::string in_megabytes(std::uint64_t elements) {
-  return std::to_string(elements * sizeof(float) / 1'000'000) + " MB";
-}
+}  // namespace
 
-struct Source {
-  std::span<const float> elements;
-  std::uint64_t copied = 0;
-};
+struct StateSaver::Save {
+  struct Source {
+    std::span<const float> elements;
+    std::uint64_t copied = 0;
+  };
 
-struct Save {
   StateHeader header;
   std::array<Source, 3> sources{};  // by StatePart
   bool given_up = false;
@@ -46,11 +45,9 @@ struct Save {
       copied += source.copied;
       all += source.elements.size();
     }
-    return in_megabytes(copied) + " of " + in_megabytes(all);
+    return in_megabytes(copied * sizeof(float)) + " of " + in_megabytes(all * sizeof(float));
   }
 };
-
-}  // namespace
 
 // Outlives the saver where its thread hangs in a call of the disk.
 struct StateSaver::Shared {
@@ -84,7 +81,7 @@ bool StateSaver::enabled() const { return !shared_->path.empty(); }
 
 void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
                       std::span<const float> residual) {
-  Save next{std::move(header), {Source{anchor}, Source{outer}, Source{residual}}};
+  Save next{std::move(header), {Save::Source{anchor}, Save::Source{outer}, Save::Source{residual}}};
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->overdue = false;
@@ -149,7 +146,7 @@ void StateSaver::Shared::give_up(const Save& save, const std::string& why) {
 bool StateSaver::Shared::copy(StatePart part, std::uint64_t offset, std::span<float> out) {
   const std::lock_guard lock(mutex);
   if (left || writing->given_up) return false;
-  Source& source = writing->sources[static_cast<std::size_t>(part)];
+  Save::Source& source = writing->sources[static_cast<std::size_t>(part)];
   std::ranges::copy(source.elements.subspan(offset, out.size()), out.begin());
   source.copied = offset + out.size();
   taken = clock.now();

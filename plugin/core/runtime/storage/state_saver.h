@@ -38,6 +38,7 @@ class StateSaver {
   void wait();  // for the disk, while it takes something
 
  private:
+  struct Save;
   struct Shared;
   std::shared_ptr<Shared> shared_;
   std::chrono::milliseconds patience_;

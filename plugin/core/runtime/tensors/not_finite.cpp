@@ -11,8 +11,6 @@
 namespace collab {
 namespace {
 
-constexpr std::uint64_t kTile = kDigestChunkElements;
-
 [[nodiscard]] std::string value_text(float value) {
   return std::isnan(value) ? "NaN" : value < 0 ? "-infinity" : "infinity";
 }
@@ -56,8 +54,8 @@ constexpr std::uint64_t kTile = kDigestChunkElements;
 std::string not_finite_text(ParameterVector& parameters, std::span<const float> anchor,
                             std::span<const TensorInfo> model, std::uint64_t buffers_from) {
   std::vector<float> tile;
-  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
+  for (std::uint64_t at = 0; at < anchor.size(); at += kDigestChunkElements) {
+    const std::uint64_t count = std::min<std::uint64_t>(kDigestChunkElements, anchor.size() - at);
     tile.resize(count);
     if (const Status read = parameters.read(at, tile); !read.ok()) {
       return "the parameters could not be read: " + read.message();

@@ -9,8 +9,6 @@ namespace {
 constexpr Duration kPause = std::chrono::milliseconds(500);        // between two exchanges, at least
 constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond, nobody looked
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 }  // namespace
 
 void Backlog::note(TimePoint now, bool waiting) {

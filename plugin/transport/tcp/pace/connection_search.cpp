@@ -14,8 +14,6 @@ constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;                           // slow start needs some before a new connection counts
 constexpr int kFirstPatience = 4, kLongestPatience = 64;  // measurements
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 }  // namespace
 
 std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,

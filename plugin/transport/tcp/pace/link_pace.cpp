@@ -36,8 +36,6 @@ constexpr double kFarLess = 0.75;
 constexpr double kStillClimbs = 1.2;  // what arrives, as a part of the epoch before
 constexpr int kEpochsWithQueue = 2;   // running, and the line is full
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 }  // namespace
 
 void Shortest::note(TimePoint now, Duration time) {

@@ -5,8 +5,6 @@
 namespace collab::tcp {
 namespace {
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 double burst_of(double rate) { return std::max(rate / 20, 128.0 * 1024); }
 
 }  // namespace

@@ -23,17 +23,17 @@ constexpr std::size_t kCheckDigits = 8;
 constexpr std::size_t kMadeLength = kPrefix.size() + kRandomDigits + kCheckDigits;
 constexpr std::size_t kStretchedBytes = 32;
 
-using Bytes = std::vector<unsigned char>;
+using Octets = std::vector<unsigned char>;
 
 OSSL_PARAM octets(const char* name, std::string_view text) {
   return OSSL_PARAM_construct_octet_string(name, const_cast<char*>(text.data()), text.size());
 }
 
 // Empty where OpenSSL has no such function, or refuses.
-Bytes derive(const char* function, const OSSL_PARAM* parameters, std::size_t bytes) {
+Octets derive(const char* function, const OSSL_PARAM* parameters, std::size_t bytes) {
   EVP_KDF* const kdf = EVP_KDF_fetch(nullptr, function, nullptr);
   EVP_KDF_CTX* const context = kdf != nullptr ? EVP_KDF_CTX_new(kdf) : nullptr;
-  Bytes key(bytes);
+  Octets key(bytes);
   if (context == nullptr || EVP_KDF_derive(context, key.data(), bytes, parameters) != 1) key.clear();
   EVP_KDF_CTX_free(context);
   EVP_KDF_free(kdf);
@@ -68,9 +68,9 @@ bool has_started(const std::string& token) {
 }
 
 // By the token's hash, so that the token itself is not kept.
-Result<Bytes> stretched(const std::string& token) {
+Result<Octets> stretched(const std::string& token) {
   static std::mutex mutex;
-  static auto* const made = new std::map<std::string, Bytes>;  // never destroyed: threads may outlive main()
+  static auto* const made = new std::map<std::string, Octets>;  // never destroyed: threads may outlive main()
   const std::string hash = sha256(token);
   const std::lock_guard lock(mutex);
   if (const auto found = made->find(hash); found != made->end()) return found->second;
@@ -79,25 +79,25 @@ Result<Bytes> stretched(const std::string& token) {
       "begin: "
       "it is stretched, which makes that slow and this start some tenths of a second longer; `collab token` makes a "
       "better one [token.not-made]");
-  Result<Bytes> key = scrypt(token, kSwarmSalt, {}, kStretchedBytes);
+  Result<Octets> key = scrypt(token, kSwarmSalt, {}, kStretchedBytes);
   if (key.ok()) made->emplace(hash, *key);
   return key;
 }
 
 }  // namespace
 
-Result<Bytes> hkdf(std::string_view secret, std::string_view salt, std::string_view purpose, std::size_t bytes) {
+Result<Octets> hkdf(std::string_view secret, std::string_view salt, std::string_view purpose, std::size_t bytes) {
   std::string digest = "SHA256";
   const std::array<OSSL_PARAM, 5> parameters{OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
                                              octets(OSSL_KDF_PARAM_KEY, secret), octets(OSSL_KDF_PARAM_SALT, salt),
                                              octets(OSSL_KDF_PARAM_INFO, purpose), OSSL_PARAM_construct_end()};
-  Bytes key = derive("HKDF", parameters.data(), bytes);
+  Octets key = derive("HKDF", parameters.data(), bytes);
   if (key.empty())
     return internal_error("OpenSSL does not derive a key from COLLAB_TOKEN: it has no HKDF [token.no-hkdf]");
   return key;
 }
 
-Result<Bytes> scrypt(std::string_view secret, std::string_view salt, ScryptCost cost, std::size_t bytes) {
+Result<Octets> scrypt(std::string_view secret, std::string_view salt, ScryptCost cost, std::size_t bytes) {
   std::uint64_t memory = 128 * cost.r * (cost.n + cost.p + 2);  // what it takes, or it is refused
   const std::array<OSSL_PARAM, 7> parameters{octets(OSSL_KDF_PARAM_PASSWORD, secret),
                                              octets(OSSL_KDF_PARAM_SALT, salt),
@@ -106,7 +106,7 @@ Result<Bytes> scrypt(std::string_view secret, std::string_view salt, ScryptCost 
                                              OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_P, &cost.p),
                                              OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_MAXMEM, &memory),
                                              OSSL_PARAM_construct_end()};
-  Bytes key = derive("SCRYPT", parameters.data(), bytes);
+  Octets key = derive("SCRYPT", parameters.data(), bytes);
   if (key.empty()) {
     return internal_error(
         "OpenSSL does not stretch COLLAB_TOKEN: it has no scrypt, or too little memory; use a token "
@@ -135,10 +135,10 @@ bool is_made_token(const std::string& token) {
   return std::string_view(token).substr(body.size()) == check_digits(body);
 }
 
-Result<Bytes> key_of_token(const std::string& token, std::string_view purpose, std::size_t bytes) {
+Result<Octets> key_of_token(const std::string& token, std::string_view purpose, std::size_t bytes) {
   COLLAB_RETURN_IF_ERROR(check_token(token));
   if (is_made_token(token)) return hkdf(token, kSwarmSalt, purpose, bytes);
-  const Result<Bytes> secret = stretched(token);
+  const Result<Octets> secret = stretched(token);
   if (!secret.ok()) return secret.status();
   return hkdf({reinterpret_cast<const char*>(secret->data()), secret->size()}, kSwarmSalt, purpose, bytes);
 }
