@@ -20,7 +20,7 @@ using Duration = Monotonic::duration;
 using TimePoint = Monotonic::time_point;
 inline constexpr TimePoint kNever = TimePoint::max();
 
-[[nodiscard]] constexpr double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+[[nodiscard]] constexpr double seconds_of(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 class Clock {
  public:

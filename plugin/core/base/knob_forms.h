@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "collab/clock.h"
 #include "collab/config.h"
 #include "core/base/knobs.h"
 
@@ -52,7 +53,7 @@ inline std::string time_text(Milliseconds time) {
 inline KnobData data_of(bool value) { return value; }
 inline KnobData data_of(std::uint32_t value) { return std::uint64_t{value}; }
 inline KnobData data_of(double value) { return value; }
-inline KnobData data_of(Milliseconds value) { return seconds(value); }
+inline KnobData data_of(Milliseconds value) { return seconds_of(value); }
 inline KnobData data_of(const std::string& value) { return value; }
 
 template <auto kField>

@@ -232,7 +232,7 @@ inline constexpr KnobForm kSyncEvery{
     parse_sync_every, format_sync_every, [](const Config& config) -> KnobData {
       if (config.sync_every.automatic) return format_sync_every(config);
       if (config.sync_every.steps > 0) return config.sync_every.steps;
-      return seconds(config.sync_every.time);
+      return seconds_of(config.sync_every.time);
     }};
 
 // STEPS, or STEPS:SHARE where the share is not the tenth that goes without saying.

@@ -22,7 +22,7 @@ bool Backlog::over(TimePoint now) const { return lasted_ > Duration(0) && now - 
 
 double Backlog::take_share(const Backlog& of) {
   const Duration lasted = std::exchange(lasted_, Duration(0));
-  return of.lasted_ > Duration(0) ? std::min(1.0, seconds(lasted) / seconds(of.lasted_)) : 1;
+  return of.lasted_ > Duration(0) ? std::min(1.0, seconds_of(lasted) / seconds_of(of.lasted_)) : 1;
 }
 
 }  // namespace collab::tcp

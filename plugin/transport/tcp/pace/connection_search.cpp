@@ -33,7 +33,7 @@ std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool
   queues_ += queue ? 1 : 0;
   const Duration time = now - since_;
   if (time < std::max(kShortest, kRoundTrips * round_trip)) return wanted_;
-  judge(static_cast<double>(bytes - bytes_since_) / seconds(time), 2 * queues_ > looks_);
+  judge(static_cast<double>(bytes - bytes_since_) / seconds_of(time), 2 * queues_ > looks_);
   since_ = now;
   bytes_since_ = bytes;
   looks_ = queues_ = 0;

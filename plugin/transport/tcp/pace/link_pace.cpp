@@ -54,14 +54,14 @@ Duration LinkPace::epoch() const {
 }
 
 double LinkPace::target() const {
-  return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
+  return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds_of(shortest_round_trip_.value()));
 }
 
 // The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
 double LinkPace::queue() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
-  return seconds(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
+  return seconds_of(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
 }
 
 bool LinkPace::sees_queue() const {
@@ -104,7 +104,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     return rate_;
   }
   if (now - since_ < epoch()) return rate_;
-  const double time = seconds(now - since_);
+  const double time = seconds_of(now - since_);
   const auto delivered = static_cast<double>(sight.delivered - delivered_since_);
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
@@ -131,7 +131,7 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
   }
   lines_ += line_ * took;
   measured_ += took;
-  const double time = seconds(epoch());
+  const double time = seconds_of(epoch());
   double lean = (target() - queue()) / (kHorizonEpochs * time);
   if (now - drained_ > kDrainEvery && !off(Mechanism::kDrain)) {  // the shortest way stays known
     drained_ = now;

@@ -24,7 +24,7 @@ void TokenBucket::set(double bytes_per_second, TimePoint now) {
 }
 
 void TokenBucket::refill(TimePoint now) {
-  if (started_ && now > last_) tokens_ = std::min(burst_, tokens_ + rate_ * seconds(now - last_));
+  if (started_ && now > last_) tokens_ = std::min(burst_, tokens_ + rate_ * seconds_of(now - last_));
   last_ = now;
   started_ = true;
 }
