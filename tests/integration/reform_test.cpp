@@ -1,6 +1,7 @@
 // A site dies in mid-exchange: the round is formed again, and what owners hold is not sent twice.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <map>
 #include <thread>
 
@@ -143,6 +144,28 @@ TEST_F(Reforming, WhoOwnedNothingIsLostAndWhatItContributedCounts) {
   for (std::size_t site = 0; site < 2; ++site) EXPECT_EQ(sent_[site].elements, 48 * kBlock);
   sessions_.resize(2);
   finish_all();
+}
+
+// The round after a skipped exchange averages nothing: what was trained may yet be committed in the one that was
+// skipped.
+TEST_F(ByHand, WhatASkippedExchangeLeftIsInTheLastRound) {
+  std::atomic<bool> lost = false;
+  swarm_.adjust = [&](SessionOptions& options, std::size_t /*site*/) {
+    options.make_transport = [&]() -> Result<std::unique_ptr<Transport>> {
+      auto meddle = [&](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
+        const auto chunk = chunk_of(message);
+        return !lost || !chunk || chunk->kind != wire::ChunkKind::kContribution;
+      };
+      return std::unique_ptr<Transport>(std::make_unique<Meddling>(swarm_.transport(), meddle));
+    };
+  };
+  start(2, [](Config& config) { config.round_timeout = std::chrono::seconds(1); });
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  lost = true;
+  together(2, [this](std::size_t site) { EXPECT_FALSE(interval(site)) << "nothing comes"; });
+  lost = false;
+  finish_all();
+  EXPECT_EQ(values(0), values(1));
 }
 
 }  // namespace

@@ -157,6 +157,14 @@ TEST(Sim, ANewerPromiseThatIsNeededBeginsATermAnew) {
   expect_sound(options);
 }
 
+// A site was told to keep an anchor, saw that it had begun to overwrite it, and offered it again all the same.
+TEST(Sim, WhatWasSeenToDifferIsNotKeptAgain) {
+  SwarmOptions options = with(410002952, "all");
+  options.sites = 2;
+  options.rounds = 40;
+  expect_sound(options);
+}
+
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
 // Codecs of a few bits may leave out as much as that.

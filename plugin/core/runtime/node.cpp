@@ -165,7 +165,7 @@ Result<SealedAnchor> Node::join(wire::Join join) {
     driver_->feed(protocol::Begin{std::move(join)});
   });
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
-  const auto limit = options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace;
+  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
   if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
     return internal_error("joining the swarm did not end within its own time-outs [join.stuck]");
   }
@@ -188,8 +188,8 @@ Result<RoundReport> Node::await(Pending pending) {
   post_call([this] {
     if (rounding_) standing_still_.start(clock_.now());
   });
-  // The machine gives up after four limits and the grace (kRoundLimits).
-  const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
+  // The machine gives up after six limits and the grace (kRoundLimits).
+  const auto limit = 7 * options_.config.round_timeout + options_.config.link_grace;
   if (pending.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
     return internal_error("a round did not end within its own time-out [round.stuck]");
   }

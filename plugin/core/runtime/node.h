@@ -155,7 +155,10 @@ class Node final : private SiteDriver::Host {
   [[nodiscard]] Status settle_parameters();
   [[nodiscard]] Status publish_moved();
   // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
-  void change_slot() { saver_.let_go(arena_.scratch()); }
+  void change_slot() {
+    moved_ = moved_ || report_.change == ParameterChange::kRebased;  // from what lay there the others cannot repeat it
+    saver_.let_go(arena_.scratch());
+  }
   void change_state();
   // What the ranks of the site are to do, as far as is known in this round.
   void change_by(ParameterChange change, ElementRange range = kWholeVector);

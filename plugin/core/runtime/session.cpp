@@ -155,7 +155,7 @@ class RankSession final : public Session {
 
   // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
   [[nodiscard]] milliseconds patience() const {
-    return options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace +
+    return options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace +
            std::chrono::minutes(2);
   }
 
@@ -313,7 +313,10 @@ class RankSession final : public Session {
     if (alone_ || left_ || schedule_.steps() == 0) return {};
     if (fragments_ > 1) return run_turns(turns_ < fragments_ ? fragments_ : 0).status();
     const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || *drained;
-    return run_turns(trained ? 1 : 0).status();
+    const RoundId before = round_;
+    COLLAB_RETURN_IF_ERROR(run_turns(trained ? 1 : 0).status());
+    if (!skipped_ || round_ == before) return {};
+    return run_turns(1).status();  // the one before averaged nothing: what was trained waited for it
   }
 
   // What is waited for averages all of the model.
@@ -426,7 +429,7 @@ class RankSession final : public Session {
     mine.took_anchor = !report->unfit.empty();
     mine.round = report->round;
     mine.skipped = !report->skipped.empty();
-    if (report->contributors.empty() && !mine.skipped) tell_of_no_samples(report->round);
+    if (report->contributors.empty() && !mine.skipped) mine.skipped = nothing_was_averaged(report->round);
     mine.leaving = leaving;
     mine.period = report->period;
     mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
@@ -434,14 +437,17 @@ class RankSession final : public Session {
     return mine;
   }
 
-  void tell_of_no_samples(RoundId round) const {
+  // Although something was trained here, which counts later.
+  [[nodiscard]] bool nothing_was_averaged(RoundId round) const {
     const std::uint64_t steps = carried_steps_ + (in_flight_ ? steps_in_flight_ : schedule_.steps_since_round());
-    if (steps == 0) return;
+    if (steps == 0) return false;
     log_warning(
         "round " + std::to_string(round.value) + " averaged nothing, although this site has trained " +
         std::to_string(steps) + (steps == 1 ? " step" : " steps") +
-        " since the one before: no site contributed. One that has counted no samples weighs nothing; look at what "
-        "the script passes to torch_collab.count_samples() [round.no-samples]");
+        " since the one before: no site contributed. After a round that was skipped in mid-exchange they count in the "
+        "next one; else look at what the script passes to torch_collab.count_samples(), without samples a step weighs "
+        "nothing [round.no-samples]");
+    return true;
   }
 
   [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {

@@ -414,7 +414,7 @@ struct Chunk {
 struct Exchanged {
   std::uint64_t moved = 0;      // bytes that have come or left
   bool means = false;           // what is lacked are means; else contributions
-  std::vector<SiteId> lacks{};  // while nothing moves: whose parts are missing, the first ones
+  std::vector<SiteId> lacks{};  // whose parts are missing, the first ones
   bool operator==(const Exchanged&) const = default;
 };
 

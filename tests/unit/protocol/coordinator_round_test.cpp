@@ -379,6 +379,16 @@ TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
   EXPECT_THAT(start.voters, testing::Contains(testing::Field(&wire::Voter::name, "guest11"))) << "it has a say now";
 }
 
+TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceDoNotEither) {
+  const wire::StartAttempt start = with({11, 12, 13});
+  for (const std::uint64_t link : {1, 2, 3, 11}) static_cast<void>(c.hear(link, H::done(start)));
+  static_cast<void>(c.hear(12, H::done(start, kWrong)));
+  const auto actions = c.hear(13, H::done(start, kWrong));
+  EXPECT_THAT(notes(actions), HasSubstr("failed for guest12, guest13 [round.newcomers-out]"));
+  const auto named = testing::Field(&wire::Participant::name, "guest11");
+  EXPECT_THAT(reformed(actions).participants, testing::AllOf(testing::SizeIs(4), testing::Contains(named)));
+}
+
 TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {
   wire::StartAttempt start = c.start(1, 3);
   for (int failures = 0; failures < 4; ++failures) {

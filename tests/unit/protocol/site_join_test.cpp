@@ -382,6 +382,21 @@ TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
   EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
 }
 
+// The one way to an older anchor under another name: the site was told to keep what it held, and had begun to
+// overwrite.
+TEST_F(SiteRebase, WhatWasSeenToDifferIsOfferedAsItIsAndNotKeptAgain) {
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
+  EXPECT_EQ(all<ReceiveAnchor>(s.step(AnchorInPlace{RunId{8}, RoundId{0}, kWrong})).size(), 1U);
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).at(0).second.offer.digest, kWrong);
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
+  const auto again = s.hear(5, wire::InstallAnchor{TermId{2}, RunId{9}, RoundId{0}, {SiteId{0}}, kRight});
+  EXPECT_TRUE(all<KeepAnchor>(again).empty());
+  EXPECT_EQ(all<ReceiveAnchor>(again).size(), 1U);
+}
+
 // The parameters are yet to be moved from the anchor before, which lies where a renamed anchor would be put.
 TEST_F(SiteRebase, AnAnchorIsNotRenamedBeforeTheRebaseThatIsOwed) {
   static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong}));

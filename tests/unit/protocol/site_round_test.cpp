@@ -187,6 +187,23 @@ TEST_F(SiteRound, AttemptsOfAnOlderTermOrAnotherModelAreIgnored) {
   EXPECT_THAT(notes(s.hear(1, start)), HasSubstr("no part in it"));
 }
 
+// A promise may be far above the term before, and the numbers that a term's attempts begin with wrap around.
+TEST_F(SiteRound, AnAttemptOfANewerTermIsTakenWhateverItsNumber) {
+  constexpr std::uint32_t kLater = 2 << 16;
+  s.link_to(0, "paris", 2);
+  ASSERT_EQ(all<StartExchange>(s.hear(1, H::start(1, kLater, 2))).size(), 1U);
+  static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{kLater}, {kRight, kRight}}));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{32769}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::InstallAnchor{TermId{32769}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
+  wire::StartAttempt start = H::start(1, 1, 2);
+  start.term = TermId{32769};
+  EXPECT_EQ(all<StartExchange>(s.hear(5, start)).size(), 1U);
+}
+
 TEST(SiteTraining, AttemptsAndCommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
@@ -491,7 +508,7 @@ TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
 
 TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
   std::vector<RoundSkipped> skipped;
-  for (int i = 0; i < 9000 && skipped.empty(); ++i) {
+  for (int i = 0; i < 12000 && skipped.empty(); ++i) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));
     skipped = all<RoundSkipped>(s.pass(seconds(1)));
   }

@@ -1,6 +1,7 @@
 #include "core/protocol/coordinator/exchange_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/protocol/formatting.h"
 
@@ -63,6 +64,27 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
     return Stall{{}, std::pair(*by[lacked].begin(), lacked)};
   }
   return found;
+}
+
+std::set<SiteId> ExchangeWatch::slow() const {
+  const auto by = who_lacks(false);
+  std::size_t most = 0;
+  for (const auto& [site, others] : by) most = std::max(most, others.size());
+  std::set<SiteId> found;
+  for (const auto& [site, others] : by) {
+    if (others.size() == most) found.insert(site);
+  }
+  return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
+}
+
+bool ExchangeWatch::gets_on() {
+  std::size_t moving = 0;
+  for (auto& [id, site] : sites_) {
+    const std::uint64_t moved = site.said.moved;
+    const std::uint64_t since = moved - std::min(moved, std::exchange(site.moved_before, moved));
+    if (since > moved / 10) ++moving;
+  }
+  return 2 * moving > sites_.size();
 }
 
 }  // namespace collab::protocol

@@ -1,11 +1,12 @@
 // Whether the exchange of an attempt stands still, and who holds it up.
 //
 //   moving --at most one site has moved anything for so long--> standing: judged by what the sites say they lack
+//   moving --the limit of the round, and nobody is done-->        slow: judged alike, or given more time
 //
-// With each heartbeat a site says how much has come and left in the exchange under way and, while that does not grow,
-// whose parts it lacks. What leaves one site comes to another: one that alone says that something moves is not
-// believed. To blame is whose part most of the others lack: contributions first, as means wait for them. One site's
-// word about another is never enough: either of the two may be wrong.
+// With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
+// leaves one site comes to another: one that alone says that something moves is not believed. To blame is whose part
+// most of the others lack: contributions first, as means wait for them. One site's word about another is never enough:
+// either of the two may be wrong.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -39,6 +40,11 @@ class ExchangeWatch {
   // `open`: sites that have not said that they are done.
   [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
 
+  // While all moves: whose contributions most lack, unless that holds for half of them or more.
+  [[nodiscard]] std::set<SiteId> slow() const;
+  // More than half of them have moved a tenth of all they have moved since this was asked last, or since the begin.
+  bool gets_on();
+
   // It has held one up: how often by now.
   std::uint32_t count_hold_up(const std::string& name);
 
@@ -47,6 +53,7 @@ class ExchangeWatch {
   struct Site {
     wire::Exchanged said{};
     TimePoint moved_at{};
+    std::uint64_t moved_before = 0;  // when it was asked whether the exchange gets on
   };
   [[nodiscard]] std::map<SiteId, std::set<SiteId>> who_lacks(bool means) const;  // by whose part it is
 

@@ -18,8 +18,10 @@ void Faults::begin_round(const Members& members) {
 
 bool Faults::gave_up(SiteId site) { return ++gave_up_[site] > kMaxFailures && set_aside_.insert(site).second; }
 
-bool Faults::leave_newcomers_out(std::optional<SiteId> first, TimePoint until) {
+bool Faults::leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until) {
   newcomers_from_ = std::max(newcomers_from_, until);
+  const bool kept_one_failed = first_newcomer_ && because.contains(*first_newcomer_);
+  if (newcomers_out_ > 0 && !kept_one_failed) return false;  // out by now
   first_newcomer_ = newcomers_out_ == 0 ? first : std::nullopt;
   return ++newcomers_out_ <= 2;
 }

@@ -27,6 +27,8 @@ namespace collab::protocol {
 
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
+// How often the exchange of a round that gets on is given as long again.
+inline constexpr std::uint32_t kMaxExtensions = 2;
 // Attempts of a round that one member, or all without a say, may make fail otherwise.
 inline constexpr std::uint32_t kMaxFailures = 8;
 
@@ -38,9 +40,9 @@ class Faults {
   bool gave_up(SiteId site);
   // True: they have failed too often.
   [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
-  // Nobody without a say but `first` takes part any more, nor in the next round before then; the second time nobody.
-  // True: this is new.
-  bool leave_newcomers_out(std::optional<SiteId> first, TimePoint until);
+  // Nobody without a say but `first` takes part any more, nor in the next round before then; where that one fails, too,
+  // nobody. True: this is new.
+  bool leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
     const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);
     return set_aside_.contains(site) || (out && site != first_newcomer_);

@@ -259,29 +259,36 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 void Round::blame(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!has_say(site)) {
-    if (faults_.newcomer_failed()) leave_newcomers_out(all_->members().at(site));
+    if (faults_.newcomer_failed()) leave_newcomers_out({{site, name}});
   } else if (faults_.gave_up(site)) {
     tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
   }
 }
 
 // They have a rest for as long as the attempt has taken, as after a wait in vain (round_gate.h).
-void Round::leave_newcomers_out(const Member& because) {
+void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
+  if (failed.empty()) return;
   const Member* first = nullptr;
+  std::set<SiteId> because;
+  std::vector<std::string> names;
+  for (const auto& [id, name] : failed) {
+    because.insert(id);
+    names.push_back(name);
+  }
   for (const auto& [id, member] : all_->members()) {
-    if (member.helper || has_say(id) || id == because.id || member.phase() != MemberPhase::kActive) continue;
+    if (member.helper || has_say(id) || because.contains(id) || member.phase() != MemberPhase::kActive) continue;
     if (first == nullptr || member.ticket < first->ticket) first = &member;
   }
   const Duration rest = std::min(all_->now - round_.started, all_->config.link_grace);
   const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
-  if (!faults_.leave_newcomers_out(kept, later(all_->now, rest))) return;
+  if (!faults_.leave_newcomers_out(because, kept, later(all_->now, rest))) return;
   const bool keeps = first != nullptr && !is_left_out(first->id);
   const std::string round = std::to_string(number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without those that were in no round yet" +
                  (keeps ? ", but for " + first->name + ", which came first" : "") + ": attempts at it failed for " +
-                 because.name + " [round.newcomers-out]",
-             {{"who", json_quote(because.name)}, {"round", round}});
+                 join_words(names) + " [round.newcomers-out]",
+             {{"who", json_list(names)}, {"round", round}});
 }
 
 // Without it no round can be agreed on: to leave it out would end them all without an error.
@@ -339,6 +346,8 @@ void Round::start(const std::set<SiteId>& sites) {
   start.run = all_->anchor.record()->run;
   start.round = number();
   start.attempt = AttemptId{attempt_base_ + ++round_.attempts};
+  if (round_.started == TimePoint{})
+    round_.limit = later(all_->now, all_->config.round_timeout);  // the wait has had its own
   highest_attempt_ = std::max(highest_attempt_, start.attempt.value);
   bool contributes = false;
   for (const SiteId id : sites) {

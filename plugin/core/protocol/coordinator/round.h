@@ -82,7 +82,7 @@ class Round {
     std::size_t here = 0;                       // of the attempt's participants, those still here
     std::size_t done = 0;                       // of the participants here, those that are done
     TimePoint started{};
-    bool stalled = false;             // an attempt ran into the limit and nobody had finished
+    std::uint32_t extensions = 0;     // how often an exchange that gets on was given as long again
     std::vector<wire::Slice> slices;  // of the last attempt
     // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
     std::map<SiteId, Gone> gone;
@@ -96,7 +96,7 @@ class Round {
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
-  void leave_newcomers_out(const Member& because);
+  void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
   [[nodiscard]] bool is_needed(SiteId site) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);

@@ -34,7 +34,7 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone);
+    leave_newcomers_out({{gone.id, gone.name}});
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
@@ -110,31 +110,39 @@ void Round::on_tick() {
   if (waited && !whom.empty()) all_->note(Note::Level::kInfo, "waiting", whom + " (" + in_seconds(*waited) + ")");
 }
 
-// Nothing waits without limit: those for whom the others have waited too long are let go, by name.
+// Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is done
+// that is whose contributions most lack; where all lines are slow the exchange is given time while it gets on.
 void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
   round_.limit = later(all_->now, all_->config.round_timeout);
-  const std::vector<SiteId> late = waited_for();
-  if (round_.attempt && late.size() == round_.here && !round_.stalled) {
-    // Nobody has finished, so nobody can be blamed: once more from the start.
-    round_.stalled = true;
-    all_->note(Note::Level::kWarning, "waiting",
-               which + ": no site finished its exchange within " + limit + "; it is tried once more [round.timeout]");
-    return start_afresh();
-  }
   if (!round_.attempt)
     return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
                 " sites were ready within " + limit);
+  const std::vector<SiteId> open = waited_for();
+  std::set<SiteId> late(open.begin(), open.end());
+  if (late.size() == round_.here) late = watch_.slow();
+  if (late.empty()) {
+    const bool gets_on = watch_.gets_on();
+    if (!gets_on || round_.extensions == kMaxExtensions)
+      return skip("no site finished its exchange within " + limit +
+                  (gets_on ? ", " + times_text(kMaxExtensions + 1) : ""));
+    ++round_.extensions;
+    return all_->note(Note::Level::kWarning, "waiting",
+                      which + ": no site finished its exchange within " + limit +
+                          "; it gets on, and is given as long again [round.slow]");
+  }
+  std::map<SiteId, std::string> newcomers;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
-    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
+    if (!has_say(id)) newcomers.emplace(id, name);
     faults_.set_aside(id);
     all_->note(Note::Level::kWarning, "straggler",
                which + ": the exchange at " + name + " was not done within " + limit +
                    "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
                {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
+  leave_newcomers_out(newcomers);
   abandon_attempt();
   if (!all_->membership.quorum_among(ready_sites()).can_accept()) skip(all_->membership.quorum_text(ready_sites()));
 }

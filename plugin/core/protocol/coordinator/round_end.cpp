@@ -82,9 +82,13 @@ void Round::average_again(const std::set<SiteId>& wrong) {
                            (round_.here == 2 ? "the lower site, which of two is taken to be right" : "most");
   start_afresh();
   all_->changed = true;
+  std::map<SiteId, std::string> newcomers;
+  for (const SiteId id : wrong) {
+    if (!has_say(id)) newcomers.emplace(id, all_->membership.name_of(id));
+  }
+  leave_newcomers_out(newcomers);
   for (const SiteId id : wrong) {
     const std::uint32_t times = faults_.count_mean_repair(id);
-    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
       faults_.set_aside(id);

@@ -189,9 +189,9 @@ void AnchorInstallation::on_in_place(const AnchorInPlace& event) {
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(taking_->install.digest);
   if (!taking_->keeps) return begin_again(what);
+  all_->held.has_digest(event.digest);  // what it was told to keep is not here, and not offered again
   if (names_us(taking_->install) && (all_->membership.join_done() || overwritten_)) {
     all_->note(Note::Level::kError, "repair", what + "; the coordinator is told [join.own-anchor-differs]");
-    all_->held.has_digest(event.digest);
     all_->membership.waits();
     drop();
     return all_->coordinator.send(wire::AnchorInstalled{event.run, event.round, event.digest, all_->acceptor.id()});

@@ -182,7 +182,9 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
   }
-  if (round_.start && start.attempt <= round_.start->attempt) return "a later attempt is known";
+  // A newer term counts anew: the numbers of two terms wrap around.
+  if (round_.start && start.term <= round_.start->term && start.attempt <= round_.start->attempt)
+    return "a later attempt is known";
   if (start.generation != all_->membership.join().generation ||
       (!all_->membership.join().helper && start.fingerprint != all_->membership.join().fingerprint)) {
     return "it is of another model than this site's: of generation " + std::to_string(start.generation) +
@@ -374,6 +376,7 @@ void SiteRound::on_applied(const Applied& event) {
     Record next;
     next.phase = Phase::kReady;
     next.trigger = std::move(round_.trigger);
+    next.trigger.sampled_delta.clear();  // it was measured from the anchor before
     next.since = round_.since;
     round_ = std::move(next);
     send_ready();

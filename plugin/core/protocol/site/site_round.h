@@ -33,7 +33,7 @@ namespace collab::protocol {
 struct SiteParts;
 
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
-inline constexpr int kRoundLimits = 4;
+inline constexpr int kRoundLimits = 6;
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);  // links to all members of an attempt
 
 class SiteRound {

@@ -199,9 +199,7 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
 
 wire::Exchanged DataPlane::exchanged() {
   if (!attempt_) return {};
-  if (attempt_->complete || std::exchange(attempt_->told, attempt_->moved) != attempt_->moved) {
-    return {.moved = attempt_->moved};
-  }
+  if (attempt_->complete) return {.moved = attempt_->moved};
   auto [means, sites] = attempt_->exchange.missing(wire::kMaxLacked);
   return {.moved = attempt_->moved, .means = means, .lacks = std::move(sites)};
 }

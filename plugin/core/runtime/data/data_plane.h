@@ -193,7 +193,6 @@ class DataPlane {
     std::map<std::uint64_t, Hashed> digests;
     bool complete = false;
     std::uint64_t moved = 0;  // bytes of chunks that have come or left
-    std::uint64_t told = 0;   // of those, when it was asked last
   };
 
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);
