@@ -344,7 +344,7 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
 
 // ---- how long --------------------------------------------------------------------------------------
 
-// Two heartbeats later than the joiner itself gives up, which can say why.
+// Where nothing comes, two heartbeats later than the joiner itself gives up, which can say why.
 TimePoint AnchorInstaller::installing_until(const Member& member) const {
   const TimePoint idle_until =
       later(member.anchor.progressed_at_, all_->config.link_grace + 2 * all_->config.heartbeat);
@@ -367,8 +367,11 @@ void AnchorInstaller::on_tick() {
   const Duration limit = all_->config.round_timeout;
   for (const SiteId id : slow) {
     if (all_->now - all_->members().at(id).anchor.installing_since_ >= limit) {
-      all_->membership.expel(id, "the anchor was not in place there " + in_seconds(limit) +
-                                     " after it was offered (COLLAB_ROUND_TIMEOUT) [join.anchor-slow]");
+      const std::uint64_t came = all_->members().at(id).anchor.progress_;
+      all_->membership.expel(id, "the anchor was not in place there " + in_seconds(limit) + " after it was offered; " +
+                                     in_megabytes(came) +
+                                     " had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT at all sites "
+                                     "and coordinators: rounds wait for it meanwhile [join.anchor-slow]");
     } else {  // it may come again, and be luckier with other sources
       all_->membership.hang_up(id, "nothing of the anchor has come there for " + in_seconds(all_->config.link_grace) +
                                        " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
