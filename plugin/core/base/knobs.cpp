@@ -384,7 +384,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1800s",
       .unit = "time",
       .range = "100ms..24h",
-      .sentence = "How long a round may take before it goes on without those who hold it up."},
+      .sentence = "How long a round waits for sites, and how long its exchange may take, before it goes on without "
+                  "those who hold it up; where all lines are slow, three times as long."},
      time<&C::round_timeout, 100, kDayMs>()},
     {{.name = "straggler_grace",
       .default_ = "60s",
