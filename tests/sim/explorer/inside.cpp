@@ -79,9 +79,9 @@ void Inside::write(Canon& canon, const Reachability& reachability) {
 void Inside::write(Canon& canon, const ExchangeWatch& watch) {
   const auto& [sites, held_up] = watch;
   for (const auto& [id, site] : sites) {
-    const auto& [said, moved_at] = site;
+    const auto& [said, moved_at, moved_before] = site;
     const auto& [moved, means, lacks] = said;
-    canon.all(id, moved, means, lacks, moved_at);
+    canon.all(id, moved, means, lacks, moved_at, moved_before);
   }
   canon.put(held_up);
 }
@@ -217,11 +217,11 @@ void Inside::write(Canon& canon, const Round& machine) {
   const auto& [all, round, faults, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] =
       machine;
   static_cast<void>(all);
-  const auto& [waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, cut_because] =
-      round;
+  const auto& [waiting, limit, attempts, attempt, here, done, started, extensions, slices, gone, declined,
+               cut_because] = round;
   const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
                newcomers_from] = faults;
-  canon.all(waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
+  canon.all(waiting, limit, attempts, attempt, here, done, started, extensions, slices, gone, declined, set_aside,
             cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
             newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
 }
