@@ -7,7 +7,7 @@ Where a new torch can break collab, in the order in which it shows:
 
 - When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
   `plugin/torch/hub_backend.h` override `c10d::Backend`, `plugin/torch/work.h` overrides `c10d::Work` twice,
-  `plugin/torch/tensor_vector.cpp` includes `c10/core/impl/VirtualGuardImpl.h`, and `cmake/CollabFindTorch.cmake` names
+  `plugin/torch/device.h` includes `c10/core/impl/VirtualGuardImpl.h`, and `cmake/CollabFindTorch.cmake` names
   torch's libraries. The compiler or the linker says so.
 - When it was built beside another torch: `check_build` refuses (`ddp.torch-replaced`).
 - When a world is made: `check(EXPECTED)`. When an agent of `torchrun --rdzv-backend=collab` starts:
@@ -258,9 +258,12 @@ def frame_of_step() -> FrameType | None:
 
 
 def skipped_by_scaler(optimizer: Any) -> bool:
-    """A fused optimizer is called although GradScaler found an Inf, and skips the update itself."""
+    """A fused optimizer is called although GradScaler found an Inf, and skips the update itself.
+
+    On an accelerator nobody knows yet, and to ask would wait for the backward pass: such a step is taken for one.
+    """
     found_inf = getattr(optimizer, "found_inf", None)
-    return isinstance(found_inf, torch.Tensor) and bool(found_inf.item())
+    return isinstance(found_inf, torch.Tensor) and found_inf.device.type == "cpu" and bool(found_inf)
 
 
 # ---- modules -------------------------------------------------------------------------------------------
