@@ -1,7 +1,7 @@
 """What counts as a step of the model: the last optimizer of the cycle has stepped, or one that trains all of it.
 
 Not counted: steps inside backward (counted once, at the next training forward), optimizers stepped by another
-optimizer, optimizers of other models, and steps a GradScaler skipped.
+optimizer, optimizers of other models, steps a GradScaler skipped, and those that a CUDA graph captures.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
 from torch_collab.capture import refuse, rounds, running
+from torch_collab.model.values import capturing
 from torch_collab.swarm import optimizer_state
 from torch_collab.world import state
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()
+_captured: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers whose capture was told of
 
 
 def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
@@ -29,7 +31,7 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
         _checked.add(optimizer)
     refuse.watch_post_local_sgd(world)
     nested = running.enter(optimizer)
-    if not (nested or torch_compat.in_backward()) and world.training.trains(optimizer):
+    if not (nested or torch_compat.in_backward() or capturing()) and world.training.trains(optimizer):
         if world.training.cycle.before(id(optimizer)):
             _tell_of_cycle(world)
             rounds.count(world)
@@ -47,6 +49,9 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if training.session is None and not nested:
             training.unseen_forwards.stepped(optimizer, world.ddps.constructed.values(), world.is_leader)
         return
+    if capturing():
+        _tell_of_graph(world, optimizer)
+        return
     training.unseen.stepped()
     if torch_compat.in_backward():
         training.step_in_backward()
@@ -59,6 +64,16 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         _tell_of_cycle(world)
     if ends:
         rounds.count(world)
+
+
+def _tell_of_graph(world: World, optimizer: Any) -> None:
+    """Nothing was computed: a round would become part of the graph."""
+    if world.is_leader and optimizer not in _captured:
+        _captured.add(optimizer)
+        log.warning(
+            f"the step of {type(optimizer).__name__} is captured by a CUDA graph, whose replays are not seen: no round "
+            "comes of them. Call torch_collab.step() after each graph.replay(), on every rank [capture.cuda-graph]"
+        )
 
 
 def _tell_of_cycle(world: World) -> None:
