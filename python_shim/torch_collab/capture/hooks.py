@@ -118,7 +118,7 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
     if name == "module" and isinstance(module, DistributedDataParallel):
         _keep_out_of_graphs()
         traffic.watch_accelerate(world)
-        module.process_group = world.groups.inside(module.process_group)
+        module.process_group = world.groups.inside(module.process_group, submodule)
         forward.adopt(world, module, submodule)
     elif torch_compat.is_fsdp(module, name):
         refuse.sharded_module()

@@ -1,7 +1,8 @@
 """Process groups inside a site, and what the backend of a group runs on.
 
 The site's is a real torch group over its ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
-Making one is collective among its ranks, as `dist.new_group(use_local_synchronization=True)` is.
+NCCL refuses two ranks on one GPU, so those that share one have Gloo for all. Making a group is collective among its
+ranks, as `dist.new_group(use_local_synchronization=True)` is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from torch_collab import native, torch_compat
+from torch_collab import log, native, torch_compat
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _LOOPBACK = "lo"
+_WITH_NCCL = "cpu:gloo,cuda:nccl"
 
 
 @contextlib.contextmanager
@@ -110,8 +112,21 @@ def make_backend(opts: Any, sites: Sites, hub: HubGroup | None, one_host: bool, 
 def inside_backend() -> str:
     """The backend string for groups inside a site."""
     if torch.cuda.is_available() and dist.is_nccl_available():
-        return "cpu:gloo,cuda:nccl"
+        return _WITH_NCCL
     return "gloo"
+
+
+def gpu_of(module: torch.nn.Module | None) -> str:
+    """Which one its tensors are on, by a name that no other has; "" where they are on none."""
+    parameter = next(module.parameters(), None) if module is not None else None
+    if parameter is None or parameter.device.type != "cuda":
+        return ""
+    return f"GPU {torch.cuda.get_device_properties(parameter.device).uuid}"
+
+
+def twice(names: Sequence[str]) -> str:
+    """The first that is there more than once, or ""."""
+    return next((name for name in names if name and names.count(name) > 1), "")
 
 
 def crosses_sites(info: WorldInfo, group: ProcessGroup | None) -> bool:
@@ -132,25 +147,38 @@ class SiteGroups:
     def is_site(self, group: ProcessGroup) -> bool:
         return bool(group == self._made.get(self._info.site.ranks))
 
-    def inside(self, group: ProcessGroup) -> ProcessGroup:
-        """The group a script asked for, cut down to the ranks of this site."""
+    def inside(self, group: ProcessGroup, module: torch.nn.Module | None = None) -> ProcessGroup:
+        """The group a script asked for, cut down to the ranks of this site; `module` is what it is for."""
         ranks = dist.get_process_group_ranks(group)
         inside = tuple(rank for rank in ranks if rank in self._info.site.ranks)
-        if len(inside) == len(ranks) and (inside != self._info.site.ranks or not _is_collab(group)):
-            return group  # over exactly the site the script's own Gloo or NCCL group is as good as ours
-        return self._of(inside)
+        if len(inside) == len(ranks) and not _is_collab(group):
+            return group  # the script's own Gloo or NCCL group is as good as ours
+        return self._of(inside, module)
 
-    def _of(self, ranks: tuple[int, ...]) -> ProcessGroup:
+    def _of(self, ranks: tuple[int, ...], module: torch.nn.Module | None = None) -> ProcessGroup:
         if ranks not in self._made:
-            self._made[ranks] = self._make(ranks)
+            self._made[ranks] = self._make(ranks, module)
         return self._made[ranks]
 
-    def _make(self, ranks: tuple[int, ...]) -> ProcessGroup:
+    def _make(self, ranks: tuple[int, ...], module: torch.nn.Module | None) -> ProcessGroup:
+        backend = inside_backend()
+        group = self._new(ranks, backend)
+        if backend == _WITH_NCCL and len(ranks) > 1:
+            gpus: list[str] = [""] * len(ranks)
+            dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects when it is used
+            if shared := twice(gpus):
+                if self._info.rank == ranks[0]:
+                    log.info(f"ranks of this site share {shared}, which NCCL cannot: within the site Gloo is used")
+                group = self._new(ranks, "gloo")
+        torch_compat.keep_ddp_log_off(group)
+        return group
+
+    def _new(self, ranks: tuple[int, ...], backend: str) -> ProcessGroup:
         with gloo_listens_here_only(self._info.one_host):
             group = dist.new_group(
                 list(ranks),
                 timeout=self._info.timeout,
-                backend=inside_backend(),
+                backend=backend,
                 use_local_synchronization=True,
                 group_desc="collab_site" if ranks == self._info.site.ranks else "collab_part_of_site",
             )
@@ -159,7 +187,6 @@ class SiteGroups:
                 f"collab: rank {self._info.rank} is not among the ranks {list(ranks)} of its own site "
                 "[ddp.rank-elsewhere]"
             )
-        torch_compat.keep_ddp_log_off(group)
         return group
 
 
