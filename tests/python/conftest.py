@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -36,7 +37,13 @@ def pytest_configure(config: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "second_try(why): run once more if it fails; why says what decides it")  # type: ignore[attr-defined]
+    config.addinivalue_line("markers", "cuda: needs a GPU, and a torch that knows it")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cuda") is not None and not torch.cuda.is_available():
+        pytest.skip(f"no GPU that torch {torch.__version__} can use")
 
 
 @pytest.fixture(scope="session")

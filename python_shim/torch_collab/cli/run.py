@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from torch_collab import environment
@@ -42,7 +43,11 @@ def add_to(parsers: Any) -> None:
     sub.add_argument("--run", metavar="NAME", dest="name", help="the training's name (COLLAB_RUN, --rdzv-id)")
     sub.add_argument("--token-file", metavar="FILE", help="the swarm's key (COLLAB_TOKEN_FILE)")
     sub.add_argument("--nnodes", metavar="N[:MAX]", help="machines the training begins with (default: 2)")
-    sub.add_argument("--nproc-per-node", metavar="N", help="processes here (default: gpu where there is one, else 1)")
+    sub.add_argument(
+        "--nproc-per-node",
+        metavar="N",
+        help="processes here (default: gpu where there is one and torch has CUDA, else 1)",
+    )
     sub.add_argument("--max-restarts", metavar="N", help="of a process that fails (default: 3)")
     sub.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module")
     sub.add_argument(
@@ -130,7 +135,12 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
 
 
 def _processes() -> str:
-    return "gpu" if any(glob.glob(pattern) for pattern in _GPUS) else "1"
+    """torchrun refuses `gpu` where torch has no CUDA."""
+    try:
+        for_cpus = version("torch").endswith("+cpu")
+    except PackageNotFoundError:  # built from source, or not there; torchrun says so
+        for_cpus = False
+    return "gpu" if not for_cpus and any(glob.glob(pattern) for pattern in _GPUS) else "1"
 
 
 def _text(entries: Mapping[str, Entry], name: str) -> str:

@@ -1,0 +1,190 @@
+"""GPUs: what can be seen without one, and, marked `cuda`, what cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from commands import PATIENCE, bare_environment
+from torch_collab import torch_compat
+from torch_collab.capture import rounds, running, steps
+from torch_collab.cli import run
+from torch_collab.world import groups, state
+
+# ---- steps
+
+
+@pytest.mark.parametrize(
+    ("found", "device", "skipped"), [(0.0, "cpu", False), (1.0, "cpu", True), (1.0, "meta", False)]
+)
+def test_a_step_that_the_scaler_skips_is_seen_where_that_waits_for_nothing(
+    found: float, device: str, skipped: bool
+) -> None:
+    optimizer = SimpleNamespace(found_inf=torch.tensor([found], device=device))  # to read a meta tensor is an error
+    assert torch_compat.skipped_by_scaler(optimizer) is skipped
+
+
+def test_a_step_in_a_graph_counts_when_it_is_replayed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    counted: list[object] = []
+    unseen = SimpleNamespace(stepped=lambda: None)
+    training: Any = SimpleNamespace(
+        trains=lambda each: True, ends_step=lambda each: True, optimizers=[optimizer], unseen=unseen
+    )
+    world: Any = SimpleNamespace(run=SimpleNamespace(finished=False), training=training, is_leader=True)
+    world.training.cycle = SimpleNamespace(before=lambda key: counted.append("of another") or False)
+    monkeypatch.setattr(state, "current", lambda: world)
+    monkeypatch.setattr(rounds, "count", counted.append)
+    monkeypatch.setattr(steps.optimizer_state, "before_step", lambda *of: counted.append("copied"))
+    monkeypatch.setattr(steps, "capturing", lambda: True)
+    for _ in range(2):
+        steps.before_optimizer_step(optimizer, (optimizer,), {})
+        steps.after_optimizer_step(optimizer, (optimizer,), {})
+    assert counted == []
+    assert not running._here.inside
+    told = caplog.text
+    assert told.count("Call torch_collab.step() after each graph.replay()") == 1
+    assert told.count("[capture.cuda-graph]") == 1
+    monkeypatch.setattr(steps, "capturing", lambda: False)
+    steps.before_optimizer_step(optimizer, (optimizer,), {})
+    steps.after_optimizer_step(optimizer, (optimizer,), {})
+    assert counted == ["of another", "copied", world]
+
+
+# ---- groups inside a site
+
+
+@pytest.mark.parametrize(
+    ("gpus", "backends"),
+    [
+        (["GPU a", "GPU b"], [groups._WITH_NCCL]),
+        (["", ""], [groups._WITH_NCCL]),  # made before there is a module: nobody knows
+        (["GPU a", "GPU a"], [groups._WITH_NCCL, "gloo"]),
+    ],
+)
+def test_ranks_that_share_a_gpu_have_gloo(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gpus: list[str], backends: list[str]
+) -> None:
+    made: list[str] = []
+
+    def new_group(ranks: list[int], backend: str, **others: Any) -> object:
+        made.append(backend)
+        return object()
+
+    def gather(names: list[str], own: str, group: object) -> None:
+        assert own == gpus[0] and len(names) == 2
+        names[:] = gpus
+
+    monkeypatch.setattr(groups, "inside_backend", lambda: groups._WITH_NCCL)
+    monkeypatch.setattr(groups, "gpu_of", lambda module: gpus[0])
+    monkeypatch.setattr(groups.dist, "new_group", new_group)
+    monkeypatch.setattr(groups.dist, "all_gather_object", gather)
+    monkeypatch.setattr(groups.torch_compat, "keep_ddp_log_off", lambda group: None)
+    info: Any = SimpleNamespace(rank=0, one_host=True, timeout=None, site=SimpleNamespace(ranks=(0, 1)))
+    of_site = groups.SiteGroups(info)
+    assert of_site.site() is of_site.site()
+    assert made == backends
+    assert ("share GPU a" in caplog.text) == (backends[-1] == "gloo")
+
+
+@pytest.mark.parametrize(("kind", "taken"), [("cpu:gloo,cuda:nccl", True), ("cpu:collab,cuda:collab", False)])
+def test_a_group_inside_the_site_has_nccl_whoever_made_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, taken: bool
+) -> None:
+    group: Any = object()
+    monkeypatch.setattr(groups.dist, "get_process_group_ranks", lambda group: [0, 2])
+    monkeypatch.setattr(groups.dist, "get_backend_config", lambda group: kind)
+    info: Any = SimpleNamespace(rank=0, site=SimpleNamespace(ranks=(0, 1, 2)))
+    of_site = groups.SiteGroups(info)
+    ours: Any = object()
+    of_site._made[(0, 2)] = ours
+    assert of_site.inside(group) is (group if taken else ours)
+
+
+def test_a_module_on_the_host_is_on_no_gpu() -> None:
+    assert groups.gpu_of(None) == groups.gpu_of(torch.nn.Linear(2, 2)) == groups.gpu_of(torch.nn.ReLU()) == ""
+
+
+# ---- collab run
+
+
+@pytest.mark.parametrize(
+    ("device", "torch_version", "processes"),
+    [
+        ("nvidia0", "2.13.0+cu130", "gpu"),
+        ("nvidia0", "2.13.0", "gpu"),
+        ("nvidia0", "2.13.0+cpu", "1"),
+        ("", "2.13.0", "1"),
+    ],
+)
+def test_a_torch_for_cpus_has_one_process_beside_gpus(
+    monkeypatch: pytest.MonkeyPatch, device: str, torch_version: str, processes: str
+) -> None:
+    monkeypatch.setattr(run.glob, "glob", lambda pattern: [device] if device and "nvidia" in pattern else [])
+    monkeypatch.setattr(run, "version", lambda name: torch_version)
+    assert run._processes() == processes
+
+
+# ---- with a GPU
+
+ONE_RANK = """
+import json, os
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+import torch_collab
+
+last = torch.device("cuda", torch.cuda.device_count() - 1)
+torch.cuda.set_device(last)
+dist.init_process_group("collab", store=dist.HashStore(), rank=0, world_size=1)
+torch.manual_seed(0)
+ddp = DistributedDataParallel(torch.nn.Linear(8, 8, device=last), device_ids=[last.index])
+ddp.module.weight.data = ddp.module.weight.data.t()  # a strided parameter
+optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01, fused=True)
+scaler = torch.amp.GradScaler("cuda")
+for step in range(6):
+    scaler.scale(ddp(torch.ones(4, 8, device=last)).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+seen = torch_collab.status()["steps"]
+total = torch.ones(4, device=last)
+dist.all_reduce(total)
+gathered = [torch.empty(4, device=last)]
+dist.all_gather(gathered, total)
+torch.cuda.synchronize()
+made = [index for index in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(index)]
+values = [total.tolist(), gathered[0].tolist()]
+dist.destroy_process_group()
+print(json.dumps({"steps": seen, "contexts": made, "last": last.index, "values": values}))
+"""
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+def test_a_rank_trains_on_its_own_gpu_and_touches_no_other() -> None:
+    environment = {**bare_environment(), "COLLAB_SYNC_EVERY": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_RANK], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["steps"] == 6 and told["values"] == [[1.0] * 4] * 2
+    assert told["contexts"] == [told["last"]], "a context on another GPU"
+
+
+@pytest.mark.cuda
+def test_a_captured_stream_is_known() -> None:
+    from torch_collab.model.values import capturing
+
+    seen = [capturing()]
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        seen.append(capturing())
+    assert seen == [False, True]
