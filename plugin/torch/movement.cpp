@@ -12,7 +12,7 @@ using c10d::OpType;
 CollabBackend::WorkPtr CollabBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   begins("broadcast", tensors);
   Staging staging;
-  Tensors host = staging.outputs(tensors);
+  Tensors host = staging.in_place(tensors);
   WorkPtr inner = options_.world->broadcast(host, opts);
   return unstage("broadcast", OpType::BROADCAST, std::move(inner), std::move(staging), {tensors});
 }

@@ -152,7 +152,7 @@ CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::Al
   TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
-    Tensors host = staging.outputs(tensors);
+    Tensors host = staging.in_place(tensors);
     WorkPtr inner = options_.world->allreduce(host, opts);
     return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
   }
@@ -175,7 +175,10 @@ CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::Al
 // Gloo's sparse sum adds the ranks' values in rank order, the same at every rank.
 CollabBackend::WorkPtr CollabBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   begins("all_reduce", tensors);
-  return options_.world->allreduce_sparse(tensors, opts);
+  Staging staging;
+  Tensors host = staging.in_place(tensors);
+  WorkPtr inner = options_.world->allreduce_sparse(host, opts);
+  return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
 }
 
 CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
@@ -185,7 +188,7 @@ CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
   TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
-    Tensors host = staging.outputs(tensors);
+    Tensors host = staging.in_place(tensors);
     WorkPtr inner = options_.world->allreduce_coalesced(host, opts);
     return unstage("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, std::move(inner), std::move(staging),
                    {tensors});
@@ -209,7 +212,7 @@ CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::Reduc
   TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp)) {
     Staging staging;
-    Tensors host = staging.outputs(tensors);
+    Tensors host = staging.in_place(tensors);
     WorkPtr inner = options_.world->reduce(host, opts);
     return unstage("reduce", OpType::REDUCE, std::move(inner), std::move(staging), {tensors});
   }

@@ -2,7 +2,8 @@
 // it is done. Host tensors pass through untouched.
 //
 // The copies block, on the stream that is current where the collective is issued, so the collective sees what was
-// computed before it. The copy back runs on the thread that finishes the collective and blocks, too.
+// computed before it. Of what it only writes nothing is copied out, but that stream is waited for too: it may still
+// read what stands there. The copy back runs on the thread that finishes the collective and blocks, too.
 // Threads: one at a time. Ownership: holds the device tensors until the copy back.
 #pragma once
 
@@ -10,6 +11,8 @@
 
 #include <utility>
 #include <vector>
+
+#include "torch/device.h"
 
 namespace collab::torch_adapter {
 
@@ -21,6 +24,7 @@ inline void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tens
     if (piece.data_ptr() != tensor.data_ptr()) at::Tensor(tensor).copy_(piece);
     offset += tensor.numel();
   }
+  for (const at::Tensor& tensor : tensors) wait_for_stream(tensor.device());  // between strides copy_() does not
 }
 
 class Staging {
@@ -33,38 +37,41 @@ class Staging {
     used_ = true;
     return tensor.cpu();
   }
+  // Written, never read: each element of it.
   [[nodiscard]] at::Tensor output(const at::Tensor& tensor) {
-    at::Tensor host = input(tensor);
-    if (!tensor.device().is_cpu()) back_.emplace_back(tensor, host);
-    return host;
+    if (tensor.device().is_cpu()) return tensor;
+    wait_for_stream(tensor.device());
+    return comes_back(tensor, at::empty_like(tensor, tensor.options().device(at::kCPU)));
   }
-  [[nodiscard]] Tensors inputs(const Tensors& tensors) {
-    Tensors host;
-    for (const at::Tensor& tensor : tensors) host.push_back(input(tensor));
-    return host;
+  // Read, and written by some rank.
+  [[nodiscard]] at::Tensor in_place(const at::Tensor& tensor) {
+    return tensor.device().is_cpu() ? tensor : comes_back(tensor, tensor.cpu());
   }
-  [[nodiscard]] Tensors outputs(const Tensors& tensors) {
-    Tensors host;
-    for (const at::Tensor& tensor : tensors) host.push_back(output(tensor));
-    return host;
-  }
-  [[nodiscard]] TensorLists inputs(const TensorLists& lists) {
-    TensorLists host;
-    for (const Tensors& list : lists) host.push_back(inputs(list));
-    return host;
-  }
-  [[nodiscard]] TensorLists outputs(const TensorLists& lists) {
-    TensorLists host;
-    for (const Tensors& list : lists) host.push_back(outputs(list));
-    return host;
-  }
+  [[nodiscard]] Tensors inputs(const Tensors& tensors) { return each(tensors, &Staging::input); }
+  [[nodiscard]] Tensors outputs(const Tensors& tensors) { return each(tensors, &Staging::output); }
+  [[nodiscard]] Tensors in_place(const Tensors& tensors) { return each(tensors, &Staging::in_place); }
+  [[nodiscard]] TensorLists inputs(const TensorLists& lists) { return each(lists, &Staging::inputs); }
+  [[nodiscard]] TensorLists outputs(const TensorLists& lists) { return each(lists, &Staging::outputs); }
 
   [[nodiscard]] bool used() const { return used_; }
   void copy_back() {
     for (auto& [device, host] : back_) device.copy_(host);
+    for (auto& [device, host] : back_) wait_for_stream(device.device());  // as above
   }
 
  private:
+  template <typename Of>
+  std::vector<Of> each(const std::vector<Of>& all, Of (Staging::*stage)(const Of&)) {
+    std::vector<Of> host;
+    for (const Of& one : all) host.push_back((this->*stage)(one));
+    return host;
+  }
+  at::Tensor comes_back(const at::Tensor& device, at::Tensor host) {
+    used_ = true;
+    back_.emplace_back(device, host);
+    return host;
+  }
+
   bool used_ = false;
   std::vector<std::pair<at::Tensor, at::Tensor>> back_;
 };

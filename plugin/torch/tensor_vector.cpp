@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "torch/device.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -28,14 +29,8 @@ Rows rows_around(const at::Tensor& tensor, int64_t begin, int64_t end) {
   return {tensor.narrow(0, first, last - first), first * row};
 }
 
-// A copy waits for its own stream only; the script may have stepped its optimizer on another. Without work under way
-// this costs microseconds.
-void settle(const at::Tensor& tensor) {
-  const at::Device device = tensor.device();
-  if (device.is_cpu()) return;
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
-}
+// A copy waits for its own stream only; the script may have stepped its optimizer on another.
+void settle(const at::Tensor& tensor) { wait_for_device(tensor.device()); }
 
 at::Tensor wrap(const float* memory, int64_t count) {
   return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
@@ -52,6 +47,17 @@ void read_piece(const at::Tensor& tensor, int64_t begin, std::span<float> out) {
   wrap(out.data(), count).copy_(rows.tensor.reshape(-1).narrow(0, begin - rows.first, count));
 }
 
+void write_rows(const Rows& rows, int64_t begin, const at::Tensor& values) {
+  const at::Tensor& tensor = rows.tensor;
+  if (tensor.numel() == values.numel()) {
+    tensor.copy_(values.view(tensor.sizes()));
+    return;
+  }
+  const at::Tensor flat = tensor.reshape(-1);  // a copy: the rows are not contiguous
+  flat.narrow(0, begin - rows.first, values.numel()).copy_(values);
+  tensor.copy_(flat.view(tensor.sizes()));
+}
+
 void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float> in) {
   const auto count = static_cast<int64_t>(in.size());
   if (is_plain(tensor)) {
@@ -59,14 +65,8 @@ void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float>
     return;
   }
   settle(tensor);
-  Rows rows = rows_around(tensor, begin, begin + count);
-  if (rows.tensor.numel() == count) {
-    rows.tensor.copy_(wrap(in.data(), count).view(rows.tensor.sizes()));
-    return;
-  }
-  at::Tensor flat = rows.tensor.reshape(-1);  // a copy: the rows are not contiguous
-  flat.narrow(0, begin - rows.first, count).copy_(wrap(in.data(), count));
-  rows.tensor.copy_(flat.view(rows.tensor.sizes()));
+  write_rows(rows_around(tensor, begin, begin + count), begin, wrap(in.data(), count));
+  wait_for_stream(tensor.device());  // a copy between strides goes on behind copy_(); the script uses other streams
 }
 
 bool piece_holds(const at::Tensor& tensor, int64_t begin, std::span<const float> values) {

@@ -1,5 +1,6 @@
 #include "torch/work.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
@@ -51,6 +52,9 @@ QueuedWork::QueuedWork(std::string where, int rank, c10d::OpType type, Results r
       future_(c10::make_intrusive<c10::ivalue::Future>(future_type(results_.size()), devices_of(results_))) {}
 
 void QueuedWork::execute(const std::function<void()>& failed) {
+  // The worker begins at device 0; copies and events of another device would come back there and make a context.
+  c10::OptionalDeviceGuard here;
+  if (const auto devices = devices_of(results_); !devices.empty()) here.reset_device(devices.front());
   std::exception_ptr error;
   try {
     job_();

@@ -1,0 +1,28 @@
+// Waiting for an accelerator. Host memory has nothing to wait for.
+//
+// Threads: any. The worker threads that call this begin at device 0, and torch goes back to where a thread was: the
+// guard keeps that from being device 0, where a process of another GPU would make a context.
+#pragma once
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace collab::torch_adapter {
+
+// All that runs there, on any stream. Without work under way this costs microseconds.
+inline void wait_for_device(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::DeviceGuard here(device);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeDevice(guard.getDevice().index());
+}
+
+// What this thread has begun there, on the stream that is current; others go on.
+inline void wait_for_stream(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::DeviceGuard here(device);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(guard.getDevice()));
+}
+
+}  // namespace collab::torch_adapter
