@@ -292,6 +292,34 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
 class TwoRanks : public ::testing::TestWithParam<bool> {};  // are those of a site on one host?
 INSTANTIATE_TEST_SUITE_P(OneHost, TwoRanks, ::testing::Bool());
 
+// As stochastic rounding does, with a seed of each rank's own.
+TEST_P(TwoRanks, OneThatDiffersByARoundingIsToldOfOnceAndTakesTheRound) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.config.run = "rounding-" + std::to_string(getpid());
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.start_coordinator();
+  ::testing::internal::CaptureStderr();
+  const std::vector<Status> results =
+      swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+        for (std::size_t step = 0; step < 10; ++step) {
+          train_one_step(values, site, step);
+          if (&values == &swarm.parameters[3]->values()) values[77] = std::nextafter(values[77], 1.0F);
+          const Result<StepOutcome> outcome = session.step(8 * (site + 1));
+          if (!outcome.ok()) return outcome.status();
+        }
+        return session.finish();
+      });
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  expect_all_ok(results);
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), reference(2, 10'000, 10, 4));
+  const std::string line = "rank 1 of site site1 holds other parameters than its rank 0";
+  const std::size_t first = told.find(line);
+  ASSERT_NE(first, std::string::npos) << told;
+  EXPECT_EQ(told.find(line, first + 1), std::string::npos) << "three rounds, one line: " << told;
+  EXPECT_THAT(told.substr(first), HasSubstr("[round.ranks-differ]"));
+}
+
 // Whatever it is, every rank follows it.
 TEST_P(TwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);

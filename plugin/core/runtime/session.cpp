@@ -19,6 +19,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr const char* kTrainOneModel =
+    "wrap every trained module in DistributedDataParallel and step the same optimizer on every rank";
+
 class RankSession final : public Session {
  public:
   RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
@@ -377,10 +380,7 @@ class RankSession final : public Session {
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
   Outcome lead_call(const std::vector<RankReport>& reports, bool behind) {
     Outcome mine;
-    if (Status same = check_same(reports); !same.ok()) {
-      fail_outcome(mine, same);
-      return mine;
-    }
+    warn_of_difference(reports);
     const std::uint64_t before = site_samples_;
     for (const RankReport& report : reports) site_samples_ += report.samples;
     if (in_flight_) {
@@ -450,16 +450,38 @@ class RankSession final : public Session {
     return true;
   }
 
-  [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
+  // The first rank that holds other parameters than the leader, in words; "" if all hold the same.
+  [[nodiscard]] std::string difference(const std::vector<RankReport>& reports) const {
     for (std::size_t rank = 1; rank < reports.size(); ++rank) {
       if (reports[rank].digest == reports[0].digest) continue;
-      return invalid_argument("rank " + std::to_string(rank) + " of site " + options_.site +
-                              " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) +
-                              " and " + to_hex(reports[0].digest) +
-                              "): the ranks of a site must train one model; wrap every trained module in "
-                              "DistributedDataParallel and step the same optimizer on every rank [join.ranks-differ]");
+      return "rank " + std::to_string(rank) + " of site " + options_.site +
+             " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) + " and " +
+             to_hex(reports[0].digest) + ")";
     }
     return {};
+  }
+
+  [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
+    const std::string what = difference(reports);
+    if (what.empty()) return {};
+    return invalid_argument(what + ": the ranks of a site must train one model; " + kTrainOneModel +
+                            " [join.ranks-differ]");
+  }
+
+  // Ranks that began alike: DDP gives them the same gradients, and does not compare what they make of them.
+  void warn_of_difference(const std::vector<RankReport>& reports) {
+    if (warned_of_difference_) return;
+    const std::string what = difference(reports);
+    if (what.empty()) return;
+    warned_of_difference_ = true;
+    log_warning(
+        what +
+        ", and held the same when the training began: rank 0's are averaged, and the others take what comes of "
+        "them when sites average (with COLLAB_OVERLAP they stay as far apart as they are). Ranks that round for "
+        "themselves differ so (stochastic rounding with a seed of each rank's own, GPUs of several models), "
+        "which does no harm. If these do not, each trains a model of its own, and those of the others are "
+        "lost: " +
+        kTrainOneModel + ". This is said once [round.ranks-differ]");
   }
 
   void fail_outcome(Outcome& outcome, const Status& status) {
@@ -546,6 +568,7 @@ class RankSession final : public Session {
   bool leaving_ = false;  // the leader was asked to
   bool keeps_out_ = false;
   bool alone_ = false;  // no more rounds
+  bool warned_of_difference_ = false;
   std::string why_alone_;
   std::uint64_t egress_spent_ = 0;  // once it has left
   Status broken_;
