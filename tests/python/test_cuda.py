@@ -66,7 +66,7 @@ def test_a_step_in_a_graph_counts_when_it_is_replayed(
     ("gpus", "backends"),
     [
         (["GPU a", "GPU b"], [groups._WITH_NCCL]),
-        (["", ""], [groups._WITH_NCCL]),  # made before there is a module: nobody knows
+        (["", ""], [groups._WITH_NCCL]),  # a module on the host
         (["GPU a", "GPU a"], [groups._WITH_NCCL, "gloo"]),
     ],
 )
@@ -89,8 +89,12 @@ def test_ranks_that_share_a_gpu_have_gloo(
     monkeypatch.setattr(groups.dist, "all_gather_object", gather)
     monkeypatch.setattr(groups.torch_compat, "keep_ddp_log_off", lambda group: None)
     info: Any = SimpleNamespace(rank=0, one_host=True, timeout=None, site=SimpleNamespace(ranks=(0, 1)))
+    monkeypatch.setattr(groups.dist, "get_process_group_ranks", lambda group: [0, 1])
+    monkeypatch.setattr(groups, "_is_collab", lambda group: False)
     of_site = groups.SiteGroups(info)
-    assert of_site.site() is of_site.site()
+    site = of_site.site()  # as DistributedDataParallel has it, before it knows its module
+    groups_of_two = [of_site.inside(site, torch.nn.Linear(2, 2)) for _ in range(2)]
+    assert groups_of_two == [of_site.site()] * 2
     assert made == backends
     assert ("share GPU a" in caplog.text) == (backends[-1] == "gloo")
 

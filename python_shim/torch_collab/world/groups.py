@@ -140,6 +140,8 @@ class SiteGroups:
     def __init__(self, info: WorldInfo) -> None:
         self._info = info
         self._made: dict[tuple[int, ...], ProcessGroup] = {}
+        self._all: list[ProcessGroup] = []  # with those that others have been made for
+        self._with_nccl: set[tuple[int, ...]] = set()  # of those of several ranks
 
     def site(self) -> ProcessGroup:
         return self._of(self._info.site.ranks)
@@ -148,32 +150,39 @@ class SiteGroups:
         return bool(group == self._made.get(self._info.site.ranks))
 
     def inside(self, group: ProcessGroup, module: torch.nn.Module | None = None) -> ProcessGroup:
-        """The group a script asked for, cut down to the ranks of this site; `module` is what it is for."""
+        """The group a script asked for, cut down to the ranks of this site.
+
+        With the `module` that it is for, all of them call at once: they look whether they share a GPU.
+        """
         ranks = dist.get_process_group_ranks(group)
         inside = tuple(rank for rank in ranks if rank in self._info.site.ranks)
-        if len(inside) == len(ranks) and not _is_collab(group):
+        if len(inside) == len(ranks) and not (_is_collab(group) or group in self._all):
             return group  # the script's own Gloo or NCCL group is as good as ours
-        return self._of(inside, module)
+        if module is not None:
+            self._look_at_gpus(inside, module)
+        return self._of(inside)
 
-    def _of(self, ranks: tuple[int, ...], module: torch.nn.Module | None = None) -> ProcessGroup:
+    def _of(self, ranks: tuple[int, ...]) -> ProcessGroup:
         if ranks not in self._made:
-            self._made[ranks] = self._make(ranks, module)
+            backend = inside_backend()
+            self._made[ranks] = self._make(ranks, backend)
+            if backend == _WITH_NCCL and len(ranks) > 1:
+                self._with_nccl.add(ranks)
         return self._made[ranks]
 
-    def _make(self, ranks: tuple[int, ...], module: torch.nn.Module | None) -> ProcessGroup:
-        backend = inside_backend()
-        group = self._new(ranks, backend)
-        if backend == _WITH_NCCL and len(ranks) > 1:
-            gpus: list[str] = [""] * len(ranks)
-            dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects when it is used
-            if shared := twice(gpus):
-                if self._info.rank == ranks[0]:
-                    log.info(f"ranks of this site share {shared}, which NCCL cannot: within the site Gloo is used")
-                group = self._new(ranks, "gloo")
-        torch_compat.keep_ddp_log_off(group)
-        return group
+    def _look_at_gpus(self, ranks: tuple[int, ...], module: torch.nn.Module) -> None:
+        group = self._of(ranks)
+        if ranks not in self._with_nccl:
+            return
+        gpus: list[str] = [""] * len(ranks)
+        dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects when it is used
+        if shared := twice(gpus):
+            if self._info.rank == ranks[0]:
+                log.info(f"ranks of this site share {shared}, which NCCL cannot: within the site Gloo is used")
+            self._made[ranks] = self._make(ranks, "gloo")
+            self._with_nccl.remove(ranks)
 
-    def _new(self, ranks: tuple[int, ...], backend: str) -> ProcessGroup:
+    def _make(self, ranks: tuple[int, ...], backend: str) -> ProcessGroup:
         with gloo_listens_here_only(self._info.one_host):
             group = dist.new_group(
                 list(ranks),
@@ -187,6 +196,8 @@ class SiteGroups:
                 f"collab: rank {self._info.rank} is not among the ranks {list(ranks)} of its own site "
                 "[ddp.rank-elsewhere]"
             )
+        torch_compat.keep_ddp_log_off(group)
+        self._all.append(group)
         return group
 
 
