@@ -149,8 +149,9 @@ last = torch.device("cuda", torch.cuda.device_count() - 1)
 torch.cuda.set_device(last)
 dist.init_process_group("collab", store=dist.HashStore(), rank=0, world_size=1)
 torch.manual_seed(0)
-ddp = DistributedDataParallel(torch.nn.Linear(8, 8, device=last), device_ids=[last.index])
-ddp.module.weight.data = ddp.module.weight.data.t()  # a strided parameter
+linear = torch.nn.Linear(8, 8, device=last)
+linear.weight.data = linear.weight.data.t()  # a strided parameter
+ddp = DistributedDataParallel(linear, device_ids=[last.index])
 optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01, fused=True)
 scaler = torch.amp.GradScaler("cuda")
 for step in range(6):
@@ -163,9 +164,11 @@ total = torch.ones(4, device=last)
 dist.all_reduce(total)
 gathered = [torch.empty(4, device=last)]
 dist.all_gather(gathered, total)
+sparse = torch.sparse_coo_tensor([[1, 3]], [1.0, 1.0], (4,), device=last)
+dist.all_reduce(sparse)
 torch.cuda.synchronize()
 made = [index for index in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(index)]
-values = [total.tolist(), gathered[0].tolist()]
+values = [total.tolist(), gathered[0].tolist(), sparse.to_dense().tolist()]
 dist.destroy_process_group()
 print(json.dumps({"steps": seen, "contexts": made, "last": last.index, "values": values}))
 """
@@ -180,7 +183,7 @@ def test_a_rank_trains_on_its_own_gpu_and_touches_no_other() -> None:
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["steps"] == 6 and told["values"] == [[1.0] * 4] * 2
+    assert told["steps"] == 6 and told["values"] == [[1.0] * 4, [1.0] * 4, [0.0, 1.0, 0.0, 1.0]]
     assert told["contexts"] == [told["last"]], "a context on another GPU"
 
 
