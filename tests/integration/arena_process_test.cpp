@@ -378,17 +378,22 @@ TEST_F(ArenaProcessTest, ALeaderAliveInAnotherContainerIsNotReplaced) {
 
 TEST_F(ArenaProcessTest, AWorkerThatOutlivesItsLeaderDoesNotKeepTheArena) {
   int worker[2];
+  int begun[2];
   ASSERT_EQ(::pipe(worker), 0);
+  ASSERT_EQ(::pipe(begun), 0);
   lead_and_die([&](ArenaWriter&) {
     move_owner_to_another_container();
-    if (::fork() != 0) return;
-    ::close(worker[1]);
     char byte = 0;
+    if (::fork() != 0) {
+      EXPECT_EQ(::read(begun[0], &byte, 1), 1);  // it has closed what a worker does not keep
+      return;
+    }
+    ::close(worker[1]);
+    if (::write(begun[1], &byte, 1) != 1) ::_exit(1);
     ::_exit(static_cast<int>(::read(worker[0], &byte, 1)));  // until we have looked
   });
   EXPECT_TRUE(create_arena(spec_).ok());
-  ::close(worker[0]);
-  ::close(worker[1]);
+  for (const int end : {worker[0], worker[1], begun[0], begun[1]}) ::close(end);
 }
 
 TEST_F(ArenaProcessTest, AForkedCopyOfTheLeaderLeavesTheArenaAlone) {

@@ -100,7 +100,7 @@ TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords)
   EXPECT_FALSE(fs::exists(path_ + ".new"));
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("the state of round 5 was not saved"));
-  EXPECT_THAT(said, HasSubstr("1 MB of 6 MB"));
+  EXPECT_THAT(said, HasSubstr("1.0 MB of 6.3 MB"));
   EXPECT_TRUE(saver_->overdue());
   save(6);
   EXPECT_EQ(saved_round(), 6U);
