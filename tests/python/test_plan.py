@@ -327,12 +327,26 @@ def test_memory_by_hand() -> None:
 
 
 def test_memory_of_a_leader_by_hand() -> None:
-    assert memory.leader(settings(), 1_000_000, 0.5) == 12e6 + memory.FIXED
+    assert memory.leader(settings(), 1_000_000, 2, 0.5) == 12e6 + memory.FIXED
     each = settings(codec="int8", outer_optimizer="nesterov", overlap="1")
-    assert memory.leader_vectors(each, 0.5) == {
+    assert memory.leader_vectors(each, 2, 0.5) == {
         "anchor": 2, "exchange": 1, "residual": 1.5, "momentum": 1, "overlap": 1
     }  # fmt: skip
-    assert "residual" not in memory.leader_vectors(settings(codec="int8", error_feedback="0"), 0.5)
+    assert "residual" not in memory.leader_vectors(settings(codec="int8", error_feedback="0"), 2, 0.5)
+
+
+def test_an_owner_keeps_what_every_other_site_sends_it() -> None:
+    for codec, sites, share, vectors in (
+        ("fp32", 5, 1.0, 4), ("fp32", 2, 1.0, 1), ("fp16", 9, 1.0, 8 * (2 + 1 / 256) / 4), ("int4", 9, 1.0, 66 / 64),
+        ("fp32", 9, 1 / 9, 1), ("int4/fp32", 9, 1.0, 66 / 64),
+    ):  # fmt: skip
+        assert memory.leader_vectors(settings(codec=codec), sites, share)["exchange"] == pytest.approx(vectors), codec
+    assert memory.leader_vectors(settings(codec="fp32", fragments="2"), 5, 1.0)["exchange"] == 2
+    given = ("--parameters", "1B", "--step", "1s", "--set", "codec=fp32", "--json")
+    thin = [f"{name}:100/20,nat" for name in "abcd"]
+    done = collab("plan", *given, "--sites", "hub:1000", *thin)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["memory_leader"]["yours"]["vectors"] == {"anchor": 2, "exchange": 4}
 
 
 # ---- the command ----------------------------------------------------------------------------------

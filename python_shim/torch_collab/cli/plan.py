@@ -256,9 +256,9 @@ def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
     found = {}
     for cost in plan.rows:
         if cost.name in plan.settings:
-            settings, largest = plan.settings[cost.name], max(cost.shares)
-            bytes_of = memory.leader(settings, plan.model.parameters, largest)
-            found[cost.name] = bytes_of, memory.leader_vectors(settings, largest)
+            settings, sites, largest = plan.settings[cost.name], len(plan.sites), max(cost.shares)
+            bytes_of = memory.leader(settings, plan.model.parameters, sites, largest)
+            found[cost.name] = bytes_of, memory.leader_vectors(settings, sites, largest)
     return found
 
 
