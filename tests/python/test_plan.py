@@ -222,11 +222,11 @@ def test_a_round_by_hand() -> None:
     pair = sites((100, 100), (100, 100))
     cost = costs.local_sgd("x", settings(codec="fp32"), pair, Between(0.1), Model(25_000_000), 0.3)
     on_lines = 800 / 95 + 0.15
-    stall = on_lines + 0.1 + 0.025 + 0.1  # commit, outer step, ready
+    stall = on_lines + 0.1 + 0.0625 + 0.1  # commit, outer step, ready
     assert cost.exchange == pytest.approx(on_lines)
     assert cost.round == pytest.approx(stall - 0.1)
     assert cost.waits == pytest.approx(stall / (30 + stall))
-    assert cost.waits_overlap == pytest.approx(0.05 / 30.05)  # a copy and the merge
+    assert cost.waits_overlap == pytest.approx(0.125 / 30.125)  # a copy and the merge
     assert cost.every_overlap == 30
     assert cost.steps_a_second == pytest.approx(100 / (30 + stall))
     assert cost.of_alone == pytest.approx(30 / (30 + stall))
@@ -237,10 +237,10 @@ def test_with_overlap_rounds_get_rarer_and_training_does_not_wait() -> None:
     pair = sites((100, 100), (100, 100))
     each = settings(codec="fp32", sync_every="10", overlap="1")
     cost = costs.local_sgd("x", each, pair, Between(0.1), Model(25_000_000), 0.3)
-    takes = 800 / 95 + 0.15 + 0.1 + 0.025 + 0.1  # three seconds of steps do not cover it
+    takes = 800 / 95 + 0.15 + 0.1 + 0.0625 + 0.1  # three seconds of steps do not cover it
     assert cost.every_seconds == cost.every_overlap == pytest.approx(takes)
-    assert cost.steps_a_second == pytest.approx(takes / 0.3 / (takes + 0.05))
-    assert cost.gb_day_up[0] == pytest.approx(0.1 * 86400 / (takes + 0.05))
+    assert cost.steps_a_second == pytest.approx(takes / 0.3 / (takes + 0.125))
+    assert cost.gb_day_up[0] == pytest.approx(0.1 * 86400 / (takes + 0.125))
 
 
 def test_fragments_send_as_much_in_smaller_rounds() -> None:
@@ -359,6 +359,8 @@ def test_the_table_has_every_way() -> None:
         assert f"\n  {name} " in done.stdout, done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
     assert "beside it, at a leader" in done.stdout
+    assert "and 0.50 GB while a site joins" in done.stdout  # two moments of 16 bits
+    assert "while a site joins" not in collab("plan", *GIVEN, "--optimizer", "sgd").stdout
 
 
 def test_json_is_what_the_table_is_made_of() -> None:
@@ -391,8 +393,8 @@ def test_rounding_delays_no_rounds(every: int, capsys: pytest.CaptureFixture[str
 def test_rounds_that_overlap_would_delay_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *GIVEN, "--set", "sync_every=10"]) == 0
     out = capsys.readouterr().out
-    # 248.5 MB at 95 Mbit/s, and 0.15 + 0.1 + 0.124 + 0.1 s, are 71 steps of 0.3 s; 100 steps cover them.
-    assert "  with overlap rounds would come only every 71 (lan), 71 (yours) steps\n" in out, out
+    # 248.5 MB at 95 Mbit/s, and 0.15 + 0.1 + 0.31 + 0.1 s, are 72 steps of 0.3 s; 100 steps cover them.
+    assert "  with overlap rounds would come only every 72 (lan), 72 (yours) steps\n" in out, out
 
 
 def test_the_help_has_an_example() -> None:

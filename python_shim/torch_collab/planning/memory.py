@@ -66,6 +66,12 @@ def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0
     return rows
 
 
+def optimizer_copy(parameters: int, optimizer: str) -> float:
+    """Bytes, of 16 bits a number: at the leader of a site that joins, and at that of the member that lends it."""
+    vectors, width = OPTIMIZERS[optimizer]
+    return 2.0 * vectors * parameters if width == 4 else 0.0  # other widths are not lent
+
+
 def exchange_vectors(settings: Settings, sites: int, share: float) -> float:
     """Of a round, at an owner of that share. It keeps what each other site sends it, encoded, until the commit."""
     up, _ = codecs.parse(settings.codec)
