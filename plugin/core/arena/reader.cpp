@@ -189,6 +189,7 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   std::string why;
   while (true) {
     why.clear();
+    bool at_work = false;  // somebody makes it, or looks at what is left
     for (const std::string& path : named_for(spec.key, places)) {
       const Result<BackingFile> file = BackingFile::open(path, false);
       auto reader = file.ok() ? try_open(spec, *file) : file.status();
@@ -196,11 +197,12 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
       const bool final = file.ok() && reader.status().code() != StatusCode::kUnavailable;
       if (reader.ok() || final) return reader;
       why = "; " + reader.status().message();
+      at_work = at_work || (file.ok() && file->held(false));
     }
     if (waited() >= settle) {
       if (auto other = find_other_model(spec, places)) return *std::move(other);
     }
-    if (waited() >= limit) break;
+    if (waited() >= limit && !at_work) break;
     // The name appears in a folder: there is no word to wait on yet.
     const timespec pause{0, 2'000'000};
     ::nanosleep(&pause, nullptr);
