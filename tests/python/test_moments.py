@@ -20,6 +20,7 @@ def world_of(*optimizers: torch.optim.Optimizer) -> Any:
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     return SimpleNamespace(
         is_leader=True,
+        info=SimpleNamespace(site=SimpleNamespace(ranks=[0])),
         training=SimpleNamespace(
             optimizers=list(optimizers),
             vector=SimpleNamespace(trained=tuple((id(p), p.numel()) for p in parameters)),
@@ -45,10 +46,9 @@ def copy_of(optimizer: torch.optim.Optimizer) -> tuple[str, torch.Tensor]:
 
 
 def load(optimizer: torch.optim.Optimizer, text: str, data: torch.Tensor) -> None:
-    world = world_of(optimizer)
-    elements = [n for _, n in world.training.vector.trained]
-    fetch = Fetch(data, parts_of(text, elements), len(elements))
-    optimizer_state._load(world, fetch, optimizer)
+    fetch = Fetch()
+    if why := optimizer_state._take(world_of(optimizer), fetch, optimizer, text, data):
+        raise Unsuitable(why)
     assert fetch.left == 0
 
 
@@ -191,9 +191,84 @@ def test_what_is_not_finite_is_not_taken() -> None:
     text, data = copy_of(trained(torch.optim.AdamW))
     data.view(torch.bfloat16)[3] = float("nan")
     joiner = trained(torch.optim.AdamW, 0)
+    world = world_of(joiner)
     with pytest.raises(Unsuitable, match="exp_avg is not finite"):
-        load(joiner, text, data)
+        optimizer_state._check_finite(world, joiner, data, optimizer_state._parts(world, text))
+    fetch = Fetch(data, optimizer_state._parts(world, text), 4)
+    with pytest.raises(Unsuitable, match="exp_avg is not finite"):
+        optimizer_state._load(world, fetch, joiner)
     assert not joiner.state
+
+
+class Wire:
+    """What a site's leader sends its other ranks, one after the other."""
+
+    def __init__(self) -> None:
+        self.sent: list[torch.Tensor] = []
+
+    def rank(self, number: int, *optimizers: torch.optim.Optimizer) -> Any:
+        world = world_of(*optimizers)
+        world.is_leader = number == 0
+        world.info.site.ranks = [0, 1]
+        take = self.sent.append if number == 0 else lambda into: into.copy_(self.sent.pop(0))
+        world.training.session = SimpleNamespace(broadcast=lambda values: take(values))
+        return world
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_other_ranks_hold_one_plane_at_a_time(second: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: why)
+    lent = [trained(torch.optim.AdamW) for _ in range(1 + second)]
+    member = world_of(*lent)
+    text, data = optimizer_copy.make(lent, member.training.vector.trained)
+    wire = Wire()
+    ranks = [[trained(torch.optim.AdamW, 0) for _ in lent] for _ in range(2)]
+    made: list[int] = []
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda size, **how: (made.append(size), empty(size, **how))[1])
+    for number, optimizers in enumerate(ranks):
+        made.clear()
+        world, fetch = wire.rank(number, *optimizers), Fetch()
+        assert optimizer_state._take(world, fetch, optimizers[0], text, data if number == 0 else None) == ""
+        assert fetch.left == 4 * second
+        if second:
+            optimizer_state._load(world, fetch, optimizers[1])
+            assert fetch.left == 0
+        for optimizer, source in zip(optimizers, lent, strict=True):
+            expect_alike(optimizer.state_dict(), source.state_dict())
+    assert not wire.sent
+    later = data.numel() // 2 * second
+    assert made == [later, *(2 * n for n in (20, 1, 7, 1) for _ in range(2))], "of the other rank"
+
+
+def test_a_rank_that_fails_goes_on_with_the_others_and_none_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: (told.append(why), why)[1])
+    text, data = copy_of(trained(torch.optim.AdamW))
+    wire = Wire()
+    leader, other = trained(torch.optim.AdamW, 0), trained(torch.optim.AdamW, 0)
+    assert optimizer_state._take(wire.rank(0, leader), Fetch(), leader, text, data) == ""
+    values = optimizer_state._values
+
+    def full(parameter: torch.Tensor, *more: Any) -> torch.Tensor:
+        if parameter.numel() == 7:
+            raise RuntimeError("out of memory")
+        return values(parameter, *more)
+
+    monkeypatch.setattr(optimizer_state, "_values", full)
+    fetch = Fetch()
+    assert "out of memory" in optimizer_state._take(wire.rank(1, other), fetch, other, text, None)
+    assert not wire.sent, "it has taken part in all pieces"
+    assert not other.state and fetch.data is None
+    assert "out of memory" in told[-1]
+
+
+def test_what_one_rank_cannot_no_rank_of_the_site_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: why or "rank 1: it has no room")
+    text, data = copy_of(trained(torch.optim.AdamW))
+    leader = trained(torch.optim.AdamW, 0)
+    assert optimizer_state._take(Wire().rank(0, leader), Fetch(), leader, text, data) == "rank 1: it has no room"
+    assert not leader.state
 
 
 def changed(**change: Any) -> str:
@@ -282,7 +357,7 @@ class Joined:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "ranks"), [("adamw", 2), ("sgd", 1), ("two", 1)])
+@pytest.mark.parametrize(("kind", "ranks"), [("adamw", 2), ("sgd", 1), ("two", 2)])
 def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, ranks: int) -> None:
     joined = Joined(tmp_path, kind, kind, "fresh", ranks)
     for rank in range(ranks):

@@ -101,10 +101,10 @@ bool BackingFile::hold() {
   return ::fcntl(file_.get(), F_OFD_SETLK, &whole) == 0;
 }
 
-bool BackingFile::held() const {
+bool BackingFile::held(bool untold) const {
   struct flock whole {};
   whole.l_type = F_WRLCK;
-  return ::fcntl(file_.get(), F_OFD_GETLK, &whole) != 0 || whole.l_type != F_UNLCK;
+  return ::fcntl(file_.get(), F_OFD_GETLK, &whole) != 0 ? untold : whole.l_type != F_UNLCK;
 }
 
 void BackingFile::unlock() { ::flock(file_.get(), LOCK_UN); }

@@ -28,8 +28,8 @@ class BackingFile {
   // Another lock, for as long as this object lives, forked children apart; the kernel ends it with the process, in
   // whatever container that ran. False: it cannot be had.
   bool hold();
-  [[nodiscard]] bool held() const;   // by another object; true where it cannot be told
-  [[nodiscard]] bool named() const;  // false: the path has been removed or is another file now
+  [[nodiscard]] bool held(bool untold = true) const;  // by another object; `untold` where it cannot be told
+  [[nodiscard]] bool named() const;                   // false: the path has been removed or is another file now
   [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] const std::string& path() const { return path_; }
   // Reserves the space, so that a write never ends in SIGBUS. kUnavailable: not enough room.

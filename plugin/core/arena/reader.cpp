@@ -8,6 +8,7 @@
 #include "core/arena/arena.h"
 #include "core/arena/inspect.h"
 #include "core/arena/naming.h"
+#include "core/base/log.h"
 
 namespace collab {
 namespace arena {
@@ -187,8 +188,10 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   // Time for our leader to appear before another one with the same names is taken for it.
   const std::chrono::milliseconds settle = std::min(limit / 2, std::chrono::milliseconds(5000));
   std::string why;
+  bool told = false;
   while (true) {
     why.clear();
+    bool at_work = false;  // somebody makes it, or looks at what is left
     for (const std::string& path : named_for(spec.key, places)) {
       const Result<BackingFile> file = BackingFile::open(path, false);
       auto reader = file.ok() ? try_open(spec, *file) : file.status();
@@ -196,11 +199,18 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
       const bool final = file.ok() && reader.status().code() != StatusCode::kUnavailable;
       if (reader.ok() || final) return reader;
       why = "; " + reader.status().message();
+      at_work = at_work || (file.ok() && file->held(false));
     }
     if (waited() >= settle) {
       if (auto other = find_other_model(spec, places)) return *std::move(other);
     }
-    if (waited() >= limit) break;
+    if (waited() >= limit) {
+      if (!at_work) break;
+      if (!std::exchange(told, true)) {
+        log_info("the leader of site " + spec.key.site + " still makes its arena" + why +
+                 "; waiting for as long as it does");
+      }
+    }
     // The name appears in a folder: there is no word to wait on yet.
     const timespec pause{0, 2'000'000};
     ::nanosleep(&pause, nullptr);

@@ -20,6 +20,7 @@
 #include "core/runtime/node.h"
 #include "core/runtime/storage/record_store.h"
 #include "core/runtime/tensors/host_vector.h"
+#include "core/wire/limits.h"
 
 namespace collab {
 namespace {
@@ -101,6 +102,12 @@ class Helper final : public HelperServer {
     return leaving_;
   }
 
+  // An empty list says no more.
+  [[nodiscard]] static std::string untold() {
+    return "it tells no tensors: no site that trains has joined there yet, or their names take more than " +
+           std::to_string(wire::kMaxTensorsBytes) + " bytes, with which no helper can help";
+  }
+
   // Nothing when it is to leave.
   std::optional<wire::StatusReport> find_swarm() {
     protocol::WaitProgress waiting;
@@ -114,7 +121,7 @@ class Helper final : public HelperServer {
       if (answer.ok() && answer->elements > 0 && large.empty() && !blind) return std::move(*answer);
       const std::string why = !answer.ok()     ? answer.status().message()
                               : !large.empty() ? large
-                              : blind          ? "no site that trains has told its tensors yet"
+                              : blind          ? untold()
                                                : "no site is there yet";
       const TimePoint now = clock_.now();
       const bool first = !waiting.running();

@@ -20,7 +20,23 @@ SiteDriver::SiteDriver(const protocol::SiteConfig& site, const DataPlane::Settin
       host_(host),
       coordinators_(site.coordinators),
       site_(site),
-      data_(settings, parts, std::move(residual)) {}
+      data_(settings, with_heartbeats(parts), std::move(residual)) {}
+
+// A pass over the elements of a large model takes longer than the grace after which a silent site is dropped.
+DataPlane::Parts SiteDriver::with_heartbeats(DataPlane::Parts parts) {
+  parts.passing = [this] { while_passing(); };
+  return parts;
+}
+
+// The machine's next heartbeat stays due: by how late it comes the machine sees that it has heard nobody meanwhile.
+void SiteDriver::while_passing() {
+  const TimePoint now = clock_.now();
+  const std::optional<LinkId> link = site_.member_at();
+  if (!link || now - last_heartbeat_ < site_.heartbeat()) return;
+  last_heartbeat_ = now;
+  const wire::Heartbeat beat{.progress = data_.traffic().bytes_received, .exchanged = {.moved = data_.moved()}};
+  transport_.send(*link, {.lane = Lane::kControl, .head = wire::encode(beat), .payload = nullptr}, 0);
+}
 
 // ---- events --------------------------------------------------------------------------------------------
 
@@ -108,6 +124,7 @@ void SiteDriver::act(const protocol::Send& action) {
   if (auto* beat = std::get_if<wire::Heartbeat>(&message); beat != nullptr && !beat->reply) {
     beat->progress = data_.traffic().bytes_received;
     beat->exchanged = data_.exchanged();
+    last_heartbeat_ = clock_.now();
   }
   transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
 }

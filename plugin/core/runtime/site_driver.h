@@ -82,6 +82,9 @@ class SiteDriver final : public TransportHandler {
  private:
   using Dial = std::variant<protocol::DialCoordinator, SiteId>;
 
+  [[nodiscard]] DataPlane::Parts with_heartbeats(DataPlane::Parts parts);
+  // In the middle of a pass over all elements: the coordinator hears that this site is alive.
+  void while_passing();
   void refuse(LinkId link, const std::string& why);
   void feed_all(DataPlane::Events events);
   void queue(DataPlane::Events events);
@@ -95,6 +98,7 @@ class SiteDriver final : public TransportHandler {
   Host& host_;
   std::vector<std::string> coordinators_;
   protocol::Site site_;
+  TimePoint last_heartbeat_{};
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
   LeftLinks left_;

@@ -23,7 +23,8 @@ inline constexpr std::size_t kMaxReasonBytes = 4096;  // sentences for people; l
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxSettings = 256;
 inline constexpr std::size_t kMaxModelEntries = 65536;
-inline constexpr std::size_t kMaxTensorsBytes = std::size_t{4} << 20;  // of their list in a StatusReport
+// Of the list of tensors in a StatusReport: what its JSON, its settings and the rest leave of a frame.
+inline constexpr std::size_t kMaxTensorsBytes = kMaxBodyBytes - kMaxJsonBytes - kMaxSettings * 1024;
 inline constexpr std::size_t kMaxDims = 16;
 inline constexpr std::uint64_t kMaxTerm = std::uint64_t{1} << 48;
 // How far a term may be above the newest that is known. Each election begins the next: so many never pass, and who lies

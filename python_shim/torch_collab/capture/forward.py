@@ -158,8 +158,10 @@ def _follow_parameters(world: World) -> None:
     if session is None or followed is None or world.run.failed:
         return
     with world.run:
-        for position, entry, tensor in followed.changes():
+        changes = followed.changes()
+        for position, _, tensor in changes:
             session.replace_tensor(position, tensor)
-            followed.take(entry, tensor)
+        followed.take(changes)
+        for _, entry, _ in changes:
             if world.is_leader and not entry.buffer:  # some modules make their buffers anew at each step
                 log.info(f"{entry.name} is another object by now, as load_state_dict(assign=True) leaves it; followed")

@@ -154,6 +154,10 @@ def _gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f} GB"
 
 
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
 def _rate(rate: float) -> str:
     return f"{rate / 1e6:g}"
 
@@ -180,7 +184,7 @@ def render(plan: Plan) -> list[str]:
             f"{cost.waits_overlap:.1%}" if cost.waits_overlap is not None else "",
             f"{cost.steps_a_second:.3g}",
             f"{cost.of_alone:.1%}",
-            f"{max(cost.gb_day_up):.3g} / {max(cost.gb_day_down):.3g}" if talks else "",
+            f"{_short(max(cost.gb_day_up))} / {_short(max(cost.gb_day_down))}" if talks else "",
         ])  # fmt: skip
     text += forms.table(rows) + _render_delays(plan)
     text += _render_shares(plan) + _render_memory(plan)
@@ -247,8 +251,10 @@ def _render_memory(plan: Plan) -> list[str]:
         leaders.append(
             [f"  {name}", ", ".join(f"{part} {count:.2g}" for part, count in held.items()), _gigabytes(bytes_of)]
         )
+    copy = memory.optimizer_copy(plan.model.parameters, plan.optimizer)
+    joins = [f"  and {_gigabytes(copy)} while a site joins, there and where it is lent: the optimizer's state"]
     counted = [] if plan.tokens else ["  activations are not in it: give --config and --tokens"]
-    return ["", *forms.table(rows), *counted, "", *forms.table(leaders)]
+    return ["", *forms.table(rows), *counted, "", *forms.table(leaders), *joins[: copy > 0]]
 
 
 def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
@@ -256,9 +262,9 @@ def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
     found = {}
     for cost in plan.rows:
         if cost.name in plan.settings:
-            settings, largest = plan.settings[cost.name], max(cost.shares)
-            bytes_of = memory.leader(settings, plan.model.parameters, largest)
-            found[cost.name] = bytes_of, memory.leader_vectors(settings, largest)
+            settings, sites, largest = plan.settings[cost.name], len(plan.sites), max(cost.shares)
+            bytes_of = memory.leader(settings, plan.model.parameters, sites, largest)
+            found[cost.name] = bytes_of, memory.leader_vectors(settings, sites, largest)
     return found
 
 
@@ -317,6 +323,7 @@ def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:
             dataclasses.asdict(each)
             for each in memory.rank_options(plan.model, plan.optimizer, plan.tokens, plan.element)
         ],
+        "memory_joining": memory.optimizer_copy(plan.model.parameters, plan.optimizer),
         "memory_leader": {
             name: {"bytes": bytes_of, "vectors": held} for name, (bytes_of, held) in _leaders(plan).items()
         },

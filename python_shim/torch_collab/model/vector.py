@@ -189,10 +189,12 @@ class Vector:
         self._look_again = False
         return self._walk()
 
-    def take(self, entry: Entry, tensor: torch.Tensor) -> None:
-        """`tensor` stands in the place of the entry's from here on."""
-        at = next(i for i, other in enumerate(self.entries) if other is entry)
-        self.entries[at] = replace(entry, tensor=tensor)
+    def take(self, changes: list[tuple[int, Entry, torch.Tensor]]) -> None:
+        """What `changes` found stands in the place of the entries' tensors from here on."""
+        if not changes:
+            return
+        tensors = {id(entry): tensor for _, entry, tensor in changes}
+        self.entries = [replace(e, tensor=tensors[id(e)]) if id(e) in tensors else e for e in self.entries]
         self._index()
 
     def _index(self) -> None:
@@ -231,12 +233,13 @@ class Vector:
                 if not is_ignored(root, name):
                     now[prefix + name] = held
         known = {entry.name for entry in self.entries}
+        held_now = {id(other) for other in now.values()}
         for entry in self.entries:
             tensor = now.get(entry.name)
             if not entry.trained or tensor is entry.tensor or entry.name.startswith(tuple(gone)):
                 continue
             if tensor is None:
-                if id(entry.tensor) not in {id(other) for other in now.values()}:
+                if id(entry.tensor) not in held_now:
                     raise RuntimeError(self._gone(entry))
                 continue  # the same tensor under another name: tied, or its module was renamed
             if not entry.buffer and not isinstance(tensor, torch.nn.Parameter):

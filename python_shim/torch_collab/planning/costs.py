@@ -17,9 +17,10 @@ from torch_collab.planning import codecs
 from torch_collab.planning.lines import Between, Line, exchange, gloo_all_reduce
 from torch_collab.planning.parameters import Model
 
-# Seconds a parameter: of the exchange where no line bounds it (bench_round.py on loopback), and of the outer step.
+# Seconds a parameter: of the exchange where no line bounds it (bench_round.py on loopback), and of a pass over anchor
+# and parameters: the outer step, a copy, a merge.
 EXCHANGE_WORK = 5e-9
-APPLY_WORK = 1e-9
+APPLY_WORK = 2.5e-9
 DAY = 86400.0
 _FORWARD = 1 / 3  # of a step, before DDP has gradients to send
 

@@ -21,7 +21,7 @@ OPTIMIZERS: dict[str, tuple[int, float]] = {
 }
 FIXED = 100e6  # of a leader, whatever the model
 ANCHOR_SLOTS = 2
-BUFFERS = 1  # payloads and tiles on their way, at most
+BUFFERS = 1.0  # payloads and tiles on their way, at most, of a site that owns an equal share or less
 # Bytes a token, layer and element of the hidden size in a forward of 16 bits that keeps everything (Korthikanti et al.,
 # arXiv:2205.05198), without the attention's own matrix; twice that in float32.
 _ACTIVATION = 34.0
@@ -66,10 +66,22 @@ def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0
     return rows
 
 
-def leader_vectors(settings: Settings, largest_share: float) -> dict[str, float]:
+def optimizer_copy(parameters: int, optimizer: str) -> float:
+    """Bytes, of 16 bits a number: at the leader of a site that joins, and at that of the member that lends it."""
+    vectors, width = OPTIMIZERS[optimizer]
+    return 2.0 * vectors * parameters if width == 4 else 0.0  # other widths are not lent
+
+
+def exchange_vectors(settings: Settings, sites: int, share: float) -> float:
+    """Of a round, at an owner of that share. It keeps what each other site sends it, encoded, until the commit."""
+    up, _ = codecs.parse(settings.codec)
+    return max(BUFFERS, (sites - 1) * share * codecs.encoded(up, 1) / 4 / settings.fragments)
+
+
+def leader_vectors(settings: Settings, sites: int, largest_share: float) -> dict[str, float]:
     """What a leader's host holds beside the model, in vectors of float32."""
     up, down = codecs.parse(settings.codec)
-    held = {"anchor": float(ANCHOR_SLOTS), "exchange": float(BUFFERS)}
+    held = {"anchor": float(ANCHOR_SLOTS), "exchange": exchange_vectors(settings, sites, largest_share)}
     if settings.error_feedback and (codecs.leaves_out(up) or codecs.leaves_out(down)):
         held["residual"] = float(codecs.leaves_out(up)) + largest_share * codecs.leaves_out(down)
     if settings.outer_optimizer == "nesterov":
@@ -79,5 +91,5 @@ def leader_vectors(settings: Settings, largest_share: float) -> dict[str, float]
     return held
 
 
-def leader(settings: Settings, parameters: int, largest_share: float) -> float:
-    return math.fsum(leader_vectors(settings, largest_share).values()) * 4 * parameters + FIXED
+def leader(settings: Settings, parameters: int, sites: int, largest_share: float) -> float:
+    return math.fsum(leader_vectors(settings, sites, largest_share).values()) * 4 * parameters + FIXED

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 
 from torch_collab import log
 from torch_collab.model import optimizer_copy
-from torch_collab.model.optimizer_copy import Fetch, Part, Unsuitable, kind_of, parts_of, planes_in, settings_of
+from torch_collab.model.optimizer_copy import Fetch, Part, Plane, Unsuitable, kind_of, parts_of, planes_in, settings_of
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -84,18 +85,15 @@ def _receive(world: World, fetch: Fetch, optimizer: Any) -> None:
         try:
             if _is_fresh(optimizer):
                 text, data = _fetch(world, optimizer)
+                _check_finite(world, optimizer, data, _parts(world, text))
         except Unsuitable as why:
-            cold = str(why)
+            text, data, cold = "", None, str(why)
         except Exception as error:
-            cold = f"the state of another could not be taken: {_plain(error)}"
-    text, data = _share(world, text, data)
-    if data is not None:
-        try:
-            fetch.hold(data, parts_of(text, [elements for _, elements in trained_of(world)]))
-            _load(world, fetch, optimizer)
-        except Unsuitable as why:
-            cold = str(why)
-    if world.is_leader and (cold or data is not None):
+            text, data, cold = "", None, f"the state of another could not be taken: {_plain(error)}"
+    text = _share(world, text)
+    if text:
+        cold = _take(world, fetch, optimizer, text, data)
+    if world.is_leader and (cold or text):
         _session(world).end_optimizer(cold)
     if cold:
         fetch.end()
@@ -136,21 +134,96 @@ def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:
             continue  # lost: the log says how; another member may have one
 
 
-def _share(world: World, text: str, data: torch.Tensor | None) -> tuple[str, torch.Tensor | None]:
-    description = bytearray(text.encode())
-    sizes = torch.tensor([len(description), 0 if data is None else data.numel()])
-    _session(world).broadcast(sizes.view(torch.uint8))
-    length, size = sizes.tolist()
-    if size == 0:
-        return "", None
-    words = (
-        torch.frombuffer(description, dtype=torch.uint8) if data is not None else torch.empty(length, dtype=torch.uint8)
-    )
-    data = torch.empty(size, dtype=torch.uint8) if data is None else data
-    _session(world).broadcast(words)
-    for piece in data.split(_SHARED_AT_ONCE):
-        _session(world).broadcast(piece)
-    return bytes(words.tolist()).decode(), data
+def _share(world: World, text: str) -> str:
+    """The leader's description, which is empty where nothing is taken."""
+    description = torch.tensor(list(text.encode()), dtype=torch.uint8)
+    length = torch.tensor([len(description)])
+    _session(world).broadcast(length.view(torch.uint8))
+    if not world.is_leader:
+        description = torch.empty(int(length), dtype=torch.uint8)
+    if len(description):
+        _session(world).broadcast(description)
+    return bytes(description.tolist()).decode()
+
+
+def _parts(world: World, text: str) -> list[Part | None]:
+    return parts_of(text, [elements for _, elements in trained_of(world)])
+
+
+def _agreed(world: World, why_not: str) -> str:
+    """Why any rank of the site cannot, the lowest one's word; empty: all can."""
+    ranks = world.info.site.ranks
+    if len(ranks) == 1:
+        return why_not
+    told: list[str] = [""] * len(ranks)
+    dist.all_gather_object(told, why_not, group=world.groups.site())
+    return next((f"rank {rank}: {why}" for rank, why in zip(ranks, told, strict=True) if why), "")
+
+
+def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Tensor | None) -> str:
+    """All ranks of the site load the leader's copy, or none does: then why. Ranks but the leader hold one plane of a
+    parameter of it at a time, and what later optimizers of theirs will take."""
+    parts: list[Part | None] = []
+    why_not = ""
+    try:
+        parts = _parts(world, text)
+        _check(world, parts, optimizer)
+    except Unsuitable as why:
+        why_not = str(why)
+    if cold := _agreed(world, why_not):
+        return cold
+    ours = {id(parameter): (group, parameter) for group, parameter, _ in _ours(world, optimizer, parts)}
+    every = [(key, n, part) for (key, n), part in zip(trained_of(world), parts, strict=True)]
+    if data is None:
+        later = sum(part.layout.bytes_of(n) for key, n, part in every if part is not None and key not in ours)
+        rest = torch.empty(later, dtype=torch.uint8)
+    else:
+        rest = data
+    kept: list[Part | None] = [None] * len(parts)
+    states: list[tuple[torch.Tensor, dict[str, Any]]] = []
+    used = 0
+    for at, (key, elements, part) in enumerate(every):
+        if part is None:
+            continue
+        if key not in ours:
+            begin, size = part.begin if data is not None else used, part.layout.bytes_of(elements)
+            kept[at] = Part(part.layout, part.number, begin)
+            _broadcast(world, rest[begin : begin + size])
+            used += size
+            continue
+        group, parameter = ours[key]
+        held: dict[str, Any] = {}
+        begin = part.begin
+        for plane in part.layout.planes:
+            size = elements * plane.sent.itemsize
+            piece = torch.empty(size, dtype=torch.uint8) if data is None else data[begin : begin + size]
+            _broadcast(world, piece)
+            begin += size
+            # Who has failed still goes through the rest with the others, who wait for it in each piece.
+            why_not = why_not or _place(held, parameter, plane, piece)
+        if not why_not:
+            states.append((parameter, held | _numbers(group, parameter, part)))
+    if cold := _agreed(world, why_not):
+        return cold
+    for parameter, held in states:
+        optimizer.state[parameter].update(held)
+    fetch.hold(rest, kept)
+    return ""
+
+
+def _broadcast(world: World, values: torch.Tensor) -> None:
+    if len(world.info.site.ranks) > 1:
+        for piece in values.split(_SHARED_AT_ONCE):
+            _session(world).broadcast(piece)
+
+
+def _place(held: dict[str, Any], parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> str:
+    """Why it failed; empty: it did not."""
+    try:
+        held[plane.key] = _values(parameter, plane, piece)
+    except Exception as error:
+        return f"its state could not be placed: {_plain(error)}"
+    return ""
 
 
 def _ours(world: World, optimizer: Any, parts: list[Part | None]) -> Iterator[tuple[Any, torch.Tensor, Part]]:
@@ -183,18 +256,32 @@ def _check(world: World, parts: list[Part | None], optimizer: Any) -> None:
         raise Unsuitable("it keeps no state for these parameters")
 
 
-def _load(world: World, fetch: Fetch, optimizer: Any) -> None:
-    assert fetch.data is not None
-    _check(world, fetch.parts, optimizer)
-    for _, parameter, part in _ours(world, optimizer, fetch.parts):
-        for plane, values in planes_in(fetch.data, parameter, part):
+def _check_finite(world: World, optimizer: Any, data: torch.Tensor, parts: list[Part | None]) -> None:
+    for _, parameter, part in _ours(world, optimizer, parts):
+        for plane, values in planes_in(data, parameter, part):
             if not bool(torch.isfinite(values).all()):
                 raise Unsuitable(f"{plane.key} is not finite there")
+
+
+def _values(parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> torch.Tensor:
+    """Of its bytes."""
+    fresh = torch.empty_like(parameter.detach(), dtype=plane.held, memory_format=torch.preserve_format)
+    return fresh.copy_(piece.view(plane.sent).view(parameter.shape))
+
+
+def _numbers(group: Any, parameter: torch.Tensor, part: Part) -> dict[str, Any]:
+    scalars = part.layout.scalars
+    return {scalar.key: optimizer_copy.number_in(scalar, part.number, group, parameter) for scalar in scalars}
+
+
+def _load(world: World, fetch: Fetch, optimizer: Any) -> None:
+    """Of an optimizer that comes later than the first: it lies here."""
+    assert fetch.data is not None
+    _check(world, fetch.parts, optimizer)
+    _check_finite(world, optimizer, fetch.data, fetch.parts)
     for group, parameter, part in _ours(world, optimizer, fetch.parts):
         held = optimizer.state[parameter]
         for plane, values in planes_in(fetch.data, parameter, part):
-            fresh = torch.empty_like(parameter.detach(), dtype=plane.held, memory_format=torch.preserve_format)
-            held[plane.key] = fresh.copy_(values)
-        for scalar in part.layout.scalars:
-            held[scalar.key] = optimizer_copy.number_in(scalar, part.number, group, parameter)
+            held[plane.key] = _values(parameter, plane, values.reshape(-1))
+        held.update(_numbers(group, parameter, part))
         fetch.taken()

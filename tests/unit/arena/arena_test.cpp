@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
+#include "core/arena/mapping.h"
+#include "core/arena/naming.h"
 #include "core/base/digest.h"
 
 namespace collab {
@@ -260,6 +263,23 @@ TEST_F(ArenaTest, WithoutALeaderTheWaitEndsAndSaysWhatItWaitedFor) {
   ASSERT_FALSE(reader.ok());
   EXPECT_EQ(reader.status().code(), StatusCode::kTimeout);
   EXPECT_THAT(reader.status().message(), HasSubstr("the leader of site paris of run gpt2"));
+}
+
+TEST_F(ArenaTest, ARankWaitsForItsLeaderForAsLongAsThatMakesTheArena) {
+  const std::string path = root_ + "/memory/" + arena::file_name(spec_.key);
+  Result<arena::BackingFile> making = arena::BackingFile::open(path, true);
+  ASSERT_TRUE(making.ok() && making->hold()) << "as by a leader that reserves the room";
+  auto opened = std::async(std::launch::async, [this] { return open_arena(spec_, milliseconds(1)); });
+  EXPECT_EQ(opened.wait_for(milliseconds(200)), std::future_status::timeout) << "it has waited 1 ms and gone";
+  const auto writer = create();
+  const auto reader = opened.get();
+  EXPECT_TRUE(reader.ok()) << reader.status().to_string();
+}
+
+TEST_F(ArenaTest, ARankDoesNotWaitForALeaderThatDiedWhileItMadeTheArena) {
+  const std::string path = root_ + "/memory/" + arena::file_name(spec_.key);
+  ASSERT_TRUE(arena::BackingFile::open(path, true).ok());
+  EXPECT_THAT(open_arena(spec_, milliseconds(1)).status().message(), HasSubstr("is being made or removed"));
 }
 
 // Anyone may make files in /dev/shm, and can foretell what ours is called.

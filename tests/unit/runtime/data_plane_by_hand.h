@@ -75,15 +75,20 @@ class DataPlaneByHand : public ::testing::Test {
     arena_ = private_arena(kElements, has_outer_state(outer_.id));
     ASSERT_NE(arena_, nullptr);
     vector_.values = normal_vector(random_, kElements, 1.0);
-    plane_ =
-        std::make_unique<DataPlane>(DataPlane::Settings{.codec = codecs,
-                                                        .error_feedback = feedback,
-                                                        .kept = kept_,
-                                                        .radial = radial_,
-                                                        .outer = outer_,
-                                                        .outer_elements = outer_elements_,
-                                                        .chunk_elements = 8192},
-                                    DataPlane::Parts{&transport_, &clock_, arena_.get(), &vector_, nullptr, model_});
+    plane_ = std::make_unique<DataPlane>(DataPlane::Settings{.codec = codecs,
+                                                             .error_feedback = feedback,
+                                                             .kept = kept_,
+                                                             .radial = radial_,
+                                                             .outer = outer_,
+                                                             .outer_elements = outer_elements_,
+                                                             .chunk_elements = 8192,
+                                                             .tile_elements = tile_elements_},
+                                         DataPlane::Parts{.transport = &transport_,
+                                                          .clock = &clock_,
+                                                          .arena = arena_.get(),
+                                                          .parameters = &vector_,
+                                                          .model = model_,
+                                                          .passing = [this] { ++passed_; }});
     ASSERT_TRUE(plane_->keep_anchor({RunId(3), RoundId(0), {}}).ok());
     train();
   }
@@ -162,6 +167,8 @@ class DataPlaneByHand : public ::testing::Test {
   std::vector<ElementRange> kept_;
   std::vector<ElementRange> radial_;
   std::uint64_t outer_elements_ = UINT64_MAX;
+  std::uint64_t tile_elements_ = kDigestChunkElements;
+  int passed_ = 0;  // how often a pass has said that it goes on
   OuterConfig outer_{.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F};
   AttemptId attempt_;
   LinkId link_ = kLink;  // to the peer

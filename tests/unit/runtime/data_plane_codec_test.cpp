@@ -249,6 +249,31 @@ TEST_F(DataPlaneCodec, WhatIsNotFiniteInOurOwnSliceIsNamedToo) {
   EXPECT_THAT(unfit->reason, HasSubstr("NaN in parameter \"h.0.weight\" (element 904 of"));
 }
 
+TEST_F(DataPlaneCodec, APassOverAllElementsSaysOnItsWayThatItGoesOn) {
+  tile_elements_ = 4096;
+  begin({CodecId::kInt8, CodecId::kInt8});
+  EXPECT_EQ(std::exchange(passed_, 0), 4 + 4) << "the parameters and the digest of the anchor, tile by tile";
+  start(1);
+  complete();
+  EXPECT_EQ(std::exchange(passed_, 0), 0);
+  commit(protocol::Base::kParameters);
+  EXPECT_EQ(std::exchange(passed_, 0), 2 + 4) << "what was left out of each chunk, the anchor";
+  train();
+  start(1);
+  complete();
+  commit(protocol::Base::kUnfit);
+  EXPECT_EQ(std::exchange(passed_, 0), 1 + 4 + 4) << "our own chunk, the anchor, the parameters";
+  train();
+  start(1);
+  complete();
+  ASSERT_TRUE(plane_->take_snapshot().ok());
+  EXPECT_EQ(std::exchange(passed_, 0), 4);
+  ASSERT_TRUE(plane_->rebase(protocol::Base::kSnapshot).ok());
+  EXPECT_EQ(std::exchange(passed_, 0), 1 + 4 + 4) << "what was left out, the snapshot, the parameters";
+  ASSERT_TRUE(plane_->publish_parameters().ok());
+  EXPECT_EQ(std::exchange(passed_, 0), 4);
+}
+
 TEST_F(DataPlaneCodec, WithoutFeedbackNothingIsKept) {
   begin(CodecId::kInt2, false);
   run_round();

@@ -14,10 +14,29 @@ namespace {
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::NotingTransport;
 
 constexpr std::uint64_t kElements = 4096;
+constexpr std::uint64_t kTile = 512;
 constexpr LinkId kStranger{7};
+
+// As of a model so large that a pass over it takes minutes.
+class SlowVector final : public ParameterVector {
+ public:
+  explicit SlowVector(ManualClock& clock) : clock_(clock) {}
+  [[nodiscard]] std::uint64_t size() const override { return kElements; }
+  [[nodiscard]] std::span<float> view(std::uint64_t /*offset*/, std::uint64_t /*count*/) override { return {}; }
+  Status read(std::uint64_t /*offset*/, std::span<float> out) override {
+    std::ranges::fill(out, 1.0F);
+    clock_.advance(seconds(10 * out.size() / kTile));
+    return {};
+  }
+  Status write(std::uint64_t /*offset*/, std::span<const float> /*in*/) override { return {}; }
+
+ private:
+  ManualClock& clock_;
+};
 
 class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
  protected:
@@ -28,7 +47,8 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
         DataPlane::Settings{.codec = {CodecId::kFp32, CodecId::kFp32},
                             .error_feedback = false,
                             .outer = {.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F},
-                            .chunk_elements = 4096},
+                            .chunk_elements = 4096,
+                            .tile_elements = kTile},
         DataPlane::Parts{&transport_, &clock_, arena_.get(), &parameters_, nullptr, {}}, std::nullopt, *this);
   }
 
@@ -70,7 +90,7 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
 
   ManualClock clock_;
   NotingTransport transport_;
-  HostVector parameters_{std::vector<float>(kElements)};
+  SlowVector parameters_{clock_};
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<SiteDriver> driver_;
   std::vector<protocol::SiteEvent> events_;
@@ -157,6 +177,31 @@ TEST_F(SiteDriverTest, WhatComesWithinAStepWaitsForItsEnd) {
   ASSERT_EQ(events_.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<protocol::Begin>(events_[0]));
   EXPECT_TRUE(std::holds_alternative<protocol::Tick>(events_[1]));
+}
+
+TEST_F(SiteDriverTest, ItsCoordinatorHearsAMemberThatPassesOverALargeModel) {
+  const LinkId link{1001};
+  begin();
+  driver_->on_connected(link);
+  const auto keep = [this] { driver_->act(protocol::KeepAnchor{RunId(3), RoundId(0), {}, {}}); };
+  transport_.sent.clear();
+  keep();
+  EXPECT_THAT(transport_.sent, IsEmpty()) << "it is no member yet";
+  says(link, wire::Welcome{.term = TermId(1), .site = SiteId(1)});
+  transport_.sent.clear();
+  keep();
+  EXPECT_THAT(transport_.sent, IsEmpty()) << "it held that anchor, and passed over nothing";
+  driver_->act(protocol::KeepAnchor{RunId(4), RoundId(0), {}, {}});
+  const TimePoint began = clock_.now() - seconds(80);
+  ASSERT_EQ(transport_.sent.size(), kElements / kTile) << "every ten seconds of eighty";
+  for (std::size_t i = 0; i < kElements / kTile; ++i) {
+    EXPECT_EQ(transport_.sent.front().link, link);
+    EXPECT_FALSE(transport_.take<wire::Heartbeat>().reply);
+  }
+  EXPECT_GT(clock_.now() - began, seconds(60)) << "than which nobody may be silent for longer";
+  driver_->feed(protocol::Tick{});
+  EXPECT_THAT(transport_.closed, IsEmpty()) << "what the coordinator has said meanwhile is not looked at yet";
+  EXPECT_THAT(transport_.sent, Not(IsEmpty())) << "the machine's own";
 }
 
 TEST_F(SiteDriverTest, StoppedItFeedsNothingAndWaitsForNothing) {

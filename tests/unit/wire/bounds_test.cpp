@@ -161,8 +161,10 @@ TEST(Texts, StatusMayBeAMegabyte) {
   expect_not_sent(StatusReport{std::string(kMaxJsonBytes + 1, '1')}, "json: expected");
   EXPECT_THAT(refusal_of(StatusReport{}, Body().u32(0xFFFF'FFFF).bytes), HasSubstr("got 4294967295 bytes"));
   StatusReport named{std::string(kMaxJsonBytes, '1'), 1};
+  named.settings.assign(kMaxSettings, {std::string(kMaxNameBytes, 'k'), std::string(kMaxNameBytes, 'v')});
   named.tensors.assign(kMaxTensorsBytes / (kMaxNameBytes + 16), {std::string(kMaxNameBytes, 'w'), kMaxElements});
   expect_travels(named);
+  EXPECT_GT(kMaxTensorsBytes, std::size_t{6} << 20) << "of 8 MiB";
   named.tensors = {{"w", kMaxElements + 1}};
   expect_not_sent(named, "tensors[0].elements: expected");
 }

@@ -97,6 +97,12 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 
 bool Site::knows(LinkId link) const { return parts_->peers.knows(link); }
 std::optional<SiteId> Site::peer_of(LinkId link) const { return parts_->peers.peer_of(link); }
+std::optional<LinkId> Site::member_at() const {
+  const SitePhase phase = parts_->membership.phase();
+  const bool member = phase == SitePhase::kWaiting || phase == SitePhase::kInstalling || phase == SitePhase::kActive;
+  return member ? parts_->coordinator.link() : std::nullopt;
+}
+Duration Site::heartbeat() const { return parts_->coordinator.heartbeat(); }
 wire::Record Site::record() const { return parts_->membership.report().record; }
 std::string Site::waiting_for(TimePoint now) const { return parts_->membership.waiting_text(now); }
 

@@ -26,7 +26,8 @@
 namespace collab {
 
 // Of the arena's outer state and this vector.
-[[nodiscard]] Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint64_t tile_elements);
+[[nodiscard]] Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint64_t tile_elements,
+                                  const std::function<void()>& passing = {});
 
 class AnchorStreams {
  public:
@@ -38,6 +39,7 @@ class AnchorStreams {
     std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
     // One that came is whole, and what was asked for: it becomes the sealed one.
     std::function<void(const SealedAnchor&)> seal{};
+    std::function<void()> passing{};  // often, in a pass over all elements
   };
   AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements);
 

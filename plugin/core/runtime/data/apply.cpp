@@ -22,6 +22,34 @@ ParameterChange change_for(protocol::Base base) {
 
 }  // namespace
 
+void DataPlane::copy_passing(std::span<const float> from, std::span<float> to) const {
+  for (std::uint64_t at = 0; at < from.size(); at += settings_.tile_elements) {
+    const std::uint64_t count = std::min<std::uint64_t>(settings_.tile_elements, from.size() - at);
+    std::ranges::copy(from.subspan(at, count), to.subspan(at).begin());
+    passing();
+  }
+}
+
+Status DataPlane::read_passing(std::uint64_t offset, std::span<float> out) {
+  for (std::uint64_t at = 0; at < out.size(); at += settings_.tile_elements) {
+    const std::uint64_t count = std::min<std::uint64_t>(settings_.tile_elements, out.size() - at);
+    COLLAB_RETURN_IF_ERROR(parts_.parameters->read(offset + at, out.subspan(at, count)));
+    passing();
+  }
+  return {};
+}
+
+Status DataPlane::change_passing(ParameterChange change, std::span<const float> anchor, Previous previous,
+                                 ElementRange range) {
+  const auto [begin, end] = common(range, {0, anchor.size()});
+  for (std::uint64_t at = begin; at < end; at += settings_.tile_elements) {
+    const ElementRange part{at, std::min<std::uint64_t>(end, at + settings_.tile_elements)};
+    COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, anchor, previous, part));
+    passing();
+  }
+  return {};
+}
+
 Residual::Reader DataPlane::Snapshot::reader() const {
   return [this](ElementRange part) -> Result<std::span<const float>> {
     return std::span<const float>(values).subspan(part.begin - range.begin, part.size());
@@ -66,13 +94,13 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   COLLAB_CHECK(sealed.has_value(), "a commit reached a site without an anchor");
   anchors_.forget();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
-    std::ranges::copy(arena.anchor(), arena.next_anchor().begin());
+    copy_passing(arena.anchor(), arena.next_anchor());
     seal(with_membership({sealed->run, action.commit.round, sealed->digest}, action.membership));
     const bool unfit = action.base == protocol::Base::kUnfit;
     if (unfit) residual_.drop();
     const ParameterChange change = unfit ? ParameterChange::kToAnchor : ParameterChange::kUnchanged;
     if (unfit) before_change(action.base);
-    COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
+    COLLAB_RETURN_IF_ERROR(change_passing(change, arena.anchor(), {}));
     cancel();
     forget_contributions();
     return Applied{change, kWholeVector, sealed->digest};
@@ -84,7 +112,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
                           " came for an exchange that is not complete [round.commit-incomplete]");
   }
   const ElementRange range = attempt_->range;
-  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.mean().subspan(range.begin).begin());
+  if (!kept_mean_.empty()) copy_passing(kept_mean_, arena.mean().subspan(range.begin));
   const double clipped_norm = clip_mean();
   const bool sole = averages_itself() && clipped_norm == 0 && action.base == protocol::Base::kParameters;
   const ParameterChange change = sole ? ParameterChange::kUnchanged : change_for(action.base);
@@ -102,7 +130,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   if (!sole && !end.displaces) before_change(action.base, unfit ? kWholeVector : range);
   const Result<Digest> state = step_anchor(sealed->digest, end);
   if (!state.ok()) return state.status();
-  if (unfit) COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.next_anchor(), {}));
+  if (unfit) COLLAB_RETURN_IF_ERROR(change_passing(change, arena.next_anchor(), {}));
   seal(with_membership({sealed->run, action.commit.round, *state}, action.membership));
   const float lr = attempt_->outer.lr;
   cancel();
@@ -122,6 +150,7 @@ Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
   DigestChain anchor_chain;
   DigestChain outer_chain;
   for (std::uint64_t at = 0; at < anchor.size(); at += settings_.tile_elements) {
+    passing();
     const ElementRange tile{at, std::min<std::uint64_t>(anchor.size(), at + settings_.tile_elements)};
     const ElementRange moved = common(tile, attempt_->range);
     std::ranges::copy(anchor.subspan(at, moved.size() > 0 ? moved.begin - at : tile.size()), next.subspan(at).begin());
@@ -197,16 +226,13 @@ Status DataPlane::rebase(protocol::Base base) {
   }
   before_change(base);
   const auto change = [&](ParameterChange how, ElementRange range) {
-    return change_parameters(*parts_.parameters, how, parts_.arena->anchor(), {previous, settings_.outer_elements},
-                             range);
+    return change_passing(how, parts_.arena->anchor(), {previous, settings_.outer_elements}, range);
   };
   // What was contributed is in the new anchor: in its fragment the parameters move on from what they were then.
   switch (base) {
     case protocol::Base::kUnfit: return change(ParameterChange::kToAnchor, kWholeVector);
     case protocol::Base::kOldAnchor: break;
-    case protocol::Base::kSnapshot:
-      std::ranges::copy(snapshot.values, previous.subspan(snapshot.range.begin).begin());
-      break;
+    case protocol::Base::kSnapshot: copy_passing(snapshot.values, previous.subspan(snapshot.range.begin)); break;
     case protocol::Base::kParameters:
       COLLAB_RETURN_IF_ERROR(change(ParameterChange::kToAnchor, contributed_));
       COLLAB_RETURN_IF_ERROR(change(ParameterChange::kRebased, {0, contributed_.begin}));
@@ -218,7 +244,7 @@ Status DataPlane::rebase(protocol::Base base) {
 Status DataPlane::take_snapshot() {
   snapshot_.range = contributed_;
   snapshot_.values.resize(contributed_.size());
-  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(contributed_.begin, snapshot_.values));
+  COLLAB_RETURN_IF_ERROR(read_passing(contributed_.begin, snapshot_.values));
   const std::span<const float> mean = parts_.arena->mean().subspan(contributed_.begin, contributed_.size());
   if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
   return {};
@@ -226,7 +252,7 @@ Status DataPlane::take_snapshot() {
 
 Status DataPlane::publish_parameters() {
   anchors_.forget();
-  return parts_.parameters->read(0, parts_.arena->published());
+  return read_passing(0, parts_.arena->published());
 }
 
 // ---- between rounds -----------------------------------------------------------------------------------
@@ -272,12 +298,13 @@ Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) 
   SealedAnchor anchor{run, round, {}};
   if (!outer.empty()) arena.begin_outer_update();
   if (renamed) {
-    std::ranges::copy(arena.anchor(), slot.begin());
-    anchor.digest = anchors_.outer_overwritten() ? state_digest(arena, slot, settings_.tile_elements) : sealed->digest;
+    copy_passing(arena.anchor(), slot);
+    anchor.digest = anchors_.outer_overwritten() ? state_digest(arena, slot, settings_.tile_elements, parts_.passing)
+                                                 : sealed->digest;
   } else {
-    COLLAB_RETURN_IF_ERROR(parts_.parameters->read(0, slot));
+    COLLAB_RETURN_IF_ERROR(read_passing(0, slot));
     std::ranges::fill(outer, 0.0F);
-    anchor.digest = state_digest(arena, slot, settings_.tile_elements);
+    anchor.digest = state_digest(arena, slot, settings_.tile_elements, parts_.passing);
   }
   anchor = with_membership(std::move(anchor), membership);
   seal(anchor);

@@ -32,7 +32,7 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
       up_(settings.codec.up, settings.kept, parts.parameters->size()),
       down_(settings.codec.down, settings.kept, parts.parameters->size()),
       residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements,
-                settings.feedback_decay, settings.kept, settings.outer_elements),
+                settings.feedback_decay, settings.kept, settings.outer_elements, parts.passing),
       pool_(make_buffer_pool()),
       early_(
           std::max(up_.encoded_size({0, parts.parameters->size()}), down_.encoded_size({0, parts.parameters->size()}))),
@@ -41,7 +41,8 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
                 [this](const SealedAnchor& anchor) {
                   seal(anchor);
                   residual_.settle(anchor.run);
-                }},
+                },
+                parts.passing},
                parts.parameters->size(), settings.tile_elements) {
   if (residual) residual_.restore(std::move(*residual));
 }

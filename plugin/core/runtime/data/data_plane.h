@@ -70,6 +70,7 @@ class DataPlane {
     std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
     std::span<const TensorInfo> model{};                // names the vector's tensors
     TrainingCopy* copy = nullptr;                       // the parameters, where rounds run behind the training
+    std::function<void()> passing{};                    // often, in a pass over all elements, which may take minutes
   };
   struct Settings {
     Codecs codec = CodecId::kFp32;
@@ -104,6 +105,7 @@ class DataPlane {
   Events on_sent(std::uint64_t token);
   // How the exchange under way gets on, and whose parts it lacks if nothing has moved since this was asked last.
   [[nodiscard]] wire::Exchanged exchanged();
+  [[nodiscard]] std::uint64_t moved() const { return attempt_ ? attempt_->moved : 0; }
 
   struct Applied {
     ParameterChange change = ParameterChange::kUnchanged;
@@ -236,6 +238,14 @@ class DataPlane {
   double clip_mean();
   // The average of one model is that model, bit for bit; a - (a - x) is not always x.
   [[nodiscard]] bool averages_itself() const;
+  // Passes over the elements of `range`, or over all, that say on their way that they go on.
+  void passing() const {
+    if (parts_.passing) parts_.passing();
+  }
+  void copy_passing(std::span<const float> from, std::span<float> to) const;
+  Status read_passing(std::uint64_t offset, std::span<float> out);
+  Status change_passing(ParameterChange change, std::span<const float> anchor, Previous previous,
+                        ElementRange range = kWholeVector);
   // Before an ordinary write to the parameters.
   void before_change(protocol::Base base, ElementRange range = kWholeVector);
   // It is moved on by what the round changed, not written to.

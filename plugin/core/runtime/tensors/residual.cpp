@@ -30,12 +30,14 @@ void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F
 }  // namespace
 
 Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-                   float decay, std::span<const ElementRange> kept, std::uint64_t buffers_from)
+                   float decay, std::span<const ElementRange> kept, std::uint64_t buffers_from,
+                   std::function<void()> passing)
     : up_(codecs.up, kept, elements),
       down_(codecs.down, kept, elements),
       chunk_elements_(chunk_elements),
       decay_(decay),
-      buffers_from_(std::min(buffers_from, elements)) {
+      buffers_from_(std::min(buffers_from, elements)),
+      passing_(std::move(passing)) {
   if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
 }
 
@@ -155,6 +157,7 @@ void Residual::keep(ElementRange range, std::span<const float> before, std::span
   for (std::size_t i = 0; i < here.size(); ++i) {
     here[i] = taken == 1.0F ? after[i] : taken * after[i] + rest * before[i];
   }
+  if (passing_) passing_();
 }
 
 void Residual::drop_of_buffers() {

@@ -47,9 +47,10 @@ struct StoredResidual {
 class Residual {
  public:
   // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so. `kept`: see MixedCodec.
-  // Elements from `buffers_from` on are buffers.
+  // Elements from `buffers_from` on are buffers. `passing` is called with each chunk of a pass over all.
   Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-           float decay = 1.0F, std::span<const ElementRange> kept = {}, std::uint64_t buffers_from = UINT64_MAX);
+           float decay = 1.0F, std::span<const ElementRange> kept = {}, std::uint64_t buffers_from = UINT64_MAX,
+           std::function<void()> passing = {});
 
   [[nodiscard]] bool on() const { return !values_.empty(); }
 
@@ -119,6 +120,7 @@ class Residual {
   std::uint64_t chunk_elements_;
   float decay_;
   std::uint64_t buffers_from_;
+  std::function<void()> passing_;
   std::vector<float> values_;  // empty: off
   ResidualUnits units_;
   std::optional<RunId> restored_from_;
