@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         command = importlib.import_module(f"torch_collab.cli.{name}")
         command.add_to(commands)
-        commands.choices[name].set_defaults(run=command.run)
+        commands.choices[name].set_defaults(run=command.run, form=commands.choices[name])
     return top
 
 
@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from torch_collab.cli import lab
 
             lab.run(given[1:])
-        arguments = parser().parse_args(given)
+        arguments, unknown = parser().parse_known_args(given)
+        if unknown:
+            arguments.form.error(f"unrecognized arguments: {' '.join(unknown)}")  # the usage of the command itself
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
         return 130

@@ -60,7 +60,8 @@ def add_to(parsers: Any) -> None:
     swarm_file.add_option(sub)
     sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
     sub.add_argument("script", metavar="SCRIPT")
-    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER)
+    # argparse would name it among those that are missing.
+    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER).required = False
 
 
 def run(arguments: argparse.Namespace) -> int:
