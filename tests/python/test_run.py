@@ -196,6 +196,20 @@ def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_f
     assert named.returncode == 1 and "none.toml cannot be read: No such file" in named.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["run", "--join", "127.0.0.1:xx", "a.py"], "--join: expected HOST:PORT, got '127.0.0.1:xx'"),
+        (["init", "--endpoint", "127.0.0.1:99999"], "--endpoint: expected a port of 0..65535, got '127.0.0.1:99999'"),
+        (["init", "--endpoint", "127.0.0.1:0"], "--endpoint: the ports are 0 and the two after it: expected 1..65532"),
+    ],
+)
+def test_an_address_that_is_none_is_wrong_usage_of_its_option(tmp_path: Path, command: list[str], words: str) -> None:
+    done = run(tmp_path, *command)
+    assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def ports_in_a_row(count: int) -> int:
     while True:
         first = free_port()

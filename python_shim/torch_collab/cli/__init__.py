@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from torch_collab import __version__
+from torch_collab.cli.forms import WrongUsage
 from torch_collab.escape import escaped
 
 COMMANDS = (
@@ -50,4 +51,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError) as error:
         text = "\n".join(map(escaped, str(error).split("\n")))
         print(text if text.startswith("collab:") else f"collab: {text}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, WrongUsage) else 1

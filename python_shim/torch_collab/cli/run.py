@@ -129,10 +129,8 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
             "[cli.run-which-swarm]"
         )
     port = addresses.host_and_port(endpoint)[1] if endpoint else addresses.RENDEZVOUS_PORT
-    try:
+    with forms.usage("--join"):
         return addresses.join_host_port(*addresses.host_and_port(join or endpoint, port))
-    except ValueError as error:
-        raise ValueError(f"--join: {error} [cli.run-join]") from None
 
 
 def _processes() -> str:
