@@ -87,7 +87,7 @@ def add_to(parsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.seconds <= 600:
-        raise ValueError(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
+        raise forms.WrongUsage(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
     tried = peer.ports(arguments.peer, arguments.config) if arguments.peer else None
     findings = Findings(quiet=arguments.json)
     _versions(findings)
