@@ -125,6 +125,32 @@ def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_misspelt_variable_is_not_blamed_on_a_line_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "collab.toml").write_text('[swarm]\nsync_every = 5\ncodec = "int9"\n')
+    file = ("--config", str(tmp_path / "collab.toml"))
+    misspelt = collab("config", *file, COLLAB_SYNC_EVRY="5")
+    assert "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr and "collab.toml" not in misspelt.stderr
+    refused = collab("config", *file)
+    assert refused.stderr.startswith("collab: COLLAB_CODEC: expected") and refused.stderr.endswith(
+        f" ({tmp_path}/collab.toml, line 3) [knob.bad-value]\n"
+    ), refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["coordinator", "--listen", "1"], "--listen: expected HOST:PORT"),
+        (["coordinator", "--listen", "127.0.0.1:0", "--sites", "0"], "--sites: expected a whole number (1..4096)"),
+        (["helper", "--coordinator", "x"], "HOST:PORT of the coordinator: expected"),
+        (["status", "a:1", "--watch", "0"], "--watch: expected 0.1 to 86400 seconds, got 0"),
+        (["doctor", "--peer", "a:70000"], "--peer: expected a port of 0..65535, got 'a:70000'"),
+    ],
+)
+def test_what_an_option_refuses_is_wrong_usage_and_names_it(command: list[str], words: str) -> None:
+    done = collab(*command)
+    assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
+
+
 def test_every_command_warns_once_of_variables_of_somebody_else() -> None:
     strangers = {"COLLAB_TEAM": "blue", "COLLAB_PORT": "tcp://10.0.0.1:1", "COLLAB_SERVICE_HOST": "10.0.0.1"}
     told = "WARNING collab: COLLAB_TEAM is in the environment and is not a knob"
@@ -400,7 +426,6 @@ def test_status_of_nobody_names_the_address() -> None:
 def test_status_without_a_coordinator_says_how_one_is_named() -> None:
     done = collab("status")
     assert done.returncode == 1 and "which swarm? name its coordinator (HOST:PORT)" in done.stderr
-    assert "expected 0.1 to 86400 seconds, got 0" in collab("status", "a:1", "--watch", "0").stderr
 
 
 def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
