@@ -62,6 +62,8 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    with forms.usage("--nnodes"):
+        swarm_file.check_torchrun("nnodes", arguments.nnodes)
     folder = Path(arguments.folder)
     path = folder / swarm_file.NAME
     if path.exists():
@@ -74,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
         host, port = addresses.host_and_port(given)
     most = 65535 - len(swarm_file.PORTS)
     if not 1 <= port <= most:
-        raise forms.WrongUsage(f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]")
+        raise forms.WrongUsage(
+            f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]"
+        )
     text = _FILE.format(
         version=swarm_file.VERSION,
         run=_quoted(arguments.name or f"run-{secrets.token_hex(3)}"),

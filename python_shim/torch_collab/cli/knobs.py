@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from torch_collab import environment, log, native
 from torch_collab.cli import forms, swarm_file
@@ -35,10 +36,16 @@ def load(given: Mapping[str, str] | None = None, file: str | None = None, dials:
 def merged(
     variables: Mapping[str, str], added: Mapping[str, Entry], options: Mapping[str, str] | None = None
 ) -> native.Settings:
-    """Of these the variables win over what is added, and options over both. Raises ValueError that says where what it
-    refuses stands, and WrongUsage of an option."""
-    try:
+    """Of these the variables win over what is added, and options over both. Raises as `placed` says."""
+    with placed(added):
         return native.load_config({name: entry.text for name, entry in added.items()} | dict(variables), options or {})
+
+
+@contextlib.contextmanager
+def placed(added: Mapping[str, Entry]) -> Iterator[None]:
+    """Raises ValueError that says where the value that it refuses stands, and WrongUsage of an option."""
+    try:
+        yield
     except ValueError as error:
         text = str(error).removeprefix("collab: ")
         if told := re.match(r'the option "(\w+)"', text):
