@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import re
 import shutil
 import signal
@@ -22,7 +23,7 @@ import torch
 from commands import PATIENCE, Coordinator, Running, collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
-from torch_collab.cli import forget, status
+from torch_collab.cli import doctor, forget, status
 from torch_collab.options import Options
 
 KNOBS = Path(__file__).parents[2] / "docs" / "reference" / "knobs.md"
@@ -382,6 +383,24 @@ def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
     assert f"{listen} does not work" in done.stdout
     assert "zip" in done.stdout
     assert "2 problems found" in done.stdout
+
+
+@pytest.mark.parametrize(("run", "verdict"), [("night", "ok"), ("day", "BAD")])
+def test_doctor_takes_the_port_of_the_site_that_runs_here_for_no_problem(
+    run: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = f"process {os.getpid()} on host here"
+    rows = [("/state/night~paris~1~x.record", 1, 1, held)]
+    monkeypatch.setattr(native, "find_records", lambda folder: rows, raising=False)
+    config = native.load_config({"COLLAB_RUN": run, "COLLAB_STATE_DIR": "/state"}, {})
+    findings = doctor.Findings(quiet=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listen = f"127.0.0.1:{server.getsockname()[1]}"
+        doctor._port(findings, listen, config)
+    (row,) = findings.rows
+    assert row["verdict"] == verdict, row
+    own = f"{listen} is in use by this swarm's own site paris of run night ({held}), which runs here"
+    assert (row["text"] == own) == (verdict == "ok"), row
 
 
 @pytest.mark.slow
