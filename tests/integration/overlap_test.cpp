@@ -8,14 +8,19 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <limits>
+#include <mutex>
+#include <set>
 
 #include "tests/integration/by_hand.h"
+#include "tests/integration/meddling.h"
 
 namespace collab::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Values = std::vector<float>;
 
 // So many that a round in flight is seldom met by the next one that is due: most of them learn nothing.
@@ -385,7 +390,7 @@ TEST_F(Overlap, ASiteAskedToLeaveInMidFlightLeavesWithTheCommonModel) {
   expect_all_equal();
 }
 
-TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysSo) {
+TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysForWhomItWaits) {
   ::testing::internal::CaptureStderr();
   start_overlapping(2);
   learn_to_trigger(0);
@@ -398,8 +403,51 @@ TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysSo) {
   EXPECT_FALSE(step(0, 0).round_ran) << "the next one begins at once";
   finish_all();
   expect_all_equal();
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("the due one begins when that one is merged (round 1: waiting until " +
+                              swarm_.options(1, 0).site + " is ready too"));
+  EXPECT_THAT(told, Not(HasSubstr("rounds take longer"))) << "none has begun";
+}
+
+TEST_F(Overlap, ARoundThatExchangesForLongerThanThePeriodIsSaidToBeSlow) {
+  std::mutex mutex;  // of what both sites' threads use
+  Held held;
+  bool holds = false;
+  std::promise<void> exchanging;
+  std::set<Meddling*> exchange;
+  const auto plain = swarm_.transport;
+  swarm_.transport = [&] {
+    return std::make_unique<Meddling>(plain(),
+                                      [&](Meddling& by, LinkId link, TransportMessage& message, std::uint64_t token) {
+                                        const std::lock_guard lock(mutex);
+                                        if (!holds) return true;
+                                        if (exchange.insert(&by).second && exchange.size() == 2) exchanging.set_value();
+                                        held.keep(by, link, std::move(message), token);
+                                        return false;
+                                      });
+  };
+  ::testing::internal::CaptureStderr();
+  start_overlapping(2);
+  {
+    const std::lock_guard lock(mutex);
+    holds = true;
+  }
+  learn_to_trigger(0);
+  learn_to_trigger(1);
+  exchanging.get_future().wait();
+  for (std::size_t i = 0; i < kEvery + 10; ++i) EXPECT_FALSE(step(0, 0).round_ran);
+  {
+    const std::lock_guard lock(mutex);
+    holds = false;
+    held.release();
+  }
+  since_[0] = 0;
+  until_merged(0);
+  until_merged(1);
+  finish_all();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("rounds take longer than COLLAB_SYNC_EVERY, 5000 steps"));
+              HasSubstr("rounds take longer than COLLAB_SYNC_EVERY, 5000 steps; now round 1: exchanging with "));
+  sessions_.clear();  // they use what ends here
 }
 
 TEST_F(Overlap, EventsTellHowLongTheScriptWaited) {

@@ -33,7 +33,12 @@ def test_host_and_port(text: str, expected: tuple[str, int]) -> None:
     assert addresses.join_host_port(*expected) == text
 
 
-@pytest.mark.parametrize("text", ["h", "h:", ":1", "h:x", "h:70000", ""])
+@pytest.mark.parametrize("text", ["h", "h:", ":1", "h:x", ""])
 def test_what_is_no_address_is_refused_with_what_came(text: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         addresses.split_host_port(text)
+
+
+def test_a_port_that_is_none_is_told_with_what_ports_are() -> None:
+    with pytest.raises(ValueError, match=r"expected a port of 0\.\.65535, got 'h:70000' \[knob\.host-port\]"):
+        addresses.split_host_port("h:70000")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import re
 import shutil
 import signal
@@ -22,7 +23,7 @@ import torch
 from commands import PATIENCE, Coordinator, Running, collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
-from torch_collab.cli import forget, status
+from torch_collab.cli import doctor, forget, status
 from torch_collab.options import Options
 
 KNOBS = Path(__file__).parents[2] / "docs" / "reference" / "knobs.md"
@@ -123,6 +124,32 @@ def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("collab: ") and "COLLAB_CODEC" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_misspelt_variable_is_not_blamed_on_a_line_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "collab.toml").write_text('[swarm]\nsync_every = 5\ncodec = "int9"\n')
+    file = ("--config", str(tmp_path / "collab.toml"))
+    misspelt = collab("config", *file, COLLAB_SYNC_EVRY="5")
+    assert "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr and "collab.toml" not in misspelt.stderr
+    refused = collab("config", *file)
+    assert refused.stderr.startswith("collab: COLLAB_CODEC: expected") and refused.stderr.endswith(
+        f" ({tmp_path}/collab.toml, line 3) [knob.bad-value]\n"
+    ), refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["coordinator", "--listen", "1"], "--listen: expected HOST:PORT"),
+        (["coordinator", "--listen", "127.0.0.1:0", "--sites", "0"], "--sites: expected a whole number (1..4096)"),
+        (["helper", "--coordinator", "x"], "HOST:PORT of the coordinator: expected"),
+        (["status", "a:1", "--watch", "0"], "--watch: expected 0.1 to 86400 seconds, got 0"),
+        (["doctor", "--peer", "a:70000"], "--peer: expected a port of 0..65535, got 'a:70000'"),
+    ],
+)
+def test_what_an_option_refuses_is_wrong_usage_and_names_it(command: list[str], words: str) -> None:
+    done = collab(*command)
+    assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
 
 
 def test_every_command_warns_once_of_variables_of_somebody_else() -> None:
@@ -358,6 +385,24 @@ def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
     assert "2 problems found" in done.stdout
 
 
+@pytest.mark.parametrize(("run", "verdict"), [("night", "ok"), ("day", "BAD")])
+def test_doctor_takes_the_port_of_the_site_that_runs_here_for_no_problem(
+    run: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = f"process {os.getpid()} on host here"
+    rows = [("/state/night~paris~1~x.record", 1, 1, held)]
+    monkeypatch.setattr(native, "find_records", lambda folder: rows, raising=False)
+    config = native.load_config({"COLLAB_RUN": run, "COLLAB_STATE_DIR": "/state"}, {})
+    findings = doctor.Findings(quiet=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listen = f"127.0.0.1:{server.getsockname()[1]}"
+        doctor._port(findings, listen, config)
+    (row,) = findings.rows
+    assert row["verdict"] == verdict, row
+    own = f"{listen} is in use by this swarm's own site paris of run night ({held}), which runs here"
+    assert (row["text"] == own) == (verdict == "ok"), row
+
+
 @pytest.mark.slow
 def test_a_coordinator_answers_status_and_ends_at_ctrl_c() -> None:
     with Coordinator("--sites", "2") as coordinator:
@@ -400,7 +445,6 @@ def test_status_of_nobody_names_the_address() -> None:
 def test_status_without_a_coordinator_says_how_one_is_named() -> None:
     done = collab("status")
     assert done.returncode == 1 and "which swarm? name its coordinator (HOST:PORT)" in done.stderr
-    assert "expected 0.1 to 86400 seconds, got 0" in collab("status", "a:1", "--watch", "0").stderr
 
 
 def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:

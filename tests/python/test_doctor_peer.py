@@ -128,4 +128,4 @@ def test_a_port_that_is_taken_is_named_by_who_would_answer(tmp_path: Path) -> No
 
 def test_a_time_that_is_no_time_is_refused() -> None:
     done = collab("doctor", "--peer", "127.0.0.1", "--seconds", "-1")
-    assert done.returncode == 1 and "[cli.doctor-seconds]" in done.stderr, done.stderr
+    assert done.returncode == 2 and "[cli.doctor-seconds]" in done.stderr, done.stderr

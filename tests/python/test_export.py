@@ -63,14 +63,23 @@ def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:
     assert list(export.read_base(tmp_path / "ddp.pt")) == ["a", "b"], "as DistributedDataParallel names them"
     torch.save({"epoch": 3}, tmp_path / "none.pt")
     (tmp_path / "text.pt").write_text("no model")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "none.pt").read_bytes()[:200])  # a RuntimeError of torch's
     (tmp_path / "text.safetensors").write_text("no model")
     (tmp_path / "empty.pt").touch()  # of which torch's error says nothing
     for name, words in (
         ("none.pt", "is no state_dict of a model"),
-        ("text.pt", "cannot be read"),
-        ("text.safetensors", "cannot be read"),
-        ("empty.pt", "cannot be read: EOFError"),
+        ("text.pt", "is no state_dict that torch.save wrote"),
+        ("cut.pt", "is no state_dict that torch.save wrote"),
+        ("text.safetensors", "is no state_dict that safetensors wrote"),
+        ("empty.pt", "is no state_dict that torch.save wrote"),
         ("gone.pt", "there is no such file"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=words) as refused:
             export.read_base(tmp_path / name)
+        assert "weights_only" not in str(refused.value) and str(refused.value).endswith("]")
+
+
+@pytest.mark.parametrize("as_safetensors", [False, True])
+def test_a_file_that_cannot_be_written_is_said(as_safetensors: bool, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"--out .*/none/m\.pt cannot be written: .* \[cli\.export-not-written\]"):
+        export._write({"a": torch.ones(1)}, tmp_path / "none" / "m.pt", as_safetensors, {})

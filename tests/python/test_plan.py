@@ -421,13 +421,22 @@ def test_the_help_has_an_example() -> None:
         (["--set", "codex=int8"], "[knob.unknown"),
         (["--set", "codec=int9"], "\"codec\": expected a codec"),
         (["--tokens", "4096"], "--tokens needs --config FILE"),
-        (["--measure", "/nowhere"], "/nowhere cannot be read: No such file"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(changed: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", *GIVEN, *changed]) == 1
+    assert main(["plan", *GIVEN, *changed]) == 2
     out, err = capsys.readouterr()
     assert words in err and err.count("\n") == 1 and err.startswith("collab: ") and out == ""
+
+
+def test_a_plan_of_nothing_is_wrong_usage_and_a_file_that_is_not_there_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan"]) == 2 and main(["plan", "--parameters", "124M"]) == 2
+    err = capsys.readouterr().err
+    assert "give the model: --parameters 124M" in err and "--step 0.3s" in err
+    assert main(["plan", *GIVEN, "--measure", "/nowhere"]) == 1
+    assert "/nowhere cannot be read: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,12 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
         ("token = 'clb_x'", r"line 4: \[swarm\] token: .*token_file = \"swarm.key\""),
         ("codec = {a = 1}", r"line 4: \[swarm\] codec: expected a text, a number, true or false, got \{'a': 1\}"),
         ("coordinator_port = 70000", r"line 4: \[swarm\] coordinator_port: expected a whole number, 0..65535"),
-        ("endpoint = 'a:b'", r"line 4: \[swarm\] endpoint: expected HOST:PORT, got 'a:b'"),
+        ("endpoint = 'a:b'", r"line 4: \[swarm\] endpoint: expected HOST:PORT, got 'a:b' \[knob\.host-port\]$"),
+        ("endpoint = 5", r"line 4: \[swarm\] endpoint: expected a text, \"HOST:PORT\", got 5 \[cli\.swarm"),
+        ("nnodes = 'zwei'", r"line 4: \[swarm\] nnodes: expected N or N:MAX.*, got 'zwei' \[cli\.torchrun-value\]$"),
+        ("nnodes = '3:2'", r"nnodes: expected N or N:MAX"),
+        ("[site]\nnproc_per_node = 'two'", r"line 5: \[site\] nproc_per_node: expected a number of processes .*'two'"),
+        ("[site]\nnproc_per_node = 0", r"nproc_per_node: expected a number of processes from 1 on"),
         ("[swarms]", r"line 4: swarms: is not known here, .*; the nearest is swarm"),
         ("codec fp16", r"is no TOML: .*line 4"),
     ],
@@ -174,6 +179,60 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
 def test_what_is_wrong_in_the_file_is_said_with_its_line(line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         swarm_file.read(Path("collab.toml"), f"# the swarm\n[swarm]\nrun = 'a'\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('sync_every = "5 bananas"', r'COLLAB_SYNC_EVERY: expected .*"5 bananas" \(collab\.toml, line 7\) \[knob'),
+        ("sync_every = -1", r'COLLAB_SYNC_EVERY: expected .*"-1" \(collab\.toml, line 7\) \[knob\.bad-value\]$'),
+        ("codec = 5", r'COLLAB_CODEC: expected .*got "5"'),
+        ('preset = "wam"', r"COLLAB_PRESET: expected .*the nearest one is wan"),
+    ],
+)
+def test_run_refuses_what_no_process_of_the_swarm_would_take(swarm: Path, line: str, words: str) -> None:
+    (swarm / "collab.toml").write_text(FILE.replace("sync_every = 30", line))
+    done = run(swarm, "run", "--dry-run", "a.py")
+    assert done.returncode == 1 and done.stdout == "", done.stdout
+    assert re.match(rf"collab: {words}", done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path) -> None:
+    misspelt = run(swarm, "run", "--dry-run", "a.py", COLLAB_SYNC_EVRY="5")
+    assert misspelt.returncode == 1 and "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr
+    (swarm / "swarm.key").write_text("hello\n")
+    done = run(swarm, "run", "--dry-run", "a.py")
+    assert done.returncode == 1 and "holds 5 characters" in done.stderr, done.stderr
+    assert done.stderr.endswith(" (collab.toml, line 6) [token.short]\n")
+    (swarm / "swarm.key").unlink()  # the other key's variables win, and it is not asked for
+    assert run(swarm, "run", "--dry-run", "a.py", COLLAB_TOKEN="clb_" + "s" * 40).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["run", "--nnodes", "x", "a.py"], "--nnodes: expected N or N:MAX, machines from 1 on, got 'x'"),
+        (["run", "--nproc-per-node", "two", "a.py"], "--nproc-per-node: expected a number of processes"),
+        (["run", "--max-restarts", "-1", "a.py"], "--max-restarts: expected a whole number, got '-1'"),
+        (["init", "--nnodes", "0"], "--nnodes: expected N or N:MAX"),
+    ],
+)
+def test_what_torchrun_would_refuse_is_wrong_usage(tmp_path: Path, command: list[str], words: str) -> None:
+    done = run(tmp_path, *command)
+    assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
+    assert done.stderr.endswith(" [cli.torchrun-value]\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> None:
+    text = FILE.replace("paris.example", "127.0.0.1").replace("sync_every = 30", "nnodes = 1")
+    (swarm / "collab.toml").write_text(text)
+    (swarm / "a.py").write_text("import os; print('listens at', os.environ['COLLAB_LISTEN']); raise SystemExit(3)\n")
+    done = run(swarm, "run", "--torchrun=--standalone", "--max-restarts", "0", "a.py")
+    assert "listens at 0.0.0.0:29411" in done.stdout, done.stderr
+    assert done.returncode == 1 and "ChildFailedError" in done.stderr
+    (swarm / "a.py").write_text("")
+    assert run(swarm, "run", "--torchrun=--standalone", "a.py").returncode == 0
 
 
 def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
@@ -194,6 +253,20 @@ def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_f
     assert nowhere.returncode == 1 and "which swarm? say --join HOST:PORT" in nowhere.stderr
     named = run(swarm, "run", "--config", "none.toml", "a.py")
     assert named.returncode == 1 and "none.toml cannot be read: No such file" in named.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["run", "--join", "127.0.0.1:xx", "a.py"], "--join: expected HOST:PORT, got '127.0.0.1:xx'"),
+        (["init", "--endpoint", "127.0.0.1:99999"], "--endpoint: expected a port of 0..65535, got '127.0.0.1:99999'"),
+        (["init", "--endpoint", "127.0.0.1:0"], "--endpoint: the ports are 0 and the two after it: expected 1..65532"),
+    ],
+)
+def test_an_address_that_is_none_is_wrong_usage_of_its_option(tmp_path: Path, command: list[str], words: str) -> None:
+    done = run(tmp_path, *command)
+    assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def ports_in_a_row(count: int) -> int:

@@ -196,6 +196,16 @@ Result<RoundReport> Node::await(Pending pending) {
   return pending.get();
 }
 
+void Node::warn_of_late_round(std::string slow) {
+  post_call([this, slow = std::move(slow)] {
+    if (broken_ || !rounding_) return;
+    const std::string waits = driver_->site().waiting_for(clock_.now());
+    log_warning(
+        "a round is due, and the one before it is still on its way: the due one begins when that one is merged (" +
+        (exchanging_ ? slow + "; now " : "") + waits + ") [round.overlap-late]");
+  });
+}
+
 void Node::merged(double overlap_seconds, double stall_seconds) {
   post_call([this, overlap_seconds, stall_seconds] {
     report_.overlap_seconds = overlap_seconds;

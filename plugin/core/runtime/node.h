@@ -89,6 +89,8 @@ class Node final : private SiteDriver::Host {
   using Pending = std::future<Result<RoundReport>>;
   Pending start_round(const protocol::Trigger& trigger, bool merges);
   Result<RoundReport> await(Pending pending);
+  // Warns that the round behind the training is late: of what it waits for, and, once it exchanges, that it is `slow`.
+  void warn_of_late_round(std::string slow);
   // The round that was reported last is merged; it is told with these times.
   void merged(double overlap_seconds, double stall_seconds);
   // A helper's, in place of join() and round(): returns at once.

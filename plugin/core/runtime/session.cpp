@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/rate_limited.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
@@ -239,12 +238,11 @@ class RankSession final : public Session {
   void tell_of_delay() {
     const TimePoint now = clock_.now();
     if (!schedule_.overdue(now)) return;
-    const auto line = delays_.let(now,
-                                  "a round is due, and the one before it is still on its way: it begins when that "
-                                  "one is merged (rounds take longer than COLLAB_SYNC_EVERY" +
-                                      std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
-                                      schedule_.period_text() + ") [round.overlap-late]");
-    if (line) log_warning(*line);
+    if (now < tells_next_) return;
+    tells_next_ = now + std::chrono::minutes(1);
+    leader_->node()->warn_of_late_round("rounds take longer than COLLAB_SYNC_EVERY" +
+                                        std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
+                                        schedule_.period_text());
   }
 
   Status listen() {
@@ -560,7 +558,7 @@ class RankSession final : public Session {
   std::uint64_t steps_in_flight_ = 0;  // that it may come to count
   bool merged_ = false;                // the parameters are not the anchor since, as after other rounds
   bool due_ = false;                   // as count_step() said
-  RateLimited delays_{std::chrono::seconds(60)};
+  TimePoint tells_next_{};             // of a round that is late
   RoundId round_;
   Digest state_;
   bool begun_ = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/runtime/line_probe.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -70,6 +71,7 @@ void SiteDriver::drain() {
 
 void SiteDriver::on_accepted(LinkId link, const std::string& peer) {
   const auto is_known = [this](LinkId other) { return site_.knows(other); };
+  ends_[link] = peer;
   for (const LinkId other : doorstep_.came(clock_.now(), link, peer, is_known)) transport_.close(other);
 }
 
@@ -83,6 +85,7 @@ void SiteDriver::on_connected(LinkId link) {
 
 void SiteDriver::on_closed(LinkId link, Status why) {
   left_.closed(link);
+  ends_.erase(link);
   data_.link_closed(link);
   doorstep_.closed(link);
   proved_.closed(link);
@@ -95,15 +98,26 @@ void SiteDriver::on_closed(LinkId link, Status why) {
 
 void SiteDriver::refuse(LinkId link, const std::string& why) {
   const auto line =
-      refused_.let(clock_.now(), "a message was refused and its link closed: " + why + " [link.site-message-refused]");
+      refused_.let(clock_.now(), "a message of " + end_of(link) + " was refused and its link closed: " + why +
+                                     " [link.site-message-refused]");
   if (line) log_warning(*line);
   transport_.close(link);
+}
+
+std::string SiteDriver::end_of(LinkId link) const {
+  const auto found = ends_.find(link);
+  return found == ends_.end() ? "a peer" : found->second;
 }
 
 void SiteDriver::on_message(LinkId link, TransportMessage message) {
   if (left_.has(link)) return;  // what had come before it was closed
   Result<wire::Message> decoded = wire::decode(message.head);
-  if (!decoded.ok()) return refuse(link, decoded.status().message());
+  if (!decoded.ok()) {
+    if (!decode_line(message.head).ok()) return refuse(link, decoded.status().message());
+    const auto line = probed_.let(clock_.now(), "`collab doctor --peer` at " + end_of(link) + " has tried this port");
+    if (line) log_info(*line);
+    return transport_.close(link);
+  }
   if (const auto* hello = std::get_if<wire::Hello>(&*decoded)) {
     if (const std::string why = proved_.difference(link, hello->name); !why.empty()) return refuse(link, why);
   }
@@ -136,11 +150,15 @@ void SiteDriver::act(const protocol::Hangup& action) {
 }
 
 void SiteDriver::act(const protocol::DialCoordinator& action) {
-  dials_[transport_.connect(coordinators_[action.candidate], kDialTimeout)] = action;
+  const LinkId link = transport_.connect(coordinators_[action.candidate], kDialTimeout);
+  dials_[link] = action;
+  ends_[link] = coordinators_[action.candidate];
 }
 
 void SiteDriver::act(const protocol::DialPeer& action) {
-  dials_[transport_.connect(action.address, kDialTimeout)] = action.site;
+  const LinkId link = transport_.connect(action.address, kDialTimeout);
+  dials_[link] = action.site;
+  ends_[link] = action.address;
 }
 
 void SiteDriver::act(const protocol::StartExchange& action) { queue(data_.start(action)); }

@@ -86,6 +86,7 @@ class SiteDriver final : public TransportHandler {
   // In the middle of a pass over all elements: the coordinator hears that this site is alive.
   void while_passing();
   void refuse(LinkId link, const std::string& why);
+  [[nodiscard]] std::string end_of(LinkId link) const;
   void feed_all(DataPlane::Events events);
   void queue(DataPlane::Events events);
   void drain();
@@ -101,10 +102,12 @@ class SiteDriver final : public TransportHandler {
   TimePoint last_heartbeat_{};
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
+  std::map<LinkId, std::string> ends_;  // of each link the other end's address
   LeftLinks left_;
   Doorstep doorstep_;  // links whose peers have not said Hello
   ProvedNames proved_;
   RateLimited refused_{std::chrono::seconds(10)};
+  RateLimited probed_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;
   bool stopped_ = false;

@@ -9,7 +9,6 @@ namespace collab {
 namespace {
 
 constexpr Duration kHelloLimit = std::chrono::seconds(10);
-constexpr Duration kCloseLimit = std::chrono::seconds(5);
 constexpr std::size_t kMaxStrangers = 1024;  // accepted connections that have not said what they belong to
 
 constexpr const char* kNotNear =

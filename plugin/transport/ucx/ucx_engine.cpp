@@ -14,7 +14,6 @@
 namespace collab {
 namespace {
 
-constexpr unsigned kActiveMessage = 1;
 constexpr Duration kSpin = std::chrono::microseconds(20);        // looked for more before going to sleep
 constexpr Duration kCheckEvery = std::chrono::milliseconds(10);  // deadlines, while there is traffic
 constexpr Duration kShutDownLimit = std::chrono::seconds(2);

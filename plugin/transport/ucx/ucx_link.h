@@ -25,6 +25,8 @@
 
 namespace collab {
 
+inline constexpr unsigned kActiveMessage = 1;
+inline constexpr Duration kCloseLimit = std::chrono::seconds(5);  // of a link, without a sign of life
 // A lane's messages that the peer has not taken: at most this many, or these bytes and one message more.
 inline constexpr std::uint64_t kLaneMessages = 1024;
 inline constexpr std::size_t kLaneBytes = kMaxPayloadBytes;

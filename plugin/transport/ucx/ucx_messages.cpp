@@ -7,14 +7,12 @@
 namespace collab {
 namespace {
 
-constexpr unsigned kActiveMessage = 1;
 constexpr std::size_t kRendezvousBytes = std::size_t{32} << 10;       // smaller ones are copied through
 constexpr std::size_t kConnectionBytes = std::size_t{16} << 20;       // in flight, or one message
 constexpr std::size_t kSharedConnectionBytes = std::size_t{4} << 20;  // when control shares it with data
 constexpr std::size_t kConnectionMessages = 256;
 constexpr std::uint64_t kTellMessages = 32;  // taken, before the peer is told
 constexpr std::size_t kTellBytes = kLaneBytes / 8;
-constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without a sign of life
 
 // A part of a longer buffer.
 class PartBuffer final : public Buffer {

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from torch_collab import __version__
+from torch_collab.cli.forms import WrongUsage
 from torch_collab.escape import escaped
 
 COMMANDS = (
@@ -27,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         command = importlib.import_module(f"torch_collab.cli.{name}")
         command.add_to(commands)
-        commands.choices[name].set_defaults(run=command.run)
+        commands.choices[name].set_defaults(run=command.run, form=commands.choices[name])
     return top
 
 
@@ -38,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from torch_collab.cli import lab
 
             lab.run(given[1:])
-        arguments = parser().parse_args(given)
+        arguments, unknown = parser().parse_known_args(given)
+        if unknown:
+            arguments.form.error(f"unrecognized arguments: {' '.join(unknown)}")  # the usage of the command itself
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
         return 130
@@ -48,4 +51,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError) as error:
         text = "\n".join(map(escaped, str(error).split("\n")))
         print(text if text.startswith("collab:") else f"collab: {text}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, WrongUsage) else 1

@@ -49,11 +49,11 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    host, _ = addresses.split_host_port(arguments.listen)
     given = {"listen": arguments.listen}
     if arguments.sites is not None:
         given["min_sites"] = str(arguments.sites)
     config = knobs.load(given, arguments.config)
+    host, _ = addresses.split_host_port(arguments.listen)
     log.set_source("coordinator", None)
     choice = links.choose(config)
     stop = forms.ended()

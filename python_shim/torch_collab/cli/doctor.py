@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import json
 import os
 import platform
+import re
 import shutil
 import socket
 import tempfile
@@ -87,7 +90,7 @@ def add_to(parsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.seconds <= 600:
-        raise ValueError(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
+        raise forms.WrongUsage(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
     tried = peer.ports(arguments.peer, arguments.config) if arguments.peer else None
     findings = Findings(quiet=arguments.json)
     _versions(findings)
@@ -97,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         _key(findings, config, choice)
     _ucx(findings)
     _congestion_control(findings, config, choice)
-    _port(findings, config.listen if config else os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"))
+    _port(findings, config.listen if config else os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"), config)
     if config:
         _address(findings, config)
     _shared_memory(findings)
@@ -277,7 +280,7 @@ def _congestion_refusal(name: str) -> str | None:
     return None
 
 
-def _port(found: Findings, listen: str) -> None:
+def _port(found: Findings, listen: str, config: native.Settings | None) -> None:
     try:
         host, port = addresses.split_host_port(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -287,7 +290,44 @@ def _port(found: Findings, listen: str) -> None:
             server.listen(1)
             found.fine("listening", f"{listen} works" + (f" (got port {server.getsockname()[1]})" if port == 0 else ""))
     except (OSError, ValueError) as error:
+        if (
+            config
+            and isinstance(error, OSError)
+            and error.errno == errno.EADDRINUSE
+            and (own := _listener(config, port))
+        ):
+            found.fine("listening", f"{listen} is in use by this swarm's own {own}, which runs here")
+            return
         found.problem("listening", f"{listen} does not work: {error}; set COLLAB_LISTEN=HOST:PORT")
+
+
+def _listener(config: native.Settings, port: int) -> str:
+    """The site of this swarm that listens at the port, in words; "": none does that this user can see."""
+    listening = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+            listening |= {f"socket:[{row[9]}]" for row in rows
+                          if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port}  # fmt: skip
+    folder = records.folder(config)
+    for path, _, _, holder in native.find_records(folder) if folder else ():
+        run, site, *_ = [*Path(path).name.split("~"), ""]
+        other = (config.given("run") and run != config.run) or (config.given("site") and site != config.site)
+        process = re.match(r"process (\d+) ", holder)
+        if other or not process:
+            continue
+        if listening & _sockets(process[1]):
+            return f"site {site} of run {run} ({holder})"
+    return ""
+
+
+def _sockets(process: str) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):  # of another user, or gone by now
+        for entry in Path("/proc", process, "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed by now
+                found.add(os.readlink(entry))
+    return found
 
 
 def _address(found: Findings, config: native.Settings) -> None:

@@ -65,15 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(state: dict[str, Any], out: Path, as_safetensors: bool, about: dict[str, str]) -> None:
     import torch
 
+    library = _safetensors() if as_safetensors else None
     partial = out.with_name(out.name + ".partial")
     try:
-        if as_safetensors:
+        if library is not None:
             # Each tensor in memory of its own: the format has no two names of one.
             own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
-            _safetensors().save_file(own, str(partial), metadata={"format": "pt", **about})
+            library.save_file(own, str(partial), metadata={"format": "pt", **about})
         else:
             torch.save(state, partial)
         os.replace(partial, out)
+    except Exception as error:  # of the system, torch, safetensors
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise OSError(f"--out {out} cannot be written: {why} [cli.export-not-written]") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -153,15 +157,21 @@ def read_base(path: Path) -> dict[str, Any]:
 
     if not path.is_file():
         raise ValueError(f"--base {path}: there is no such file [cli.export-no-base]")
+    library = _safetensors() if path.suffix == ".safetensors" else None
     try:
-        if path.suffix == ".safetensors":
-            told: Any = _safetensors().load_file(str(path))
+        if library is not None:
+            told: Any = library.load_file(str(path))
         else:
             told = torch.load(path, map_location="cpu", weights_only=True)
-    except RuntimeError:
-        raise
-    except Exception as error:  # of pickle, zip, safetensors
-        raise ValueError(f"--base {path} cannot be read: {first_line(error)} [cli.export-base-unread]") from None
+    except OSError as error:
+        why = error.strerror or first_line(error)
+        raise ValueError(f"--base {path} cannot be read: {why} [cli.export-base-unread]") from None
+    except Exception:  # of pickle, zip, safetensors; torch's advice is to read it as what it may be from anybody
+        writer = "torch.save" if library is None else "safetensors"
+        raise ValueError(
+            f"--base {path} is no state_dict that {writer} wrote: expected tensors by name, and nothing else "
+            "[cli.export-base-unfit]"
+        ) from None
     for key in _WRAPPED:
         if isinstance(told, Mapping) and isinstance(told.get(key), Mapping):
             told = told[key]

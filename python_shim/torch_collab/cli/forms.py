@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import textwrap
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Of every command; its own say more of 0 and 1.
 _ALWAYS = {2: "wrong usage", 130: "ended by Ctrl-C"}
+
+
+class WrongUsage(ValueError):
+    """What was asked means nothing: the exit status is 2, as argparse has it."""
+
+
+@contextlib.contextmanager
+def usage(option: str = "") -> Iterator[None]:
+    """What does not fit within is wrong usage, of the option where it is named."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error).removeprefix("collab: ")
+        raise WrongUsage(f"{option}: {text}" if option else text) from None
 
 
 def ended() -> threading.Event:

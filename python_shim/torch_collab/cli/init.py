@@ -62,6 +62,8 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    with forms.usage("--nnodes"):
+        swarm_file.check_torchrun("nnodes", arguments.nnodes)
     folder = Path(arguments.folder)
     path = folder / swarm_file.NAME
     if path.exists():
@@ -69,10 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"{path} exists, and is not written over: name another folder, or take it away [cli.init-exists]"
         )
     key = folder / swarm_file.KEY if arguments.token_file is None else Path(arguments.token_file)
-    host, port = addresses.host_and_port(arguments.endpoint or _own_address())
+    given = arguments.endpoint or _own_address()
+    with forms.usage("--endpoint"):
+        host, port = addresses.host_and_port(given)
     most = 65535 - len(swarm_file.PORTS)
     if not 1 <= port <= most:
-        raise ValueError(f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]")
+        raise forms.WrongUsage(
+            f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]"
+        )
     text = _FILE.format(
         version=swarm_file.VERSION,
         run=_quoted(arguments.name or f"run-{secrets.token_hex(3)}"),

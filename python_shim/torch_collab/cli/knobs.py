@@ -2,36 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 from torch_collab import environment, log, native
-from torch_collab.cli import swarm_file
+from torch_collab.cli import forms, swarm_file
 from torch_collab.cli.swarm_file import Entry
 
 _COORDINATOR = "COLLAB_COORDINATOR"
+_WORDS = {"min_sites": "--sites", "coordinator": "HOST:PORT of the coordinator"}  # of commands, where they differ
 
 
 def load(given: Mapping[str, str] | None = None, file: str | None = None, dials: bool = False) -> native.Settings:
     """Warns, once, of COLLAB_ variables that are nobody's and of old names.
 
-    `file`: what --config names. `dials`: the coordinator at the file's endpoint counts where no other is named. Raises
-    ValueError.
+    `given`: what the command line says, by the knob it is for. `file`: what --config names. `dials`: the coordinator at
+    the file's endpoint counts where no other is named. Raises ValueError, of what is given WrongUsage.
     """
     variables = environment.collab_variables()
     options = given or {}
     added = _of_file(file, variables, options, dials)
-    try:
-        config = native.load_config({name: entry.text for name, entry in added.items()} | variables, options)
-    except ValueError as error:
-        places = [f"{name}: {entry.where}" for name, entry in added.items() if name in str(error)]
-        raise ValueError(f"{error} ({'; '.join(places)})" if places else str(error)) from None
+    config = merged(variables, added, options)
     config = dataclasses.replace(config, values=_with_places(config, added))
     log.set_level(config.log_level, config.given("log_level"))
     for warning in native.environment_warnings(variables):
         log.warn_once(warning)
     log.flush()  # before what the command prints
     return config
+
+
+def merged(
+    variables: Mapping[str, str], added: Mapping[str, Entry], options: Mapping[str, str] | None = None
+) -> native.Settings:
+    """Of these the variables win over what is added, and options over both. Raises as `placed` says."""
+    with placed(added):
+        return native.load_config({name: entry.text for name, entry in added.items()} | dict(variables), options or {})
+
+
+@contextlib.contextmanager
+def placed(added: Mapping[str, Entry]) -> Iterator[None]:
+    """Raises ValueError that says where the value that it refuses stands, and WrongUsage of an option."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error).removeprefix("collab: ")
+        if told := re.match(r'the option "(\w+)"', text):
+            raise forms.WrongUsage(_WORDS.get(told[1], f"--{told[1]}") + text[told.end() :]) from None
+        name = text.partition(":")[0]
+        raise ValueError(_with_place(text, added[name].where) if name in added else text) from None
+
+
+def _with_place(text: str, where: str) -> str:
+    """The code stays at the end."""
+    return re.sub(r"( \[[\w.-]+\])?$", lambda code: f" ({where}){code[0]}", text, count=1)
 
 
 def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> native.Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Sequence
 
-from torch_collab.cli import swarm_file
+from torch_collab.cli import forms, swarm_file
 from torch_collab.network import addresses
 
 _USUAL = dict(enumerate(swarm_file.PORTS, addresses.RENDEZVOUS_PORT))
@@ -16,12 +16,13 @@ def ports(peer: str, config: str | None) -> tuple[str, dict[int, str]]:
     """The host that is meant, and what listens at each of its ports. Raises ValueError."""
     host, *given = peer.split(",")
     if ":" in host and not host.endswith("]"):
-        host, first = addresses.split_host_port(host)
+        with forms.usage("--peer"):
+            host, first = addresses.split_host_port(host)
         numbers = [str(first), *given]
     else:
         host, numbers = host.strip("[]"), given
     if not host or not all(number.isdigit() and 0 < int(number) < 65536 for number in numbers):
-        raise ValueError(f"--peer: expected HOST or HOST:PORT,PORT,..., got {peer!r} [cli.doctor-peer]")
+        raise forms.WrongUsage(f"--peer: expected HOST or HOST:PORT,PORT,..., got {peer!r} [cli.doctor-peer]")
     known = usual(config)
     return host, {int(number): known.get(int(number), "") for number in numbers} if numbers else known
 

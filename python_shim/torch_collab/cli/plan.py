@@ -31,7 +31,7 @@ def add_to(parsers: Any) -> None:
         "seconds, bytes and memory of a training on given lines, before it runs",
         _ABOUT,
         _EXAMPLES,
-        {0: "worked out", 1: "a number, a line or a file is refused"},
+        {0: "worked out", 1: "a file is refused"},
     )
     model = sub.add_mutually_exclusive_group()
     model.add_argument("--parameters", metavar="N", help="how many are trained, e.g. 124M or 1.5B")
@@ -113,11 +113,15 @@ def _own(given: list[str]) -> dict[str, Settings]:
 
 def make(arguments: argparse.Namespace) -> Plan:
     """Raises ValueError or OSError in one line."""
-    if arguments.config is not None:
-        model = parameters.read_config(arguments.config)
-    elif arguments.parameters is not None:
+    model = parameters.read_config(arguments.config) if arguments.config is not None else None
+    with forms.usage():
+        return _make(arguments, model)
+
+
+def _make(arguments: argparse.Namespace, model: parameters.Model | None) -> Plan:
+    if model is None and arguments.parameters is not None:
         model = parameters.Model(parameters.parse_count(arguments.parameters))
-    else:
+    if model is None:
         raise ValueError("give the model: --parameters 124M, or --config FILE [cli.plan-arguments]")
     if arguments.step is None:
         raise ValueError("give the time of one step at a site that talks to nobody: --step 0.3s [cli.plan-arguments]")

@@ -60,6 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
         figure.savefig(arguments.out, dpi=120)
     except OSError as error:
         raise OSError(f"{arguments.out} cannot be written: {error.strerror or error} [cli.plot-not-written]") from None
+    except ValueError:  # of the ending alone
+        raise forms.WrongUsage(
+            f"--out {arguments.out}: expected a picture's name, .png, .svg or .pdf [cli.plot-format]"
+        ) from None
     seconds = told.end - told.start
     sites = f"{len(told.rows)} site{'s' if len(told.rows) != 1 else ''}"
     print(escaped(f"collab: {arguments.out}: {sites}, {seconds:.1f} s"))

@@ -1,6 +1,7 @@
 """`collab run`: torchrun with collab's rendezvous, and with what collab.toml says for this machine.
 
-torch is loaded by torchrun alone, which takes this process's place.
+What the file and the environment say is checked before. That needs torch, which costs a second; so torchrun goes on in
+this process, which has it loaded.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import glob
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from torch_collab import environment
-from torch_collab.cli import forms, keys, swarm_file
+from torch_collab import environment, log, native
+from torch_collab.cli import forms, keys, knobs, swarm_file
 from torch_collab.cli.swarm_file import Entry, SwarmFile
 from torch_collab.network import addresses
 
 _DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
 _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
+_OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
+_TOKENS = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
 
 
 def add_to(parsers: Any) -> None:
@@ -35,7 +39,7 @@ def add_to(parsers: Any) -> None:
             "collab run train.py --epochs 3",
             "collab run --site tokyo --join paris.example.org:29400 --token-file swarm.key train.py --epochs 3",
         ],
-        {0: "the script has ended well", 1: "it has failed, or the swarm's file or key is refused"},
+        {0: "the script has ended well", 1: "it has failed, or the swarm's file, a knob or the key is refused"},
         usage="collab run [OPTION ...] SCRIPT [ARGUMENT ...]",
     )
     sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (COLLAB_SITE)")
@@ -60,7 +64,8 @@ def add_to(parsers: Any) -> None:
     swarm_file.add_option(sub)
     sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
     sub.add_argument("script", metavar="SCRIPT")
-    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER)
+    # argparse would name it among those that are missing.
+    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER).required = False
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
     )  # another key there, which this one is for
     given = {name: text for name, text in environment.collab_variables().items() if name not in others}
+    for word in _OF_TORCHRUN:
+        if (text := getattr(arguments, word)) is not None:
+            with forms.usage(f"--{word.replace('_', '-')}"):
+                swarm_file.check_torchrun(word, text)
     file = swarm_file.find(arguments.config)
     added = _options(arguments)
     site = arguments.site or given.get("COLLAB_SITE", "")
@@ -76,13 +85,26 @@ def run(arguments: argparse.Namespace) -> int:
         added = file.variables(entries, given | {name: entry.text for name, entry in added.items()}) | added
     name = next((text for text in (_text(added, "COLLAB_RUN"), given.get("COLLAB_RUN")) if text), "")
     command = ["torchrun", *_torchrun(arguments, entries, name)]
-    _check_key(added)
+    _check(given, added)
     _tell(file, site, command, added, given, sys.stdout if arguments.dry_run else sys.stderr)
     if arguments.dry_run:
         return 0
-    variables = {name: text for name, text in os.environ.items() if name not in others}
-    variables |= {name: entry.text for name, entry in added.items()}
-    os.execve(sys.executable, [sys.executable, "-m", "torch.distributed.run", *command[1:]], variables)
+    for name in others:
+        os.environ.pop(name, None)
+    os.environ.update({name: entry.text for name, entry in added.items()})
+    return _become(command)
+
+
+def _become(command: list[str]) -> int:
+    from torch.distributed.run import main
+
+    sys.argv = command
+    try:
+        main(command[1:])
+    except Exception:  # a script that has failed, among others: told as torchrun tells it
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
@@ -128,10 +150,8 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
             "[cli.run-which-swarm]"
         )
     port = addresses.host_and_port(endpoint)[1] if endpoint else addresses.RENDEZVOUS_PORT
-    try:
+    with forms.usage("--join"):
         return addresses.join_host_port(*addresses.host_and_port(join or endpoint, port))
-    except ValueError as error:
-        raise ValueError(f"--join: {error} [cli.run-join]") from None
 
 
 def _processes() -> str:
@@ -147,13 +167,20 @@ def _text(entries: Mapping[str, Entry], name: str) -> str:
     return entries[name].text if name in entries else ""
 
 
-def _check_key(added: Mapping[str, Entry]) -> None:
-    """Before torch is loaded; that others can read it, the agent warns of."""
+def _check(given: Mapping[str, str], added: Mapping[str, Entry]) -> None:
+    """What every process of the swarm would refuse: the key and the knobs."""
     key = added.get("COLLAB_TOKEN_FILE")
     if key is not None and (wrong := keys.unreadable(key.text)):
         raise ValueError(
             f"the swarm's key {key.text} ({key.where}) {wrong}: copy it here from the first machine [cli.run-key]"
         )
+    rest = {name: text for name, text in given.items() if name not in added}
+    config = knobs.merged(rest, added)
+    log.set_level(config.log_level, config.given("log_level"))
+    if config.transport in ("auto", "tcp") and any(name in rest or name in added for name in _TOKENS):
+        with knobs.placed(added):
+            native.has_made_token(config.raw)
+    log.flush()
 
 
 def _tell(

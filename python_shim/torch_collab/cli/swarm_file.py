@@ -4,8 +4,8 @@
     [swarm]     what is the same at every machine
     [site]      this machine: the one of that `name`, and ignored where the site is called otherwise
 
-Keys are the knobs in small letters, and a few words of torchrun's. Paths are relative to the file's folder. It is read
-without torch, which `collab run` leaves to torchrun: values of knobs are judged by whoever uses them.
+Keys are the knobs in small letters, and a few words of torchrun's. Paths are relative to the file's folder. Words of
+torchrun's are judged here; values of knobs by the core, once they are merged with the environment's (`knobs.merged`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,25 @@ _ELSEWHERE = {
     "site": 'a site\'s name is `name` in [site], as in name = "paris"',
     "token": 'a file that is copied holds no key: name the key\'s own file, as in token_file = "swarm.key"',
 }
+
+
+_DEVICES = ("auto", "cpu", "gpu", "xpu")
+
+
+def check_torchrun(key: str, text: str) -> None:
+    """What torchrun would refuse of `nnodes`, `nproc_per_node` or `max_restarts`, in a traceback. Raises ValueError."""
+    numbers = text.split(":") if key == "nnodes" else [text]
+    fits = len(numbers) <= 2 and all(number.isascii() and number.isdigit() for number in numbers)
+    if key == "nnodes":
+        expected = "N or N:MAX, machines from 1 on"
+        fits = fits and 1 <= int(numbers[0]) <= int(numbers[-1])
+    elif key == "nproc_per_node":
+        expected = f"a number of processes from 1 on, or {', '.join(_DEVICES[:-1])} or {_DEVICES[-1]}"
+        fits = text in _DEVICES or (fits and int(text) >= 1)
+    else:
+        expected = "a whole number"
+    if not fits:
+        raise ValueError(f"expected {expected}, got {text!r} [cli.torchrun-value]")
 
 
 @dataclass(frozen=True)
@@ -162,7 +181,7 @@ class _Reader:
             value = ",".join(value)
         if not isinstance(value, str | int | float) or "\0" in str(value):
             raise self._error(table, key, f"expected a text, a number, true or false, got {value!r}")
-        if key in ("endpoint", "coordinator_port", "max_restarts", "first"):
+        if key in ("endpoint", "nnodes", "nproc_per_node", "coordinator_port", "max_restarts", "first"):
             self._check(table, key, value)
         if (key.startswith("tls_") or key.endswith(("_file", "_dir"))) and value:
             return str((self._path.parent / Path(str(value)).expanduser()).absolute())
@@ -172,9 +191,14 @@ class _Reader:
         """What no knob's table judges."""
         if key == "first":
             raise self._error(table, key, f"expected true or false, got {value!r}")
-        if key == "endpoint":
+        if key in ("endpoint", "nnodes", "nproc_per_node"):
             try:
-                addresses.host_and_port(str(value))
+                if key != "endpoint":
+                    check_torchrun(key, str(value))
+                elif isinstance(value, str):
+                    addresses.host_and_port(value)
+                else:
+                    raise ValueError(f'expected a text, "HOST:PORT", got {value!r}')
             except ValueError as error:
                 raise self._error(table, key, str(error)) from None
         elif type(value) is not int or not 0 <= value <= 65535:
@@ -186,7 +210,8 @@ class _Reader:
 
     def _error(self, table: str, key: str, what: str) -> ValueError:
         place = f"[{table}] {key}" if table else key
-        return ValueError(escaped(f"{self._where(table, key)}: {place}: {what} [cli.swarm-file-entry]"))
+        code = "" if re.search(r" \[[a-z]+\.[a-z-]+\]$", what) else " [cli.swarm-file-entry]"
+        return ValueError(escaped(f"{self._where(table, key)}: {place}: {what}{code}"))
 
 
 def _lines(text: str) -> Iterator[tuple[tuple[str, str], int]]:

@@ -16,8 +16,10 @@ def split_host_port(address: str) -> tuple[str, int]:
     """`host:port`, also `[::1]:port`. Raises ValueError that says what came."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not port.isdigit():
         raise ValueError(f"expected HOST:PORT, got {address!r} [knob.host-port]")
+    if int(port) > 65535:
+        raise ValueError(f"expected a port of 0..65535, got {address!r} [knob.host-port]")
     return host, int(port)
 
 
@@ -31,7 +33,7 @@ def host_and_port(text: str, port: int = RENDEZVOUS_PORT) -> tuple[str, int]:
         return split_host_port(text)
     host = text.strip("[]")
     if not host:
-        raise ValueError(f"expected HOST or HOST:PORT, got {text!r}")
+        raise ValueError(f"expected HOST or HOST:PORT, got {text!r} [knob.host-port]")
     return host, port
 
 

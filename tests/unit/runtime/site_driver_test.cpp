@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/runtime/line_probe.h"
 #include "core/runtime/tensors/host_vector.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/runtime/noting_transport.h"
@@ -13,6 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::NotingTransport;
@@ -132,6 +134,24 @@ TEST_F(SiteDriverTest, AnEndIsThatOfTheDialOrOfTheLink) {
 
 TEST_F(SiteDriverTest, WhatIsNoMessageEndsItsLinkAndReachesNoMachine) {
   driver_->on_message(kStranger, {Lane::kControl, std::vector<std::byte>(50), nullptr});
+  EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
+  EXPECT_THAT(events_, IsEmpty());
+}
+
+TEST_F(SiteDriverTest, WhatIsNoMessageIsWarnedOfWithItsPeer) {
+  driver_->on_accepted(kStranger, "10.0.0.1:5");
+  ::testing::internal::CaptureStderr();
+  driver_->on_message(kStranger, {Lane::kControl, std::vector<std::byte>(50), nullptr});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a message of 10.0.0.1:5 was refused"));
+}
+
+TEST_F(SiteDriverTest, ADoctorThatTriesThePortIsNoBreachOfTheProtocol) {
+  driver_->on_accepted(kStranger, "10.0.0.1:5");
+  ::testing::internal::CaptureStderr();
+  driver_->on_message(kStranger, {Lane::kControl, encode_line({.word = LineWord::kPing, .number = 1}), nullptr});
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("`collab doctor --peer` at 10.0.0.1:5 has tried this port"));
+  EXPECT_THAT(told, Not(HasSubstr("WARNING")));
   EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
   EXPECT_THAT(events_, IsEmpty());
 }
