@@ -162,7 +162,8 @@ class OptionFields:
     """How long a site tries to reach and join the swarm; at the coordinator, how long it waits for min_sites
     sites. (100ms..24h; default 300s)"""
     round_timeout: float | str | timedelta | None = None
-    """How long a round may take before it goes on without those who hold it up. (100ms..24h; default 1800s)"""
+    """How long a round waits for sites, and how long its exchange may take, before it goes on without those who
+    hold it up; where all lines are slow, three times as long. (100ms..24h; default 1800s)"""
     straggler_grace: float | str | timedelta | None = None
     """How long a majority of sites that is ready waits for the others; who is later joins the next round. Counts
     where the coordinator runs. (0s..24h; default 60s)"""

@@ -297,7 +297,8 @@ TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
     for (auto& action : c.pass(seconds(1), {1, 2, 3})) actions.push_back(std::move(action));
   }
   ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
-  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("0.0 MB had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason,
+              HasSubstr("0.0 MB had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
