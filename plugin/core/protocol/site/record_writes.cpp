@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "core/protocol/mutants.h"
 #include "core/protocol/site/site_parts.h"
@@ -18,6 +19,10 @@ void RecordWrites::keep() {
 void RecordWrites::say_when_durable(wire::Message message) {
   keep();
   if (all_->coordinator.link()) held_.push_back({asked_, *all_->coordinator.link(), std::move(message)});
+}
+
+void RecordWrites::take_back_done() {
+  std::erase_if(held_, [](const Held& held) { return std::holds_alternative<wire::Done>(held.message); });
 }
 
 void RecordWrites::on_persisted(const Persisted& event) {

@@ -21,6 +21,7 @@ class RecordWrites {
 
   void keep();                                   // durable before long; nothing waits for it
   void say_when_durable(wire::Message message);  // to the leader
+  void take_back_done();                         // what was accepted is given up, and a later record does not hold it
   void on_persisted(const Persisted& event);
   void on_tick();
 

@@ -216,6 +216,7 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
   }
   back_to_ready("another attempt was formed");
   all_->acceptor.forget_attempt();
+  all_->writes.take_back_done();
   if (round_.exchanged_since.value == 0) round_.exchanged_since = start.attempt;
   round_.start = start;
   ++round_.attempts;
@@ -402,6 +403,7 @@ void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {
     return;
   if (round_.phase == Phase::kDone) all_->out.emplace_back(CancelExchange{skip_round.reason});
   all_->acceptor.forget_attempt();
+  all_->writes.take_back_done();
   if (round_.phase == Phase::kDone) round_.phase = Phase::kReady;
   skip(skip_round.reason);
 }
