@@ -162,7 +162,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   std::shared_ptr<TensorVector> vector = value_or_raise(TensorVector::make(std::move(parameters), std::move(names)));
   // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.
   const Config& limits = config.loaded.config;
-  const auto patience = limits.join_timeout + 6 * limits.round_timeout + limits.link_grace + std::chrono::minutes(2);
+  const auto patience = limits.join_timeout + 8 * limits.round_timeout + limits.link_grace + std::chrono::minutes(2);
   auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(), patience);
   Result<std::unique_ptr<Session>> session = [&] {
     const py::gil_scoped_release released;

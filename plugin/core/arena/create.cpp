@@ -144,6 +144,8 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
 
 Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
+  // To reserve a large one takes minutes, in which the site's other ranks see that somebody is at it.
+  file.hold();
   Status reserved = file.reserve(geometry.total_bytes());
   if (!reserved.ok()) {
     file.remove_name();
@@ -159,16 +161,13 @@ Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& 
   return make_writer(*std::move(mapping), std::move(file), geometry, spec);
 }
 
-// Opens and locks; a file that was removed while we waited for its lock is looked up again. Held from here on: to
-// reserve a large one takes minutes, in which the site's other ranks see that somebody is at it.
+// Opens and locks; a file that was removed while we waited for its lock is looked up again.
 Result<BackingFile> open_locked(const std::string& path, bool create) {
   for (int tries = 0; tries < 8; ++tries) {
     Result<BackingFile> file = BackingFile::open(path, create);
     if (!file.ok()) return file;
     COLLAB_RETURN_IF_ERROR(file->lock());
-    if (!file->named()) continue;
-    file->hold();
-    return file;
+    if (file->named()) return file;
   }
   return unavailable(path + " is being made and removed again and again by other processes [arena.contended]");
 }

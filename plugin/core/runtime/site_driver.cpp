@@ -35,7 +35,7 @@ void SiteDriver::while_passing() {
   const std::optional<LinkId> link = site_.member_at();
   if (!link || now - last_heartbeat_ < site_.heartbeat()) return;
   last_heartbeat_ = now;
-  const wire::Heartbeat beat{.progress = data_.traffic().bytes_received, .exchanged = {.moved = data_.moved()}};
+  const wire::Heartbeat beat{.progress = data_.traffic().bytes_received, .exchanged = data_.exchanged()};
   transport_.send(*link, {.lane = Lane::kControl, .head = wire::encode(beat), .payload = nullptr}, 0);
 }
 

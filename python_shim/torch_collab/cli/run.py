@@ -33,13 +33,17 @@ def add_to(parsers: Any) -> None:
         parsers,
         "run",
         "torchrun with the swarm's file: start a script at this machine",
-        "Prints the torchrun command that it stands for, with its environment, and becomes it. Options win over the "
+        "Prints the torchrun command that it stands for, with its environment, and runs it. Options win over the "
         "environment, which wins over collab.toml.",
         [
             "collab run train.py --epochs 3",
             "collab run --site tokyo --join paris.example.org:29400 --token-file swarm.key train.py --epochs 3",
         ],
-        {0: "the script has ended well", 1: "it has failed, or the swarm's file, a knob or the key is refused"},
+        {
+            0: "the script has ended well",
+            1: "it has failed or was interrupted, or the swarm's file, a knob or the key is refused",
+            130: "ended by Ctrl-C before the script's workers were started",
+        },
         usage="collab run [OPTION ...] SCRIPT [ARGUMENT ...]",
     )
     sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (COLLAB_SITE)")

@@ -4,7 +4,7 @@ steps; a site that joins fetches it before its first step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -163,23 +163,26 @@ def _agreed(world: World, why_not: str) -> str:
 def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Tensor | None) -> str:
     """All ranks of the site load the leader's copy, or none does: then why. Ranks but the leader hold one plane of a
     parameter of it at a time, and what later optimizers of theirs will take."""
-    parts: list[Part | None] = []
+    every: list[tuple[int, int, Part | None]] = []
+    ours: dict[int, tuple[Any, torch.Tensor]] = {}
+    rest = data
     why_not = ""
     try:
         parts = _parts(world, text)
         _check(world, parts, optimizer)
+        ours = {id(parameter): (group, parameter) for group, parameter, _ in _ours(world, optimizer, parts)}
+        every = [(key, n, part) for (key, n), part in zip(trained_of(world), parts, strict=True)]
+        if rest is None:
+            later = sum(part.layout.bytes_of(n) for key, n, part in every if part is not None and key not in ours)
+            rest = torch.empty(later, dtype=torch.uint8)
     except Unsuitable as why:
         why_not = str(why)
+    except Exception as error:
+        why_not = f"its state could not be placed: {_plain(error)}"
     if cold := _agreed(world, why_not):
         return cold
-    ours = {id(parameter): (group, parameter) for group, parameter, _ in _ours(world, optimizer, parts)}
-    every = [(key, n, part) for (key, n), part in zip(trained_of(world), parts, strict=True)]
-    if data is None:
-        later = sum(part.layout.bytes_of(n) for key, n, part in every if part is not None and key not in ours)
-        rest = torch.empty(later, dtype=torch.uint8)
-    else:
-        rest = data
-    kept: list[Part | None] = [None] * len(parts)
+    assert rest is not None
+    kept: list[Part | None] = [None] * len(every)
     states: list[tuple[torch.Tensor, dict[str, Any]]] = []
     used = 0
     for at, (key, elements, part) in enumerate(every):
@@ -200,9 +203,9 @@ def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Ten
             _broadcast(world, piece)
             begin += size
             # Who has failed still goes through the rest with the others, who wait for it in each piece.
-            why_not = why_not or _place(held, parameter, plane, piece)
-        if not why_not:
-            states.append((parameter, held | _numbers(group, parameter, part)))
+            why_not = why_not or _place(held, _plane, parameter, plane, piece)
+        why_not = why_not or _place(held, _numbers, group, parameter, part)
+        states.append((parameter, held))
     if cold := _agreed(world, why_not):
         return cold
     for parameter, held in states:
@@ -217,10 +220,14 @@ def _broadcast(world: World, values: torch.Tensor) -> None:
             _session(world).broadcast(piece)
 
 
-def _place(held: dict[str, Any], parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> str:
+def _plane(parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> dict[str, Any]:
+    return {plane.key: _values(parameter, plane, piece)}
+
+
+def _place(held: dict[str, Any], make: Callable[..., dict[str, Any]], *of: Any) -> str:
     """Why it failed; empty: it did not."""
     try:
-        held[plane.key] = _values(parameter, plane, piece)
+        held.update(make(*of))
     except Exception as error:
         return f"its state could not be placed: {_plain(error)}"
     return ""

@@ -217,7 +217,7 @@ void Inside::write(Canon& canon, const Round& machine) {
   const auto& [all, round, faults, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] =
       machine;
   static_cast<void>(all);
-  const auto& [waiting, limit, attempts, attempt, here, done, started, extensions, slices, gone, declined,
+  const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined,
                cut_because] = round;
   const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
                newcomers_from] = faults;

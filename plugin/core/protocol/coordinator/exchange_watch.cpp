@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/protocol/formatting.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -66,25 +67,26 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
   return found;
 }
 
-std::set<SiteId> ExchangeWatch::slow() const {
-  const auto by = who_lacks(false);
-  std::size_t most = 0;
-  for (const auto& [site, others] : by) most = std::max(most, others.size());
+std::set<SiteId> ExchangeWatch::slow(const std::set<SiteId>& owners) const {
   std::set<SiteId> found;
-  for (const auto& [site, others] : by) {
-    if (others.size() == most) found.insert(site);
+  for (const auto& [site, others] : who_lacks(false)) {
+    const auto lack = std::ranges::count_if(others, [&](SiteId other) {
+      // A list that is cut names the lowest sites, not the slowest.
+      return owners.contains(other) && sites_.at(other).said.lacks.size() < wire::kMaxLacked;
+    });
+    if (2 * static_cast<std::size_t>(lack) > owners.size() - owners.count(site)) found.insert(site);
   }
   return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
 }
 
-bool ExchangeWatch::gets_on() {
+bool ExchangeWatch::gets_on(const std::set<SiteId>& open) {
   std::size_t moving = 0;
   for (auto& [id, site] : sites_) {
     const std::uint64_t moved = site.said.moved;
     const std::uint64_t since = moved - std::min(moved, std::exchange(site.moved_before, moved));
-    if (since > moved / 10) ++moving;
+    if (open.contains(id) && since > moved / 10) ++moving;
   }
-  return 2 * moving > sites_.size();
+  return 2 * moving > open.size();
 }
 
 }  // namespace collab::protocol

@@ -40,10 +40,11 @@ class ExchangeWatch {
   // `open`: sites that have not said that they are done.
   [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
 
-  // While all moves: whose contributions most lack, unless that holds for half of them or more.
-  [[nodiscard]] std::set<SiteId> slow() const;
-  // More than half of them have moved a tenth of all they have moved since this was asked last, or since the begin.
-  bool gets_on();
+  // While all moves: whose contributions more than half of the other owners lack, unless that holds for half of all
+  // sites or more. An only owner is believed: it could leave out whom it likes anyway.
+  [[nodiscard]] std::set<SiteId> slow(const std::set<SiteId>& owners) const;
+  // Of these more than half have moved a tenth of all they have moved since this was asked last, or since the begin.
+  bool gets_on(const std::set<SiteId>& open);
 
   // It has held one up: how often by now.
   std::uint32_t count_hold_up(const std::string& name);

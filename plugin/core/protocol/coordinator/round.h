@@ -82,7 +82,7 @@ class Round {
     std::size_t here = 0;                       // of the attempt's participants, those still here
     std::size_t done = 0;                       // of the participants here, those that are done
     TimePoint started{};
-    std::uint32_t extensions = 0;     // how often an exchange that gets on was given as long again
+    std::uint32_t limits = 0;         // of its exchange that have passed
     std::vector<wire::Slice> slices;  // of the last attempt
     // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
     std::map<SiteId, Gone> gone;

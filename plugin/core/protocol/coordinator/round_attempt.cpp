@@ -9,6 +9,15 @@
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {
+namespace {
+
+std::set<SiteId> owners_of(const std::vector<wire::Slice>& slices) {
+  std::set<SiteId> owners;
+  for (const wire::Slice& slice : slices) owners.insert(slice.owner);
+  return owners;
+}
+
+}  // namespace
 
 bool Round::in_attempt(AttemptId attempt, RoundId of) const {
   return round_.attempt && round_.attempt->attempt == attempt && round_.attempt->round == of;
@@ -110,8 +119,9 @@ void Round::on_tick() {
   if (waited && !whom.empty()) all_->note(Note::Level::kInfo, "waiting", whom + " (" + in_seconds(*waited) + ")");
 }
 
-// Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is done
-// that is whose contributions most lack; where all lines are slow the exchange is given time while it gets on.
+// Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is
+// done, or too few, that is whose contributions most owners lack; where all lines are slow the exchange is given time
+// while it gets on.
 void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
@@ -119,17 +129,25 @@ void Round::on_limit() {
   if (!round_.attempt)
     return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
                 " sites were ready within " + limit);
-  const std::vector<SiteId> open = waited_for();
-  std::set<SiteId> late(open.begin(), open.end());
-  if (late.size() == round_.here) late = watch_.slow();
-  if (late.empty()) {
-    const bool gets_on = watch_.gets_on();
-    if (!gets_on || round_.extensions == kMaxExtensions)
-      return skip("no site finished its exchange within " + limit +
-                  (gets_on ? ", " + times_text(kMaxExtensions + 1) : ""));
-    ++round_.extensions;
+  const std::vector<SiteId> waited = waited_for();
+  const std::set<SiteId> open(waited.begin(), waited.end());
+  const auto go_on_without = [&](const std::set<SiteId>& late) {
+    std::set<SiteId> others = ready_sites();
+    for (const SiteId id : late) others.erase(id);
+    return !late.empty() && all_->membership.quorum_among(others).can_accept();
+  };
+  std::set<SiteId> late = open;
+  if (late.size() == round_.here || !go_on_without(late)) late = watch_.slow(owners_of(round_.attempt->slices));
+  ++round_.limits;
+  if (!go_on_without(late) || round_.limits > kMaxExtensions + 1) {
+    // Links take a moment, and the first heartbeats.
+    const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
+    if (!gets_on || round_.limits > kMaxExtensions) {
+      return skip("its exchange was not done within " + limit +
+                  (round_.limits > 1 ? ", " + times_text(round_.limits) : ""));
+    }
     return all_->note(Note::Level::kWarning, "waiting",
-                      which + ": no site finished its exchange within " + limit +
+                      which + ": its exchange was not done within " + limit +
                           "; it gets on, and is given as long again [round.slow]");
   }
   std::map<SiteId, std::string> newcomers;
@@ -144,7 +162,6 @@ void Round::on_limit() {
   }
   leave_newcomers_out(newcomers);
   abandon_attempt();
-  if (!all_->membership.quorum_among(ready_sites()).can_accept()) skip(all_->membership.quorum_text(ready_sites()));
 }
 
 std::vector<SiteId> Round::waited_for() const {

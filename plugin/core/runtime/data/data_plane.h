@@ -103,9 +103,8 @@ class DataPlane {
   [[nodiscard]] std::size_t contributions_held() const { return carried_.held().size(); }
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
-  // How the exchange under way gets on, and whose parts it lacks if nothing has moved since this was asked last.
+  // How the exchange under way gets on, and whose parts it lacks.
   [[nodiscard]] wire::Exchanged exchanged();
-  [[nodiscard]] std::uint64_t moved() const { return attempt_ ? attempt_->moved : 0; }
 
   struct Applied {
     ParameterChange change = ParameterChange::kUnchanged;
