@@ -217,11 +217,11 @@ void Inside::write(Canon& canon, const Round& machine) {
   const auto& [all, round, faults, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] =
       machine;
   static_cast<void>(all);
-  const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined,
-               cut_because] = round;
+  const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, cut_because] =
+      round;
   const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
                newcomers_from] = faults;
-  canon.all(waiting, limit, attempts, attempt, here, done, started, extensions, slices, gone, declined, set_aside,
+  canon.all(waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, set_aside,
             cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
             newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
 }
