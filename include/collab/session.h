@@ -8,6 +8,7 @@
 // Ownership: owns the node, the arena and the store it makes; borrows nothing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -172,6 +173,12 @@ class Session {
   // its site out of the last round; the site leaves, and the others have theirs.
   virtual void keep_out() = 0;
 };
+
+// How long a rank waits for its leader: longer than any wait of the leader for other sites, so that it is told why
+// instead of giving up first.
+[[nodiscard]] inline std::chrono::milliseconds patience_of(const Config& config) {
+  return config.join_timeout + 8 * config.round_timeout + config.link_grace + std::chrono::minutes(2);
+}
 
 [[nodiscard]] Result<std::unique_ptr<Session>> make_session(SessionOptions options,
                                                             std::shared_ptr<ParameterVector> parameters,

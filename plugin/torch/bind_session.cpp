@@ -160,10 +160,8 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
     if (tensor.kind == TensorKind::kAveraged) names.push_back(tensor.name);
   }
   std::shared_ptr<TensorVector> vector = value_or_raise(TensorVector::make(std::move(parameters), std::move(names)));
-  // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.
-  const Config& limits = config.loaded.config;
-  const auto patience = limits.join_timeout + 8 * limits.round_timeout + limits.link_grace + std::chrono::minutes(2);
-  auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(), patience);
+  auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(),
+                                                  patience_of(config.loaded.config));
   Result<std::unique_ptr<Session>> session = [&] {
     const py::gil_scoped_release released;
     return make_session(std::move(options), vector, std::move(group));

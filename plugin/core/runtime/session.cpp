@@ -155,11 +155,7 @@ class RankSession final : public Session {
     return status;
   }
 
-  // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
-  [[nodiscard]] milliseconds patience() const {
-    return options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace +
-           std::chrono::minutes(2);
-  }
+  [[nodiscard]] milliseconds patience() const { return patience_of(options_.config); }
 
   Status begin_once() {
     if (is_leader()) {
