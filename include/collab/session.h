@@ -41,6 +41,12 @@ class ParameterVector {
   virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
   // Whether write(offset, values) would change nothing.
   virtual Result<bool> holds(std::uint64_t offset, std::span<const float> values);
+  // Parameters += values, and kept * parameters + (1 - kept) * values; each operation rounded to float32.
+  virtual Status add(std::uint64_t offset, std::span<const float> values);
+  virtual Status mix(std::uint64_t offset, std::span<const float> values, float kept);
+  // Elements that are best read or written at a time, a multiple of 65,536: enough to make up for what a call costs,
+  // few enough to stay in the cache between two passes.
+  [[nodiscard]] virtual std::uint64_t tile() const { return 65'536; }
 };
 
 // One tensor of the model as sites compare it at join; the adapter fills it.

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, WORLD, batch, say, small_model
+from common import RANK, WORLD, batch, drawn, say, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -89,7 +89,8 @@ def gpt2() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
     torch.manual_seed(RANK)
 
     def loss(ddp: nn.Module, step: int) -> torch.Tensor:
-        tokens = torch.randint(0, 256, (5, 16), generator=torch.Generator().manual_seed(1000 * step + RANK))
+        generator = torch.Generator().manual_seed(1000 * step + RANK)
+        tokens = drawn(torch.randint(0, 256, (5, 16), generator=generator, device="cpu"))
         answer: torch.Tensor = ddp(tokens, labels=tokens).loss
         return answer
 
