@@ -144,12 +144,19 @@ class Session {
   // What count_step() found due. Else a round now, on every rank of every site, which waits for its result also where
   // rounds run behind the training. Without steps since the last one it weighs nothing.
   virtual Result<StepOutcome> synchronize() = 0;
+  // A round now as above, and more of them up to this one: where sites of unequal speed make the same rounds behind the
+  // training, one of them may have begun a round that another will begin with a later step.
+  virtual Result<StepOutcome> synchronize_until(RoundId last) = 0;
+  // Which round that must be, as far as this rank knows; 0: nothing waits to be averaged.
+  [[nodiscard]] virtual RoundId settles_at() const = 0;
   // Both.
   Result<StepOutcome> step(std::uint64_t samples) {
     const Result<bool> due = count_step(samples);
     if (!due.ok()) return due.status();
     return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
   }
+  // count_step() would wait: this rank is steps ahead of the site's leader, whose word on the next round may yet come.
+  [[nodiscard]] virtual bool is_ahead() const = 0;
   // As the script logged it last: told with the next round, and shown with the status. Ignored but at the leader.
   virtual void note_loss(double loss) = 0;
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites

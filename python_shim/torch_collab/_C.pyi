@@ -185,7 +185,11 @@ class Session:
     def begin(self) -> None: ...
     def count_step(self, samples: int, serve: Serve | None = None) -> bool:
         """True: a round is due, or one that ran behind the training is to be merged, and synchronize() is to follow."""
-    def synchronize(self, serve: Serve | None = None) -> StepOutcome: ...
+    def synchronize(self, serve: Serve | None = None, until: int = 0) -> StepOutcome:
+        """`until`: more rounds up to this one, as settles_at() gave it at some site."""
+
+    def settles_at(self) -> int:
+        """The round that must have been for all that was trained here to be averaged; 0: nothing waits for one."""
     def ask_optimizer(self) -> tuple[str, str, int]:
         """(source, description, bytes) of one member's copy, of the next with each call until end_optimizer. Leader
         only.

@@ -72,5 +72,19 @@ TEST_F(ArenaChannel, ARankThatWaitsHearsThatAnotherDidNotCome) {
   EXPECT_EQ(heard->error, reports.status().message());
 }
 
+// On GPUs a rank's gradients are no sign that the leader has come so far, too.
+TEST_F(ArenaChannel, ARankThatIsAheadWaitsForWhatTheLeaderMayYetAnnounce) {
+  const auto leads = leader(kLong);
+  ASSERT_TRUE(leads->announcement(0, 4).ok());
+  EXPECT_FALSE(followers_[0]->is_ahead(6));
+  EXPECT_EQ(followers_[0]->announcement(0, 6).value(), 0U);
+  EXPECT_TRUE(followers_[0]->is_ahead(7));
+  std::jthread comes([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_TRUE(leads->announcement(7, 5).ok());
+  });
+  EXPECT_EQ(followers_[0]->announcement(0, 7).value(), 7U);
+}
+
 }  // namespace
 }  // namespace collab
