@@ -184,6 +184,47 @@ TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
   EXPECT_EQ(mandate->anchor, kAnchor);
 }
 
+// Of another run, and a later round than most of those here know; what it was started from again has no record.
+wire::Join of_an_older_run(const std::string& name) {
+  wire::Join join = member_of(name, {RunId{6}, RoundId{5}, kWrong}, voters_of({"oslo", "rome"}));
+  join.report.record.acceptor = acceptor_of(name, 1);
+  return join;
+}
+
+// Lima alone has heard that round 5 was committed; without it another run's round 5 would come before round 4.
+TEST(ElectionClaims, WhatTheOthersMayHaveAgreedOnThemselvesIsNotDisproved) {
+  ElectionWorld world;
+  const wire::Proposal done{SiteHarness::start(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}};
+  for (const std::uint64_t link : {1, 2}) {
+    wire::Join join = voter(kNames[link - 1]);
+    join.report.record.proposals.push_back(done);
+    static_cast<void>(world.come(link, join));
+  }
+  static_cast<void>(world.come(3, claims(5, kNames)));
+  static_cast<void>(world.come(4, of_an_older_run("oslo")));
+  static_cast<void>(world.come(5, of_an_older_run("rome")));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->new_run, "");
+  EXPECT_EQ(mandate->anchor.run, kAnchor.run);
+  EXPECT_EQ(mandate->round(), RoundId{5});
+}
+
+// Each time that it is counted again it seems to be enough; what it says does not come true, and the records do not
+// come.
+TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForRecords) {
+  Claim world;
+  static_cast<void>(world.come(3, claims(6, kNames)));
+  static_cast<void>(world.come(4, of_an_older_run("oslo")));
+  static_cast<void>(world.come(5, of_an_older_run("rome")));
+  for (std::uint64_t link = 1; link <= 5; ++link) EXPECT_FALSE(world.promise(link));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  for (std::uint64_t link = 1; link <= 5; ++link) world.election.heard(world.now, LinkId{link});
+  const auto mandate = world.pass(seconds(2));
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of those who are here have kept their records"));
+}
+
 // To come and go, and under other names, gains no time.
 TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
   Claim world;

@@ -360,18 +360,22 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2).
+// If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2). If
+// they would settle that very round it may be so: then they do without the claim only where nothing newer of another
+// run would come before it.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
+  const auto without_it = [&](LinkId link, const Applicant& applicant) {
+    const wire::Offer& anchor = applicant.join.report.record.anchor;
+    return counts(link, applicant) && (anchor.run != claim.run || anchor.round < claim.round);
+  };
   const auto knows_less = [&](LinkId link, const Applicant& applicant) {
     const wire::Record& record = applicant.join.report.record;
-    const bool less = record.anchor.run == claim.run && record.anchor.round < claim.round;
-    return counts(link, applicant) && (record.voters.empty() || less);
+    return without_it(link, applicant) && (record.voters.empty() || record.anchor.run == claim.run);
   };
-  const auto less_is_known = [&](const auto& entry) {
-    return knows_less(entry.first, entry.second) && !entry.second.join.report.record.voters.empty();
-  };
-  return std::ranges::any_of(applicants_, less_is_known) && weakest(decide(knows_less), knows_less).can_promise();
+  const Decision others = decide(knows_less);
+  const bool may_be_so = others.settled && others.settled->start.round == claim.round;
+  return weakest(others, knows_less).can_promise() && (!may_be_so || newest_of(without_it).anchor.run == claim.run);
 }
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
@@ -409,7 +413,10 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
     out.emplace_back(Send{link, wire::Prepare{term_}});
   }
   Decision decision = decide(has_promised);
-  if (!weakest(decision, has_promised).can_promise()) return std::nullopt;
+  if (!weakest(decision, has_promised).can_promise()) {
+    short_since_ = kNever;  // they may be enough, once they have promised
+    return std::nullopt;
+  }
   const wire::Offer newest = known.newest.anchor;
   if (is_disproved(newest, has_promised)) {
     set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
@@ -438,9 +445,8 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
 // nothing that others have agreed on.
 std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
   const std::string who = missing_text(known);
-  if (quorum.can_promise()) {
-    short_since_ = kNever;
-  } else if (quorum.lacks_records()) {
+  if (quorum.can_promise()) return {};
+  if (quorum.lacks_records()) {
     if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
     short_last_ = now;
     if (now >= later(short_since_, config_.link_grace)) {
