@@ -225,6 +225,70 @@ TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForReco
   EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of those who are here have kept their records"));
 }
 
+// Who are here know of no membership, so they wait for the one it names; of that somebody can say that it will not
+// come.
+TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(3, claims(90, {"lima"}, RunId{9})));
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, fresh(kNames[link - 1])));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.election.missing(), IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(2)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
+  EXPECT_THAT(world.election.waiting_text(world.now), testing::HasSubstr("collab forget lima"));
+  world.election.forget({"lima"});
+  const auto mandate = world.seek();
+  ASSERT_TRUE(mandate);
+  EXPECT_NE(mandate->new_run, "");
+}
+
+// Those it names are here, and promise; it does not.
+TEST(ElectionClaims, WhoDoesNotPromiseWhatItAloneKnowsIsDoneWithoutAfterAGrace) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris", 1, {"paris"})));
+  EXPECT_FALSE(world.come(3, claims(90, {"paris"}, RunId{9})));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(2)));
+  const auto mandate = world.accept(1);
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+  EXPECT_EQ(mandate->new_run, "");
+}
+
+// The term may be old; it has been asked just now.
+TEST(ElectionClaims, WhoCameLateHasAGraceToPromise) {
+  ElectionWorld world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, voter(kNames[link - 1])));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.go(2));
+  EXPECT_FALSE(world.pass(seconds(100)));
+  EXPECT_FALSE(world.come(3, voter("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
+  EXPECT_FALSE(world.pass(seconds(2)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("tokyo", "lima"));
+}
+
+TEST(ElectionClaims, WhoHadPromisedAnOlderTermIsAskedAgain) {
+  Claim world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.promise(link));
+  EXPECT_FALSE(world.pass(seconds(61)));
+  EXPECT_FALSE(world.go(2));
+  EXPECT_FALSE(world.come(3, voter("lima")));
+  EXPECT_TRUE(world.elect());
+}
+
+TEST(ElectionClaims, ALatePromiseCounts) {
+  ElectionWorld world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, voter(kNames[link - 1])));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.pass(seconds(61)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("tokyo", "lima"));
+  EXPECT_TRUE(world.elect());
+}
+
 // To come and go, and under other names, gains no time.
 TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
   Claim world;
