@@ -120,6 +120,17 @@ TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
   EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
 }
 
+// Somebody has removed it since it was found.
+TEST_F(StateSaverTest, OnceIsEnoughWhereNothingLiesThereAnyMore) {
+  saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
+  saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
+  for (const std::uint64_t round : {4U, 5U}) {
+    save(round, RunId{8});
+    EXPECT_EQ(saved_round(), round);
+  }
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
+}
+
 TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords) {
   save(4);
   ASSERT_EQ(saved_round(), 4U);

@@ -1,7 +1,5 @@
 #include "core/runtime/storage/state_saver.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -154,20 +152,21 @@ Status StateSaver::Shared::move_aside() {
     const std::lock_guard lock(mutex);
     why = passed_over;
   }
-  struct stat info {};
-  if (why.empty() || ::lstat(path.c_str(), &info) != 0) return {};  // it has been
   const std::string name = free_name_beside(path, "passed-over");
-  if (disk.rename(path.c_str(), name.c_str()) != 0) {
+  const bool moved = !why.empty() && disk.rename(path.c_str(), name.c_str()) == 0;
+  if (!moved && !why.empty() && errno != ENOENT) {
     return unavailable("cannot rename " + path + " to " + name + ": " + std::strerror(errno));
   }
-  COLLAB_RETURN_IF_ERROR(sync_folder_of(disk, path));
+  {
+    const std::lock_guard lock(mutex);
+    if (passed_over == why) passed_over.clear();  // else another one is, by now
+  }
+  if (!moved) return {};
   log_warning(
       why + ". It is kept as " + name +
       ". To go on from it, stop all sites, move the folders of COLLAB_STATE_DIR away at the others, and give it "
       "its name back [state.passed-over]");
-  const std::lock_guard lock(mutex);
-  passed_over.clear();
-  return {};
+  return sync_folder_of(disk, path);
 }
 
 // Rounds may be shorter than the disk is slow, so not every line is said.
