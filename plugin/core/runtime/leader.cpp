@@ -47,6 +47,10 @@ namespace {
          protocol::names_text(ours, theirs) + " here";
 }
 
+[[nodiscard]] std::optional<wire::Offer> kept_in(const std::optional<StateHeader>& state) {
+  return state ? std::optional(wire::Offer{state->run, state->round, state->digest}) : std::nullopt;
+}
+
 [[nodiscard]] Digest job_of(const std::string& name) {
   if (!name.empty()) return hash128(std::as_bytes(std::span(name)));
   const arena::ProcessIdentity self = arena::this_process();
@@ -243,6 +247,7 @@ Result<SealedAnchor> Leader::join() {
                              .serves_optimizer = options_.serves_optimizer,
                              .residual = std::exchange(residual_, std::nullopt),
                              .record = std::exchange(store_, std::nullopt),
+                             .kept = kept_in(*state),
                              .egress = egress_,
                              .disk = options_.disk};
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));

@@ -130,6 +130,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       post_call([this, number, how] { persisted(number, how); });
     });
   }
+  if (options_.kept) saver_.found(*options_.kept);
   budget_over_ = egress_.over();
   for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"

@@ -71,11 +71,13 @@ void Node::act(const protocol::Persist& action) {
 
 void Node::act(const protocol::KeepAnchor& action) {
   change_state();
+  saver_.takes({action.run, action.round, action.digest});
   driver_->act(action);
 }
 
 void Node::act(const protocol::ReceiveAnchor& action) {
   change_state();
+  saver_.takes({action.run, action.round, action.digest});
   driver_->act(action);
 }
 

@@ -50,14 +50,43 @@ TEST(CoordinatorJoin, GivesTheIndexAskedForOrTheLowestFree) {
   EXPECT_EQ(sent<wire::Welcome>(c.hear(3, far))[0].second.site, SiteId{7});
 }
 
+TEST(CoordinatorJoin, RefusesAnIndexThatAnotherHasAskedFor) {
+  CoordinatorHarness c;
+  wire::Join paris = join_of("paris", 3);
+  paris.index = 0;
+  static_cast<void>(c.hear(1, paris));
+  wire::Join tokyo = join_of("tokyo", 3);
+  tokyo.index = 0;
+  const auto refused = sent<wire::Refuse>(c.hear(2, tokyo));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("index 0 is taken by paris"));
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.index-taken]"));
+}
+
+// In a world of several sites each asks for its place there; the membership has the places of an earlier start.
+TEST(CoordinatorJoin, AnIndexThatTheMembershipGivesToAnotherIsNoReasonToRefuse) {
+  CoordinatorHarness c;
+  const wire::Offer anchor{RunId{7}, RoundId{4}, kRight};
+  const std::vector<wire::Voter> voters = voters_of({"paris", "oslo", "rome"});
+  wire::Join paris = member_of("paris", anchor, voters);
+  paris.index = 0;
+  wire::Join oslo = member_of("oslo", anchor, voters);
+  oslo.index = 2;
+  wire::Join rome = join_of("rome");  // has lost its disk
+  rome.index = 1;
+  static_cast<void>(c.come(1, paris));
+  static_cast<void>(c.come(2, oslo));
+  const auto actions = c.hear(3, rome);
+  EXPECT_TRUE(sent<wire::Refuse>(actions).empty());
+  ASSERT_EQ(sent<wire::Welcome>(actions).size(), 1U) << notes(actions);
+  EXPECT_EQ(sent<wire::Welcome>(actions)[0].second.site, SiteId{2}) << "its own of the membership";
+}
+
 TEST(CoordinatorJoin, RefusesStrangersAndDoubles) {
   EXPECT_EQ(refusal(tokyo()), "");
   wire::Join join = tokyo();
   join.swarm = "other";
   EXPECT_THAT(refusal(join), HasSubstr("[join.other-swarm]"));
-  join = tokyo();
-  join.index = 0;
-  EXPECT_THAT(refusal(join), HasSubstr("[join.index-taken]"));
   join = join_of("paris");
   join.process = 99;
   EXPECT_THAT(refusal(join), AllOf(HasSubstr("paris:1"), HasSubstr("[join.name-taken]")));

@@ -224,6 +224,52 @@ TEST(WayOut, AfterAnAbsenceLongerThanTheGraceItBeginsAnew) {
   EXPECT_TRUE(world.pass(seconds(2)));
 }
 
+// ---- a voter that has gone on under a later run ----------------------------------------------------
+
+// It ended in good order, so that its record is gone, and its anchor is left.
+wire::Join gone_on(const std::string& name, const wire::Offer& anchor = {RunId{8}, RoundId{24}, kWrong}) {
+  wire::Join join = fresh(name);
+  join.offer = anchor;
+  return join;
+}
+
+// The others were forgotten there: without it they could not have gone on, by its name they would.
+TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris", 8, {"paris", "tokyo"})));
+  const auto mandate = world.come(2, gone_on("tokyo"));
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which had gone on without the others: "
+                                          "they go on from the newest"));
+  EXPECT_GT(mandate->term, TermId{8});
+  EXPECT_FALSE(mandate->founded);
+}
+
+TEST(GoneOn, NorPassedOverByAMajorityThatIsStillToElect) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.come(3, gone_on("lima")));
+  const auto mandate = world.come(2, voter("tokyo"));
+  ASSERT_TRUE(mandate);
+  EXPECT_NE(mandate->new_run, "");
+}
+
+// A swarm of its own after the loss of its disk, an older one's state, a stranger's.
+TEST(GoneOn, OnlyAVoterAndWithMoreRoundsOfALaterRun) {
+  for (const wire::Join& other :
+       {gone_on("lima", {RunId{8}, RoundId{3}, kWrong}), gone_on("lima", {RunId{6}, RoundId{24}, kWrong}),
+        gone_on("lima", {kAnchor.run, RoundId{5}, kWrong}), gone_on("oslo")}) {
+    ElectionWorld world;
+    EXPECT_FALSE(world.come(1, voter("paris")));
+    EXPECT_FALSE(world.come(3, other));
+    EXPECT_FALSE(world.come(2, voter("tokyo")));
+    const auto mandate = world.elect();
+    ASSERT_TRUE(mandate) << other.site << " round " << other.offer.round.value;
+    EXPECT_EQ(mandate->new_run, "");
+    EXPECT_EQ(mandate->anchor, kAnchor);
+  }
+}
+
 // ---- forgetting ------------------------------------------------------------------------------------
 
 TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {

@@ -158,6 +158,34 @@ TEST(Forget, AMinorityGoesOnAsAnotherRunOnceTheMissingAreForgotten) {
   EXPECT_EQ(install->voters[0].acceptor, AcceptorId{1001}) << "in another run it is another acceptor";
 }
 
+// The coordinator's clock is behind that of the one that began the run.
+TEST(Forget, TheRunThatGoesOnIsTheLaterOneWhateverTheClocksSay) {
+  Candidate candidate;
+  wire::Join a = join_of("a", membership({"a", "b", "c"}));
+  a.offer.run = a.report.record.anchor.run = RunId{kFreshRun.value + 1000};
+  candidate.come(1, a);
+  candidate.forget({"b", "c"});
+  const auto install = told<wire::InstallAnchor>(candidate.last, 1);
+  ASSERT_TRUE(install);
+  EXPECT_GT(install->run, a.offer.run);
+}
+
+// Its record is gone, as it ended in good order; those who were forgotten come back with theirs.
+TEST(Forget, WhatWasAgreedOnSinceIsTheirAnchorOnceTheOthersAreBack) {
+  Candidate candidate;
+  candidate.come(1, join_of("a", membership({"a", "b"})));
+  wire::Join b = join_of("b", {});
+  b.offer = {RunId{kOldRun.value + 1}, RoundId{24}, Digest{2, 2}};
+  b.report.record = {};
+  b.report.record.acceptor = AcceptorId{77};
+  const auto actions = candidate.come(2, b);
+  const auto install = told<wire::InstallAnchor>(actions, 2);
+  ASSERT_TRUE(install);
+  EXPECT_EQ(install->round, RoundId{24});
+  EXPECT_EQ(install->digest, b.offer.digest);
+  EXPECT_GT(install->run, b.offer.run);
+}
+
 TEST(Forget, TheWordAboutSomeSaysNothingAboutTheOthers) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));

@@ -16,6 +16,7 @@ namespace collab::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kPiece = 256 * 1024;
@@ -39,11 +40,11 @@ class StateSaverTest : public ::testing::Test {
     fs::remove_all(dir_);
   }
 
-  void save(std::uint64_t round) {
+  void save(std::uint64_t round, RunId run = RunId{7}) {
     StateHeader header;
     header.swarm = "gpt2";
     header.site = "paris";
-    header.run = RunId{7};
+    header.run = run;
     header.round = RoundId{round};
     header.digest = digest_of_state(digest_of_vector(anchor_), digest_of_vector(outer_));
     header.elements = kElements;
@@ -82,6 +83,52 @@ TEST_F(StateSaverTest, WhatIsSavedComesBack) {
   EXPECT_TRUE(all_are(saved_outer_, 2.0F));
   EXPECT_TRUE(all_are(saved_residual_, 3.0F));
   EXPECT_FALSE(saver_->overdue());
+}
+
+// A run that was gone on with apart, and that the swarm does not go on from.
+TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
+  save(24);
+  ASSERT_EQ(saved_round(), 24U);
+  saver_.emplace(path_, disk_);
+  saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
+  saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1")) << "nothing takes its place yet";
+  ::testing::internal::CaptureStderr();
+  save(4, RunId{8});
+  EXPECT_EQ(saved_round(), 4U);
+  save(5, RunId{8});
+  EXPECT_EQ(saved_round(), 5U);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("the state of round 24 of run 7 in " + path_ +
+                                                                        " is not what the swarm goes on from: it is "
+                                                                        "at round 3 of run 8. It is kept as " +
+                                                                        path_ + ".passed-over-1"),
+                                                              HasSubstr("[state.passed-over]")));
+  const auto kept = read_state_header(path_ + ".passed-over-1");
+  ASSERT_TRUE(kept.ok() && kept->has_value());
+  EXPECT_EQ((*kept)->round, RoundId{24});
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-2"));
+}
+
+TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
+  save(24);
+  ASSERT_EQ(saved_round(), 24U);
+  saver_->takes({RunId{8}, RoundId{24}, digest_of_state(digest_of_vector(anchor_), digest_of_vector(outer_))});
+  saver_->takes({RunId{8}, RoundId{25}, Digest{2, 2}});
+  saver_->takes({RunId{7}, RoundId{24}, Digest{2, 2}});  // that one is damaged
+  save(25, RunId{8});
+  EXPECT_EQ(saved_round(), 25U);
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
+}
+
+// Somebody has removed it since it was found.
+TEST_F(StateSaverTest, OnceIsEnoughWhereNothingLiesThereAnyMore) {
+  saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
+  saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
+  for (const std::uint64_t round : {4U, 5U}) {
+    save(round, RunId{8});
+    EXPECT_EQ(saved_round(), round);
+  }
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
 }
 
 TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords) {

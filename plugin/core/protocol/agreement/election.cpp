@@ -455,7 +455,12 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
 // nothing that others have agreed on.
 std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
   const std::string who = missing_text(known);
-  if (quorum.can_promise()) return {};
+  if (quorum.can_promise()) {
+    const wire::Join* ahead = gone_on(known);
+    if (ahead == nullptr) return {};
+    return who + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
+           " of a later run, which had gone on without the others: they go on from the newest";
+  }
   if (quorum.lacks_records()) {
     if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
     short_last_ = now;
@@ -467,6 +472,19 @@ std::string Election::way_out(TimePoint now, const Decision& known, const Quorum
     return who + ", and they are forgotten (collab forget, or COLLAB_FORGET_AFTER): the others go on";
   }
   return {};
+}
+
+// Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for an
+// agreement that its own run has left behind, and what that run has agreed on since would be lost.
+const wire::Join* Election::gone_on(const Decision& known) const {
+  const wire::Offer& newest = known.newest.anchor;
+  for (const auto& [link, applicant] : applicants_) {
+    const wire::Join& join = applicant.join;
+    const bool later = join.offer.run > newest.run && is_newer(join.offer, 0, newest, 0);
+    const auto is_its = [&](const wire::Voter& voter) { return voter.name == join.site; };
+    if (later && join.report.record.voters.empty() && std::ranges::any_of(known.newest.voters, is_its)) return &join;
+  }
+  return nullptr;
 }
 
 // All of them must be: the word about some says nothing about the others.

@@ -8,6 +8,7 @@
 //              with their records
 //   waiting    nobody who comes knows of a membership                              leads: it founds a swarm
 //   waiting    records are short for a grace, or the missing sites are forgotten   leads, under a new run name
+//   waiting    a voter without its record brings the anchor of a later run         likewise
 //   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
 //   frozen     the sites that answered are enough                                  leads
 //   preparing  a site without its record comes                                     waiting, with a higher term
@@ -161,6 +162,8 @@ class Election {
   template <typename Counts>
   [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
   [[nodiscard]] std::string way_out(TimePoint now, const Decision& known, const Quorum& quorum);
+  // A voter without its record that brings what a later run has agreed on; null: there is none.
+  [[nodiscard]] const wire::Join* gone_on(const Decision& known) const;
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
   [[nodiscard]] Mandate lead(const std::string& new_run, const Decision& decision);

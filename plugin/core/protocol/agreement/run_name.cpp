@@ -12,4 +12,11 @@ RunId run_name(std::chrono::milliseconds since_1970, std::uint64_t random) {
   return RunId{time | (random >> (64 - kRandomBits))};
 }
 
+RunId run_name_after(RunId known, RunId own) {
+  constexpr std::uint64_t kNoClockShows = std::uint64_t{1} << 63;  // 2248
+  if (known < own || known.value >= kNoClockShows) return own;
+  const std::uint64_t next_time = ((known.value >> kRandomBits) + 1) << kRandomBits;
+  return RunId{next_time + (own.value & ((std::uint64_t{1} << (2 * kRandomBits)) - 1))};
+}
+
 }  // namespace collab::protocol

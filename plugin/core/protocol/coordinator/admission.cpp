@@ -100,8 +100,9 @@ std::string Admission::refusal(const wire::Join& join) const {
            json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [join.other-swarm]";
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
-  for (const auto& [id, member] : all_->members()) {
-    if (member.name != join.site && join.index == id.value && join.report.record.voters.empty()) {
+  for (const auto& [id, member] : all_->members()) {  // who asked for another has that number from the membership
+    const bool both = join.index == id.value && member.join.index == join.index;
+    if (both && member.name != join.site && join.report.record.voters.empty()) {
       return "index " + std::to_string(join.index) + " is taken by " + member.name +
              ": give this site another COLLAB_SITE_INDEX [join.index-taken]";
     }

@@ -232,6 +232,15 @@ Member& AnchorChoice::best() const {
   return *best;
 }
 
+// That anybody here knows of.
+RunId AnchorChoice::latest_run() const {
+  RunId latest;
+  for (const auto& [id, member] : all_->members()) {
+    latest = std::max({latest, member.brought().run, member.anchor.run()});
+  }
+  return latest;
+}
+
 void AnchorChoice::choose() {
   if (anchor_) return;
   // A helper holds what it was given, or nothing that anybody would train from.
@@ -254,7 +263,7 @@ void AnchorChoice::choose() {
   const bool goes_on = wanted_.has_value();  // what was agreed on, by those who have agreed on it
   wanted_.reset();
   if (!goes_on) {
-    if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run();
+    if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run(latest_run());
     all_->installer.begin_run(chosen.run);
     Voters founders;
     for (const auto& [id, member] : all_->members()) founders.emplace(id, voter_of(member));

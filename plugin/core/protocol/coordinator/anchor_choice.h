@@ -71,6 +71,7 @@ class AnchorChoice {
   [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the site named, and by whom; or nothing
   [[nodiscard]] bool init_from_missed() const;                          // the swarm waits for that site
   [[nodiscard]] Member& best() const;
+  [[nodiscard]] RunId latest_run() const;
   void give_up_wanted(const std::string& why);
   void tell_whose(const Member& best, bool newborn);  // the anchor is, and who is passed over
   void tell_passed_over(Member& member, const std::string& why, const std::string& or_else);

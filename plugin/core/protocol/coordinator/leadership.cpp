@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/run_name.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
@@ -22,9 +23,12 @@ Election new_election(TermId led, const CoordinatorConfig& config) {
 Leadership::Leadership(const CoordinatorConfig& config)
     : term_{config.term.value - 1}, election_(new_election(term_, config)) {}
 
-RunId Leadership::next_run() { return RunId{all_->config.fresh_run.value + births_++}; }
+RunId Leadership::next_run(RunId known) {
+  const RunId own = begun_.empty() ? all_->config.fresh_run : RunId{begun_.rbegin()->value + 1};
+  return *begun_.insert(run_name_after(known, own)).first;
+}
 
-bool Leadership::began_here(RunId run) const { return run.value - all_->config.fresh_run.value < births_; }
+bool Leadership::began_here(RunId run) const { return begun_.count(run) != 0; }
 
 TimePoint Leadership::next_deadline() const {
   return leads_ ? later(minority_since_, all_->config.link_grace) : election_.next_deadline(all_->now);

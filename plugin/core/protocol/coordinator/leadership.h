@@ -33,8 +33,8 @@ class Leadership {
   [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
   [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
   [[nodiscard]] TimePoint next_deadline() const;
-  // The number of a run that begins here; whether one was begun here.
-  [[nodiscard]] RunId next_run();
+  // The number of a run that begins here, where another is known; whether one was begun here.
+  [[nodiscard]] RunId next_run(RunId known);
   [[nodiscard]] bool began_here(RunId run) const;
 
   // ---- while it does not lead
@@ -72,7 +72,7 @@ class Leadership {
   bool founded_ = false;
   std::set<LinkId> early_;
   TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
-  std::uint64_t births_ = 0;           // fresh runs begun here
+  std::set<RunId> begun_;              // runs, here
   Deposers deposers_;                  // over all its terms
 };
 

@@ -76,6 +76,7 @@ class MemberAnchor {
   [[nodiscard]] TimePoint progressed_at() const { return progressed_at_; }
   [[nodiscard]] bool has_progressed() const { return progress_ > 0; }
   [[nodiscard]] AcceptorId acceptor() const { return acceptor_; }
+  [[nodiscard]] RunId run() const { return run_; }
   [[nodiscard]] bool recommitted() const { return recommitted_; }
   [[nodiscard]] const std::optional<wire::AnchorInstalled>& holds() const { return holds_; }
   [[nodiscard]] const std::optional<wire::Offer>& renamed_from() const { return renamed_from_; }

@@ -102,6 +102,15 @@ Status sync_folder_of(Disk& disk, const std::string& path) {
   return status;
 }
 
+std::string free_name_beside(const std::string& path, std::string_view word) {
+  std::string name;
+  struct stat info {};
+  int number = 0;
+  do name = path + "." + std::string(word) + "-" + std::to_string(++number);
+  while (::lstat(name.c_str(), &info) == 0);
+  return name;
+}
+
 std::string as_file_name(std::string_view text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   constexpr std::string_view kHex = "0123456789abcdef";

@@ -62,6 +62,9 @@ class NewFile {
 // What was renamed or removed in the file's folder stays so.
 Status sync_folder_of(Disk& disk, const std::string& path);
 
+// A name that is free, for a file that is moved aside for people to look at: PATH.WORD-1 and so on.
+[[nodiscard]] std::string free_name_beside(const std::string& path, std::string_view word);
+
 // The text as a part of a file's name: bytes other than A-Z a-z 0-9 _ - . and a leading . are written %xx.
 [[nodiscard]] std::string as_file_name(std::string_view text);
 

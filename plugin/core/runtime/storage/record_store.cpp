@@ -256,17 +256,13 @@ Status RecordStore::set_aside(const std::string& why) {
 
 // The lock keeps the free name free until it is taken.
 Status RecordStore::move_aside(const char* as, const std::string& why) {
-  std::string name;
-  struct stat info {};
-  int number = 0;
-  do name = path_ + "." + as + "-" + std::to_string(++number);
-  while (::lstat(name.c_str(), &info) == 0);
+  const std::string name = free_name_beside(path_, as);
   if (disk_->rename(path_.c_str(), name.c_str()) != 0) {
     if (errno == ENOENT) return {};
     return unavailable("cannot rename " + path_ + ": " + std::strerror(errno) + " [record.rename]");
   }
-  log_warning("the record " + path_ + " is not used: " + why + ". It is kept beside it (." + as + "-" +
-              std::to_string(number) + "), and this site counts as one that has lost its memory [record.not-used]");
+  log_warning("the record " + path_ + " is not used: " + why + ". It is kept beside it (" + name.substr(path_.size()) +
+              "), and this site counts as one that has lost its memory [record.not-used]");
   return sync_folder_of(*disk_, path_);
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -32,6 +34,7 @@ struct StateSaver::Save {
   StateHeader header;
   std::array<Source, 3> sources{};  // by StatePart
   bool given_up = false;
+  bool passes_over = false;  // what lies there
 
   [[nodiscard]] bool needs(std::span<const float> elements) const {
     return std::ranges::any_of(sources, [elements](const Source& source) {
@@ -55,6 +58,7 @@ struct StateSaver::Shared {
 
   void write_all();
   void write_one();
+  [[nodiscard]] Status move_aside();
   [[nodiscard]] bool copy(StatePart part, std::uint64_t offset, std::span<float> out);
   void give_up(const Save& save, const std::string& why);
 
@@ -69,6 +73,7 @@ struct StateSaver::Shared {
   TimePoint taken{};  // the disk took a piece
   bool left = false;  // nobody waits any more, and the memory is not there any more
   bool overdue = false;
+  std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
   RateLimited rate_limited{std::chrono::minutes(1)};
 };
 
@@ -79,11 +84,23 @@ StateSaver::~StateSaver() { wait(); }
 
 bool StateSaver::enabled() const { return !shared_->path.empty(); }
 
+void StateSaver::takes(const wire::Offer& anchor) {
+  if (!lies_there_ || anchor.run == lies_there_->run) return;
+  if (anchor.round > lies_there_->round || anchor.digest == lies_there_->digest) return;
+  const std::lock_guard lock(shared_->mutex);
+  shared_->passed_over = "the state of round " + std::to_string(lies_there_->round.value) + " of run " +
+                         std::to_string(lies_there_->run.value) + " in " + shared_->path +
+                         " is not what the swarm goes on from: it is at round " + std::to_string(anchor.round.value) +
+                         " of run " + std::to_string(anchor.run.value);
+}
+
 void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
                       std::span<const float> residual) {
   Save next{std::move(header), {Save::Source{anchor}, Save::Source{outer}, Save::Source{residual}}};
+  lies_there_ = wire::Offer{next.header.run, next.header.round, next.header.digest};
   {
     const std::lock_guard lock(shared_->mutex);
+    next.passes_over = !shared_->passed_over.empty();
     shared_->overdue = false;
     if (shared_->writing) {
       shared_->waiting = std::move(next);
@@ -113,7 +130,8 @@ void StateSaver::Shared::write_one() {
     return copy(part, offset, out);
   };
   // Nobody else changes the header, nor which save this is.
-  const Status status = write_state(disk, path, writing->header, pieces);
+  Status status = writing->passes_over ? move_aside() : Status();
+  if (status.ok()) status = write_state(disk, path, writing->header, pieces);
   if (status.ok()) return;
   if (status.code() == StatusCode::kCancelled) {
     return give_up(*writing, "when " + writing->progress() + " were in " + path + ".new, which is removed");
@@ -125,6 +143,30 @@ void StateSaver::Shared::write_one() {
                                              " was not saved: " + status.message() + " [state.not-saved]");
   }
   if (said) log_error(*said);
+}
+
+// Until that has been possible nothing is saved.
+Status StateSaver::Shared::move_aside() {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex);
+    why = passed_over;
+  }
+  const std::string name = free_name_beside(path, "passed-over");
+  const bool moved = !why.empty() && disk.rename(path.c_str(), name.c_str()) == 0;
+  if (!moved && !why.empty() && errno != ENOENT) {
+    return unavailable("cannot rename " + path + " to " + name + ": " + std::strerror(errno));
+  }
+  {
+    const std::lock_guard lock(mutex);
+    if (passed_over == why) passed_over.clear();  // else another one is, by now
+  }
+  if (!moved) return {};
+  log_warning(
+      why + ". It is kept as " + name +
+      ". To go on from it, stop all sites, move the folders of COLLAB_STATE_DIR away at the others, and give it "
+      "its name back [state.passed-over]");
+  return sync_folder_of(disk, path);
 }
 
 // Rounds may be shorter than the disk is slow, so not every line is said.

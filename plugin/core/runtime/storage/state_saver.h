@@ -3,13 +3,15 @@
 //
 // A save copies a piece at a time out of memory that belongs to the rounds; while one is on its way, the next waits.
 // Who is about to change some of that memory says so with let_go(): a save that has not come so far is given up, which
-// is said, and one is due again at the next round. Threads: one caller; one writer thread at a time. Ownership: the
+// is said, and one is due again at the next round. A state of rounds that the swarm does not go on from is not
+// overwritten: it is moved aside. Threads: one caller; one writer thread at a time. Ownership: the
 // thread; borrows what is saved, until wait() has returned. A disk that takes nothing for `patience` keeps the thread,
 // which then touches nothing of the rounds any more, until the process ends.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,6 +29,10 @@ class StateSaver {
   StateSaver& operator=(const StateSaver&) = delete;
 
   [[nodiscard]] bool enabled() const;  // an empty path: nothing is written
+  // What an earlier process has left there.
+  void found(const wire::Offer& anchor) { lies_there_ = anchor; }
+  // The site goes on from this one: that of another run which is at no later round passes over what lies there.
+  void takes(const wire::Offer& anchor);
   // Returns at once. The spans stay valid until wait() has returned, and unchanged until let_go(). Of saves that wait,
   // the newest counts.
   void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
@@ -42,6 +48,7 @@ class StateSaver {
   struct Shared;
   std::shared_ptr<Shared> shared_;
   std::chrono::milliseconds patience_;
+  std::optional<wire::Offer> lies_there_;
   std::thread thread_;
 };
 
