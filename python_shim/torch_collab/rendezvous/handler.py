@@ -246,7 +246,18 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
                  f"its own; {self._coordinated()}")  # fmt: skip
+        self._begin_with_others()
         return self._own_world()
+
+    def _begin_with_others(self) -> None:
+        """Others train what the closed list was for. A site that is back without its disk, and serves a candidate at
+        its old address, would else elect that one alone before it hears of them, and train from fresh weights."""
+        if self._settings.config.given("min_sites"):
+            return
+        os.environ["COLLAB_MIN_SITES"] = "2"
+        log.info(f"site {self._site} begins no model alone: where the swarm's is not found, it waits for another site, "
+                 f"for {self._settings.config.join_timeout:.0f} s (COLLAB_JOIN_TIMEOUT). If no other will come, start "
+                 "it with COLLAB_MIN_SITES=1")  # fmt: skip
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()
