@@ -246,18 +246,20 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
                  f"its own; {self._coordinated()}")  # fmt: skip
-        self._begin_with_others()
+        if self._site_nodes == 1 or any(site.name != self._site for site in drawn.sites):
+            self._begin_with_others()
         return self._own_world()
 
     def _begin_with_others(self) -> None:
-        """Others train what the closed list was for. A site that is back without its disk, and serves a candidate at
-        its old address, would else elect that one alone before it hears of them, and train from fresh weights."""
+        """Another site trains, or nobody had closed the list. Back without its disk, and with the candidate that it
+        serves again, this one would found a swarm of fresh weights, and train from them until it hears of the other."""
         if self._settings.config.given("min_sites"):
             return
         os.environ["COLLAB_MIN_SITES"] = "2"
-        log.info(f"site {self._site} begins no model alone: where the swarm's is not found, it waits for another site, "
-                 f"for {self._settings.config.join_timeout:.0f} s (COLLAB_JOIN_TIMEOUT). If no other will come, start "
-                 "it with COLLAB_MIN_SITES=1")  # fmt: skip
+        if self._candidate.serving:
+            log.info(f"site {self._site} begins no model alone: if nothing of the swarm's is left here, it waits for "
+                     f"another site, at most {self._settings.config.join_timeout:.0f} s (COLLAB_JOIN_TIMEOUT). If none "
+                     "will come, start this one again with COLLAB_MIN_SITES=1")  # fmt: skip
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()
