@@ -35,6 +35,7 @@ from torch_collab.rendezvous.endpoint import Endpoint, open_endpoint, serve_stor
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
+from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
@@ -57,7 +58,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._address = own_address(settings)
         self._candidate = candidate.Candidate(settings)
         self._endpoint: Endpoint | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None  # at the others' agents
+        self._renewal: Renewal | None = None  # at the one that serves the endpoint
         self._agent_store: AgentStore | None = None
         # Of the swarm, once known; the agent needs nobody to bring its workers back.
         self._site = settings.site or settings.hostname
@@ -132,6 +134,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._candidate.linger(agents.living)
         else:
             self._candidate.linger(list)
+        if self._renewal is not None:
+            self._renewal.stop()
         return True
 
     # ---- the first members -----------------------------------------------------------------------
@@ -222,11 +226,13 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 "no site there serves a coordinator, and this node was given none. Give all nodes the same "
                 "COLLAB_COORDINATOR, or none [rendezvous.no-coordinator]"
             )
-        if endpoint.serving:
-            return
         known = Known(drawn.gathered.text)
         for index in range(len(drawn.sites)):
             known.sites[f"site/{index}"] = part.get(f"site/{index}").decode()
+        if endpoint.serving:
+            self._renewal = Renewal(endpoint, known)
+            self._renewal.start()
+            return
         name = f"{self._site} ({self._settings.hostname})"
         self._heartbeat = Heartbeat(
             endpoint.host, endpoint.port, self._settings.run_id, self._settings.key, name, known
