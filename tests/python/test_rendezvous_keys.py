@@ -11,9 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE
 from handlers import handler, ranks, rendezvous
-from ranks import free_port
+from ranks import free_port, wait_until
 from test_rotation import write
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
@@ -240,13 +239,6 @@ def is_signed(store: SignedStore, name: str) -> bool:
         return bool(store.get(name))
     except SignatureError:
         return False
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_a_stranger_says_nothing_of_who_lives() -> None:

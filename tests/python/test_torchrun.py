@@ -19,11 +19,15 @@ def test_two_nodes_are_one_world_and_a_third_joins_late(nodes: Nodes) -> None:
     paris.wait_for_rounds(2, "paris", "rome")
     starts = sorted(paris.starts() + rome.starts())
     assert starts == ["rank 0 of 2 start cohort restart 0", "rank 1 of 2 start cohort restart 0"]
+    os.truncate(nodes.folder / "paris.jsonl", 0)  # as logrotate's copytruncate does
     oslo = nodes.start("oslo", nnodes="2:3")
     oslo.wait_for_rounds(2, "paris", "rome", "oslo")
     assert oslo.starts() == ["rank 0 of 1 start lone restart 0"]
     nodes.end_together()
+    told = nodes.rounds("paris")  # each line is whole, from the file's start on
+    assert any(set(event["contributors"]) == {"paris", "rome", "oslo"} for event in told)
     assert len(paris.pids()) == len(rome.pids()) == 1
+    assert [node.output.count("COLLAB_STATE_DIR names no folder") for node in (paris, rome, oslo)] == [1, 1, 1]
 
 
 @pytest.mark.slow

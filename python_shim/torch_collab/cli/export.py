@@ -96,7 +96,7 @@ def choose(where: Path) -> Path:
     """The file itself, or of those in a directory the one of the newest run, and of that the highest round.
 
     Rounds of two runs do not compare: each generation of a script's models is a run of its own, and counts from 0.
-    A run's number is the time at which its coordinator began, counted up for each run that this one begins.
+    A run's number is the time at which its coordinator began, or larger than that of the run it goes on from.
     """
     if not where.is_dir():
         if not where.exists():

@@ -1,4 +1,4 @@
-"""When the swarm's token is replaced: the agent that serves the endpoint signs anew what whoever comes has to read there.
+"""When the swarm's token is replaced: the agent that serves the endpoint signs anew what those who come have to read.
 
 It writes what it knows, not what it finds: a holder of the token before has no part in it.
 """
