@@ -3,9 +3,9 @@
     python tests/bench/bench_gpu.py [--width 768] [--layers 12] [--rounds 5] [--out out/bench/gpu.json]
 
 Two sites of one rank share the GPU and talk over loopback in fp16, so what a round takes is its copies and the work of
-the processor. Beside them in the same run: two processes with DDP over NCCL alone in its world, whose steps share the GPU
-as well, and copies of the parameters to pinned memory and back. The model has the tensors of a GPT-2: 138 million
-parameters unless told otherwise.
+the processor. Beside them in the same run: two processes with DDP over NCCL, each alone in its world, whose steps share
+the GPU as well, and copies of the parameters to pinned memory and back. The model has the tensors of a GPT-2: 138
+million parameters unless told otherwise.
 """
 
 from __future__ import annotations

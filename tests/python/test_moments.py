@@ -63,7 +63,8 @@ def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
                 assert other == value
                 continue
             assert other.dtype == value.dtype and other.shape == value.shape and other.stride() == value.stride()
-            assert torch.equal(other.cpu(), value.cpu() if key in ("step", "mu_product") else value.cpu().bfloat16().to(value.dtype)), key
+            sent = value.cpu() if key in ("step", "mu_product") else value.cpu().bfloat16().to(value.dtype)
+            assert torch.equal(other.cpu(), sent), key
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <thread>
+#include <future>
 
 #include "core/runtime/tensors/host_vector.h"
 
@@ -79,11 +79,9 @@ TEST_F(ArenaChannel, ARankThatIsAheadWaitsForWhatTheLeaderMayYetAnnounce) {
   EXPECT_FALSE(followers_[0]->is_ahead(6));
   EXPECT_EQ(followers_[0]->announcement(0, 6).value(), 0U);
   EXPECT_TRUE(followers_[0]->is_ahead(7));
-  std::jthread comes([&] {
-    std::this_thread::sleep_for(milliseconds(20));
-    EXPECT_TRUE(leads->announcement(7, 5).ok());
-  });
-  EXPECT_EQ(followers_[0]->announcement(0, 7).value(), 7U);
+  auto heard = std::async(std::launch::async, [&] { return followers_[0]->announcement(0, 7); });
+  EXPECT_TRUE(leads->announcement(7, 5).ok());
+  EXPECT_EQ(heard.get().value(), 7U);
 }
 
 }  // namespace
