@@ -103,6 +103,7 @@ if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.p
         remove_record as remove_record, serve_coordinator as serve_coordinator, serve_helper as serve_helper,
         serve_page as serve_page,
         set_in_step as set_in_step, swarm_secrets as swarm_secrets, termination_requested as termination_requested,
+        termination_signal as termination_signal,
         try_transport as try_transport, watch_for_termination as watch_for_termination,
     )  # fmt: skip
 else:

@@ -8,13 +8,15 @@ FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold i
 init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
 parameters; TEST_DATA=N is the first rank's data, so that sites that are worlds of their own have different ones;
 TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead. TEST_HALTS=T,T: who comes to a step within HALT seconds
-before a moment T waits for it, so that something can be timed to come in the midst of what follows.
+before a moment T waits for it, so that something can be timed to come in the midst of what follows. TEST_HOST=NAME
+is taken for the machine's name.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -97,6 +99,8 @@ def gpt2() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
 
 
 def main() -> None:
+    if host := os.environ.get("TEST_HOST"):
+        socket.gethostname = lambda: host
     dist.init_process_group("collab")
     start = state.require().info.start.value
     restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
