@@ -157,9 +157,10 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_all_processes_of_a_site_are_asked_at_once(nodes: Nodes, number: signal.Signals) -> None:
-    """As systemd, a shutdown and a closed terminal do: torchrun then passes on to its workers what they have had."""
+    """As systemd, a shutdown and a closed terminal do: torchrun then passes on to its workers what they have had. Those
+    of a DataLoader are asked too, and go on loading."""
     paris = nodes.start("paris", conf="is_host=1")
-    rome = nodes.start("rome", conf="is_host=0")
+    rome = nodes.start("rome", conf="is_host=0", TEST_LOADER="1")
     paris.wait_for_rounds(2, "paris", "rome")
     for pid in descendants(rome.process.pid):
         os.kill(pid, number)

@@ -23,6 +23,7 @@ using Milliseconds = std::chrono::milliseconds::rep;
 std::atomic<Milliseconds> requested_at{0};  // 0: not yet
 std::atomic<int> requested_by{SIGTERM};
 std::atomic<pid_t> owner{0};
+std::atomic<pid_t> served{0};  // by this process, which is a child of it
 std::atomic<Milliseconds> limit_ms{0};
 std::atomic<Milliseconds> same_wish_ms{0};
 sem_t arrived;
@@ -66,6 +67,14 @@ void on_signal(int number) {
   } else if (now - first >= same_wish_ms.load()) {
     end_by(number);
   }
+  errno = saved;
+}
+
+void on_signal_of_child(int number, siginfo_t* info, void*) {
+  const int saved = errno;
+  const bool gone = getppid() != served.load();
+  if (!gone && info->si_pid == served.load()) _exit(0);  // as torch has it for SIGTERM
+  if (gone) end_by(number);
   errno = saved;
 }
 
@@ -133,6 +142,14 @@ void carry_out_termination() {
   // The signal may be taken by another thread, or be blocked here.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   _exit(128 + number);
+}
+
+void end_by_parent_only() {
+  served = getppid();
+  struct sigaction action {};
+  action.sa_sigaction = on_signal_of_child;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  for (const int number : {SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }
 
 LastWord::LastWord(std::function<void()> say) {

@@ -28,6 +28,10 @@ bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::millise
 // Ends the process as that signal does by default.
 [[noreturn]] void carry_out_termination();
 
+// In a process that serves this one, a DataLoader's worker: who stops a service signals it too, and the last steps need
+// it. From here on the two signals act only if the parent sends them, or is gone.
+void end_by_parent_only();
+
 // What is to be said before the process ends, by a thread of its own, where the process has not ended by then; it ends
 // once all are said. Must not throw.
 class LastWord {

@@ -151,6 +151,27 @@ TEST(Termination, AForkedChildIsEndedAtOnce) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
+TEST(Termination, AChildThatServesIsEndedByItsParentOnly) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    end_by_parent_only();
+    raise(SIGTERM);
+    raise(SIGHUP);
+    std::ignore = write(pipe[1], "w", 1);
+    stand_still();
+  }
+  char outlived = 0;
+  close(pipe[1]);
+  EXPECT_EQ(read(pipe[0], &outlived, 1), 1);
+  close(pipe[0]);
+  kill(child, SIGTERM);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 TEST(Termination, AHandlerThatIsThereIsLeftAlone) {
   const int status = status_of([] {
     std::signal(SIGTERM, SIG_IGN);
