@@ -159,8 +159,8 @@ class Session {
   [[nodiscard]] virtual bool is_ahead() const = 0;
   // As the script logged it last: told with the next round, and shown with the status. Ignored but at the leader.
   virtual void note_loss(double loss) = 0;
-  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
-  // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
+  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. On
+  // several hosts, without rounds by time, it is the next one that is due. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
   // ---- the optimizer's state, from a member to a site that joins; the site's leader only
   // A joiner wants ours: true until give_optimizer(), which is to be called between two steps, also while one blocks in

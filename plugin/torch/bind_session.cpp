@@ -372,6 +372,8 @@ void bind_session(py::module_& module) {
       },
       py::arg("limit"));
   module.def("termination_requested", &termination_requested);
+  module.def("end_by_parent_only", &end_by_parent_only);
+  module.def("termination_signal", &termination_signal);
   module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
   module.def("tell_forget", &say_forget, py::arg("transport"), py::arg("address"), py::arg("sites"), py::arg("limit"));

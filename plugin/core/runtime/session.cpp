@@ -13,6 +13,7 @@
 #include "core/runtime/schedule.h"
 #include "core/runtime/site_channel.h"
 #include "core/runtime/step_pace.h"
+#include "core/runtime/termination.h"
 
 namespace collab {
 namespace {
@@ -97,7 +98,7 @@ class RankSession final : public Session {
     if (alone_) return last;
     if (broken_.ok()) last = run_last_rounds();
     if (!leader_) return last;
-    leave(leaving_               ? "it was asked to end (SIGTERM)"
+    leave(leaving_               ? asked_to_end()
           : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
                                  : std::string("the training script has ended"),
           next_generation);
@@ -411,7 +412,11 @@ class RankSession final : public Session {
       mine.round = round_;
       return mine;
     }
-    if (!behind || leaving_) return outcome_of(leader_->round(trigger()), leaving_);
+    if (!behind || leaving_) {
+      const Result<RoundReport> report = leader_->round(trigger());
+      leaving_ = leaving_ || termination_requested();  // meanwhile: this was the last one
+      return outcome_of(report, leaving_);
+    }
     mine.round = round_;
     fail_outcome(mine, leader_->start_round(trigger()));
     mine.in_flight = mine.ok();

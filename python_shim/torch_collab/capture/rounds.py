@@ -97,9 +97,11 @@ def _warn_of_undone(world: World, why: str) -> None:
 
 
 def _leave(world: World) -> None:
-    """SIGTERM has come to the site's leader, and its last round is over: every rank of the site ends as by SIGTERM."""
+    """SIGTERM or SIGHUP has come to the site's leader, and its last round is over: every rank of the site ends as by
+    that signal."""
     if world.is_leader:
-        log.info(f"site {world.info.site.name} leaves the swarm, because it was asked to end (SIGTERM)")
+        asked = f"it was asked to end ({native.termination_signal()})"
+        log.info(f"site {world.info.site.name} leaves the swarm, because {asked}")
     try:
         finish()
     finally:

@@ -96,8 +96,7 @@ def begin(world: World, session: _C.Session) -> None:
                 world.info.told.wait(keys, timedelta(seconds=min(world.info.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
-    if len(world.info.site.ranks) == 1 or world.info.one_host:
-        world.installed.once("SIGTERM", _watch_for_termination)
+    world.installed.once("SIGTERM", _watch_for_termination)
 
 
 def _watch_for_termination() -> Callable[[], None] | None:
