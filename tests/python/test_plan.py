@@ -305,8 +305,14 @@ def test_auto_is_the_period_that_the_leader_would_choose() -> None:
     assert steps_between(auto, 9, 0.01) == 1 and steps_between(auto, 0.001, 60) == 10_000
     assert steps_between(settings(sync_every="auto", overlap="1"), 0.5, 10) == 22
     pair = sites((100, 100), (100, 100))
-    cost = costs.local_sgd("x", settings(sync_every="auto"), pair, Between(0.1), Model(25_000_000), 0.3)
-    assert cost.waits == pytest.approx(0.02 / 1.02, rel=0.02)
+    for overlap in "01":
+        auto = settings(sync_every="auto", overlap=overlap)
+        cost = costs.local_sgd("x", auto, pair, Between(0.1), Model(25_000_000), 0.3)
+        assert cost.waits == pytest.approx(0.02 / 1.02, rel=0.02)
+        behind = steps_between(settings(sync_every="auto", overlap="1"), 0.3, cost.round + 0.1) * 0.3
+        assert cost.every_overlap == pytest.approx(behind) and behind < 6
+        assert cost.waits_overlap == pytest.approx(0.125 / (behind + 0.125))  # a copy and the merge
+        assert (cost.every_seconds == cost.every_overlap) == auto.overlap
 
 
 def test_memory_by_hand() -> None:

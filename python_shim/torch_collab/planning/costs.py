@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch_collab.native import Settings
 from torch_collab.planning import codecs
@@ -107,9 +107,13 @@ def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Betwee
     on_lines = max(sent.seconds, EXCHANGE_WORK * parameters)
     a_round = on_lines + path.rtt + APPLY_WORK * parameters
     blocking = path.rtt + a_round
-    training = steps_between(settings, step, blocking) * step
+
+    def trains(overlap: bool) -> float:
+        return steps_between(replace(settings, overlap=overlap), step, blocking) * step
+
+    training = trains(overlap=False)
     overlapped = APPLY_WORK * parameters * (settings.fragments + 1)  # the copy is of all, the merge of a fragment
-    behind = max(training, blocking)
+    behind = max(trains(overlap=True), blocking)
     every, stall = (behind, overlapped) if settings.overlap else (training, blocking)
     whole = every + stall
     return Cost(
