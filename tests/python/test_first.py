@@ -15,8 +15,8 @@ from commands import Coordinator
 from ranks import Finished, Ranks, expect_success
 from torch import nn
 from torch_collab.capture import resumed
+from torch_collab.model.entry import Entry
 from torch_collab.model.modules import Loads
-from torch_collab.model.vector import Entry
 from torch_collab.world import state
 
 # ---- what can be seen of a load ----------------------------------------------------------------------

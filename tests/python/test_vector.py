@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch_collab.capture import forward
-from torch_collab.model.vector import Entry, Vector
+from torch_collab.model.entry import Entry
+from torch_collab.model.vector import Vector
 
 
 class Wrapped(torch.nn.Module):

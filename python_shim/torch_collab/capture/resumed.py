@@ -14,7 +14,7 @@ from torch_collab.swarm import loaded
 from torch_collab.world import state
 
 if TYPE_CHECKING:
-    from torch_collab.model.vector import Entry
+    from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
 
 

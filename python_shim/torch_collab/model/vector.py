@@ -7,35 +7,20 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torch_collab import log, torch_compat
+from torch_collab.model import tied
+from torch_collab.model.entry import Entry
 from torch_collab.model.modules import is_ignored
 from torch_collab.model.undone import UndoneRounds
 from torch_collab.model.values import Values
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
-
-
-@dataclass(frozen=True)
-class Entry:
-    name: str
-    tensor: torch.Tensor
-    trained: bool  # part of the vector; else frozen or left out, and compared at join only
-    buffer: bool = False
-    left_out: bool = False  # a buffer of which each site keeps its own values
-
-    @property
-    def kind(self) -> str:
-        return "left out" if self.left_out else "averaged" if self.trained else "frozen"
-
-    def describe(self) -> str:
-        what = self.kind if self.left_out else "buffer" if self.buffer else "trained" if self.trained else "frozen"
-        return f"{self.name} {str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)} {what}"
 
 
 _versions = itertools.count(1)
@@ -62,8 +47,8 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
 
     Buffers come last because ranks of a site may differ in them. Those that are not persistent, or hold NaN or infinity
     now (a causal mask of -inf), are left out of the vector: they are tables, and a mean of them would be none. Tied
-    tensors come once. With several DDP modules names start with `ddp0.`, `ddp1.`, … What a DDP was told to ignore is
-    a rank's own, and no part of what sites hold in common.
+    tensors come once, be they one object or several in one memory. With several DDP modules names start with `ddp0.`,
+    `ddp1.`, … What a DDP was told to ignore is a rank's own, and no part of what sites hold in common.
     """
     parameters: list[Entry] = []
     buffers: list[Entry] = []
@@ -100,6 +85,12 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 f"collab: {entry.describe()} cannot be averaged; only floating-point parameters can be trained "
                 "across sites [capture.not-floating]"
             )
+    entries = tied.merge(entries)
+    if pairs := [f"{other.name} ({entry.name})" for entry in entries for other in entry.tied]:
+        log.info(
+            f"in the memory of another parameter, and averaged with it, once: {', '.join(pairs[:16])}"
+            + (f" and {len(pairs) - 16} more" if len(pairs) > 16 else "")
+        )
     return entries
 
 
@@ -144,11 +135,13 @@ class Vector:
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
         self._roots = [weakref.ref(ddp.module) for ddp in modules]
         self._look_again = False
-        self.trained: tuple[tuple[int, int], ...] = ()  # id() and elements of each trained parameter, in order
+        # id() and elements of each trained parameter, in order; of those that are tied by their memory each one.
+        self.trained: tuple[tuple[int, int], ...] = ()
         self.ids: frozenset[int] = frozenset()  # id() of each
         self._ranks = ranks
         self.parameters: list[torch.Tensor] = []  # trained, in order
         self._positions: dict[int, int] = {}  # by id(), among the tensors of the vector
+        self._tied: list[tuple[Entry, Entry]] = []  # that of the vector, and the other in its memory
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         self._frozen: list[tuple[str, torch.Tensor]] = []
         self._told: set[str] = set()
@@ -162,6 +155,8 @@ class Vector:
     def covers(self, module: DistributedDataParallel, constructed: Constructed) -> bool:
         """Does `module`, a DDP that was made later, train just what it holds of the vector? Then it is one of ours."""
         if trained_by(module, constructed) != {id(p) for p in module.parameters() if id(p) in self.ids}:
+            return False
+        if self._untied() is not None:
             return False
         self._modules.add(module)
         return True
@@ -177,6 +172,8 @@ class Vector:
         Raises RuntimeError for what cannot be averaged any more, by name.
         """
         self.values.before_forward()
+        if (apart := self._untied()) is not None:
+            raise RuntimeError(_no_longer_tied(*apart))
         for slots, name, held in self._places:
             if slots.get(name) is not held:
                 break
@@ -202,14 +199,15 @@ class Vector:
         trained = [entry for entry in self.entries if entry.trained]
         self._positions = {id(entry.tensor): position for position, entry in enumerate(trained)}
         self.parameters = [entry.tensor for entry in trained if not entry.buffer]
-        self.trained = tuple((id(tensor), tensor.numel()) for tensor in self.parameters)
+        self.trained = tuple((id(each), each.numel()) for entry in trained for each in entry.parameters)
+        self._tied = [(entry, other) for entry in trained for other in entry.tied]
         self.ids = frozenset(key for key, _ in self.trained)
         self._frozen = [
             (entry.name, entry.tensor)
             for entry in self.entries
             if not entry.trained and not entry.buffer and entry.name not in self._told
         ]
-        wanted = {id(entry.tensor): entry.tensor for entry in trained}
+        wanted = {id(each.tensor): each.tensor for entry in trained for each in (entry, *entry.tied)}
         self._places = []
         for root in self._living_roots():
             for part in root.modules():
@@ -232,7 +230,8 @@ class Vector:
             for name, held in (*root.named_parameters(), *root.named_buffers()):
                 if not is_ignored(root, name):
                     now[prefix + name] = held
-        known = {entry.name for entry in self.entries}
+        self._follow_tied(now)
+        known = {each.name for entry in self.entries for each in (entry, *entry.tied)}
         held_now = {id(other) for other in now.values()}
         for entry in self.entries:
             tensor = now.get(entry.name)
@@ -252,11 +251,7 @@ class Vector:
                     "DistributedDataParallel, or wrap what it has become in a new one [capture.parameter-changed]"
                 )
             if self._ranks > 1 and not entry.buffer:
-                raise RuntimeError(
-                    _another_object(entry)
-                    + "is not averaged over the ranks of this site any more. Load without assign=True, or make a new "
-                    "DistributedDataParallel after it [capture.parameter-replaced]"
-                )
+                raise RuntimeError(_replaced(entry))
             changed.append((self._positions[id(entry.tensor)], entry, tensor))
         for name, tensor in now.items():
             if name not in known and isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
@@ -268,6 +263,34 @@ class Vector:
                     "model [capture.parameter-added]"
                 )
         return changed
+
+    def _follow_tied(self, now: dict[str, torch.Tensor]) -> None:
+        """New objects in the place of tied ones, which must lie in the memory of what they are tied to by now."""
+        followed: dict[int, list[Entry]] = {}
+        changed = False
+        for entry, other in self._tied:
+            kept = followed.setdefault(id(entry), [])
+            if other.name not in now:
+                changed = True  # its model is gone, or one Parameter stands in both places
+                continue
+            tensor, there = now[other.name], now.get(entry.name, entry.tensor)
+            if not all(isinstance(each, torch.nn.Parameter) for each in ([there] if other.buffer else [there, tensor])):
+                self._look_again = True  # for the time of a call, see _walk()
+                tensor = other.tensor
+            elif tied.place_of(tensor) != tied.place_of(there):
+                raise RuntimeError(_no_longer_tied(entry, other))
+            elif tensor is not other.tensor and other.trained and not other.buffer and self._ranks > 1:
+                raise RuntimeError(_replaced(other))
+            changed = changed or tensor is not other.tensor
+            kept.append(replace(other, tensor=tensor))
+        if changed:
+            self.entries = [replace(e, tied=tuple(followed[id(e)])) if id(e) in followed else e for e in self.entries]
+            self._index()
+
+    def _untied(self) -> tuple[Entry, Entry] | None:
+        """The first two that lay in one memory and do not by now."""
+        apart = (pair for pair in self._tied if tied.place_of(pair[0].tensor) != tied.place_of(pair[1].tensor))
+        return next(apart, None)
 
     def _living_roots(self) -> list[torch.nn.Module]:
         return [root for root in (ref() for ref in self._roots) if root is not None]
@@ -288,6 +311,23 @@ class Vector:
         )
 
 
+def _replaced(entry: Entry) -> str:
+    return (
+        _another_object(entry)
+        + "is not averaged over the ranks of this site any more. Load without assign=True, or make a new "
+        "DistributedDataParallel after it [capture.parameter-replaced]"
+    )
+
+
+def _no_longer_tied(entry: Entry, other: Entry) -> str:
+    return (
+        f"collab: {other.name} lay in the memory of {entry.name} when training began, and has memory of its own by now "
+        f"(data that was assigned or moved): sites average {entry.name} alone. Tie them as one Parameter before the "
+        "model is wrapped in DistributedDataParallel, or make a new one around what the model has become "
+        "[capture.untied]"
+    )
+
+
 def _another_object(entry: Entry) -> str:
     return (
         f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
@@ -300,10 +340,10 @@ def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Cons
     if any(ddp not in constructed for ddp in modules):
         return  # a copy: its reducer was made with what it holds
     known = frozenset().union(*(constructed[ddp] for ddp in modules))
-    for entry in entries:
-        if entry.trained and not entry.buffer and id(entry.tensor) not in known:
+    for each in [each for entry in entries for each in (entry, *entry.tied)]:
+        if each.trained and not each.buffer and id(each.tensor) not in known:
             raise RuntimeError(
-                _another_object(entry)
+                _another_object(each)
                 + "would not be averaged over the ranks of this site. Do it before the model is wrapped, or load "
                 "without assign=True [capture.parameter-unknown]"
             )

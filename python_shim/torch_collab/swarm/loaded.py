@@ -18,14 +18,14 @@ from torch_collab import torch_compat
 from torch_collab.model import optimizer_copy
 
 if TYPE_CHECKING:
-    from torch_collab.model.vector import Entry
+    from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
 
 
 def shows(world: World, entries: Sequence[Entry]) -> bool:
     """At the first training forward of a generation, of this rank."""
     modules = world.loads.noted()
-    trained = frozenset(id(entry.tensor) for entry in entries if entry.trained)
+    trained = frozenset(id(each.tensor) for entry in entries for each in (entry, *entry.tied) if each.trained)
     # What was loaded into frozen parameters alone, a backbone's, is the same at all sites.
     held = (tensor for module in modules for slots in torch_compat.slots_of(module) for tensor in slots.values())
     return any(id(tensor) in trained for tensor in held) or any(

@@ -16,7 +16,7 @@ from torch_collab.swarm import loaded
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from torch_collab.model.vector import Entry
+    from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
 
 

@@ -18,7 +18,7 @@ from torch_collab.world.groups import gloo_listens_here_only, make_gloo
 
 if TYPE_CHECKING:
     from torch_collab import _C
-    from torch_collab.model.vector import Entry
+    from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
 
 _HEARD = "collab/heard"
