@@ -41,6 +41,12 @@ class ParameterVector {
   virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
   // Whether write(offset, values) would change nothing.
   virtual Result<bool> holds(std::uint64_t offset, std::span<const float> values);
+  // Parameters += values, and kept * parameters + (1 - kept) * values; each operation rounded to float32.
+  virtual Status add(std::uint64_t offset, std::span<const float> values);
+  virtual Status mix(std::uint64_t offset, std::span<const float> values, float kept);
+  // Elements that are best read or written at a time, a multiple of 65,536: enough to make up for what a call costs,
+  // few enough to stay in the cache between two passes.
+  [[nodiscard]] virtual std::uint64_t tile() const { return 65'536; }
 };
 
 // One tensor of the model as sites compare it at join; the adapter fills it.
@@ -138,16 +144,23 @@ class Session {
   // What count_step() found due. Else a round now, on every rank of every site, which waits for its result also where
   // rounds run behind the training. Without steps since the last one it weighs nothing.
   virtual Result<StepOutcome> synchronize() = 0;
+  // A round now as above, and more of them up to this one: where sites of unequal speed make the same rounds behind the
+  // training, one of them may have begun a round that another will begin with a later step.
+  virtual Result<StepOutcome> synchronize_until(RoundId last) = 0;
+  // Which round that must be, as far as this rank knows; 0: nothing waits to be averaged.
+  [[nodiscard]] virtual RoundId settles_at() const = 0;
   // Both.
   Result<StepOutcome> step(std::uint64_t samples) {
     const Result<bool> due = count_step(samples);
     if (!due.ok()) return due.status();
     return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
   }
+  // count_step() would wait: this rank is steps ahead of the site's leader, whose word on the next round may yet come.
+  [[nodiscard]] virtual bool is_ahead() const = 0;
   // As the script logged it last: told with the next round, and shown with the status. Ignored but at the leader.
   virtual void note_loss(double loss) = 0;
-  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
-  // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
+  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. On
+  // several hosts, without rounds by time, it is the next one that is due. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
   // ---- the optimizer's state, from a member to a site that joins; the site's leader only
   // A joiner wants ours: true until give_optimizer(), which is to be called between two steps, also while one blocks in

@@ -73,14 +73,19 @@ class PySession {
     raise(vector_->check());
     const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
-    if (at_once_) return value_or_raise(session_->count_step(samples));  // a thread between would cost tens of us
+    if (at_once_ && !session_->is_ahead())
+      return value_or_raise(session_->count_step(samples));  // a thread between would cost tens of us
     return value_or_raise(calls_.call([session = session_, samples] { return session->count_step(samples); }, answer));
   }
-  StepOutcome synchronize(const py::object& serve) {
+  StepOutcome synchronize(const py::object& serve, std::uint64_t until) {
     raise(vector_->check());
     const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
-    return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }, answer));
+    return value_or_raise(calls_.call(
+        [session = session_, until] {
+          return until == 0 ? session->synchronize() : session->synchronize_until(RoundId(until));
+        },
+        answer));
   }
   std::tuple<std::string, std::string, std::uint64_t> ask_optimizer() {
     OptimizerOffer offer = value_or_raise(calls_.call([session = session_] { return session->ask_optimizer(); }));
@@ -105,6 +110,7 @@ class PySession {
     raise(calls_.call([session = session_, next_generation] { return session->finish(next_generation); }));
   }
   void replace_tensor(std::size_t position, at::Tensor tensor) { raise(vector_->replace(position, std::move(tensor))); }
+  [[nodiscard]] std::uint64_t settles_at() const { return session_->settles_at().value; }
   void note_loss(double loss) { session_->note_loss(loss); }
   void ask_to_leave() { session_->ask_to_leave(); }
   void keep_out() { session_->keep_out(); }
@@ -319,7 +325,8 @@ void bind_session(py::module_& module) {
   py::class_<PySession>(module, "Session")
       .def("begin", &PySession::begin)
       .def("count_step", &PySession::count_step, py::arg("samples"), py::arg("serve") = py::none())
-      .def("synchronize", &PySession::synchronize, py::arg("serve") = py::none())
+      .def("synchronize", &PySession::synchronize, py::arg("serve") = py::none(), py::arg("until") = 0)
+      .def("settles_at", &PySession::settles_at)
       .def("ask_optimizer", &PySession::ask_optimizer)
       .def("take_optimizer", &PySession::take_optimizer)
       .def("end_optimizer", &PySession::end_optimizer, py::arg("cold"))
@@ -365,6 +372,8 @@ void bind_session(py::module_& module) {
       },
       py::arg("limit"));
   module.def("termination_requested", &termination_requested);
+  module.def("end_by_parent_only", &end_by_parent_only);
+  module.def("termination_signal", &termination_signal);
   module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
   module.def("tell_forget", &say_forget, py::arg("transport"), py::arg("address"), py::arg("sites"), py::arg("limit"));

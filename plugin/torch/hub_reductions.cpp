@@ -202,8 +202,8 @@ HubBackend::WorkPtr HubBackend::reduce_scatter_tensor_coalesced(Tensors& outputs
                 inputs[i].numel(), " elements for an output of ", outputs[i].numel(), " and ", size_,
                 " ranks [hub.reduce-arguments]");
   }
-  return post_reduce("reduce_scatter_tensor", OpType::REDUCE_SCATTER_TENSOR_COALESCED, inputs, opts.reduceOp,
-                     opts.timeout, {outputs}, [outputs, rank = rank_, size = size_](const at::Tensor& flat) {
+  return post_reduce("reduce_scatter_tensor", OpType::COALESCED, inputs, opts.reduceOp, opts.timeout, {outputs},
+                     [outputs, rank = rank_, size = size_](const at::Tensor& flat) {
                        int64_t start = 0;
                        for (const at::Tensor& target : outputs) {
                          copy_out(flat.narrow(0, start + rank * target.numel(), target.numel()), {target});

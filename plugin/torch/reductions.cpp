@@ -297,8 +297,8 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& o
     Tensors host_outputs = staging.outputs(outputs);
     Tensors host_inputs = staging.inputs(inputs);
     WorkPtr inner = options_.world->reduce_scatter_tensor_coalesced(host_outputs, host_inputs, opts);
-    return unstage("reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(inner),
-                   std::move(staging), {outputs});
+    return unstage("reduce_scatter_tensor_coalesced", OpType::COALESCED, std::move(inner), std::move(staging),
+                   {outputs});
   }
   check_one_type("reduce_scatter_tensor", inputs);
   check_one_type("reduce_scatter_tensor", outputs);
@@ -310,7 +310,7 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& o
   }
   ReduceJob job;
   job.name = "reduce_scatter_tensor";
-  job.type = inputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+  job.type = inputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::COALESCED;
   job.op = opts.reduceOp;
   job.timeout = limit(opts.timeout);
   job.parts = as_real(inputs);

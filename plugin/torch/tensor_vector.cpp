@@ -29,22 +29,13 @@ Rows rows_around(const at::Tensor& tensor, int64_t begin, int64_t end) {
   return {tensor.narrow(0, first, last - first), first * row};
 }
 
-// A copy waits for its own stream only; the script may have stepped its optimizer on another.
-void settle(const at::Tensor& tensor) { wait_for_device(tensor.device()); }
-
 at::Tensor wrap(const float* memory, int64_t count) {
   return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
 }
 
-void read_piece(const at::Tensor& tensor, int64_t begin, std::span<float> out) {
-  const auto count = static_cast<int64_t>(out.size());
-  if (is_plain(tensor)) {
-    std::memcpy(out.data(), tensor.const_data_ptr<float>() + begin, out.size_bytes());
-    return;
-  }
-  settle(tensor);
-  const Rows rows = rows_around(tensor, begin, begin + count);
-  wrap(out.data(), count).copy_(rows.tensor.reshape(-1).narrow(0, begin - rows.first, count));
+// The elements as they lie: a view where they are contiguous, else a copy.
+at::Tensor flat(const Rows& rows, int64_t begin, int64_t count) {
+  return rows.tensor.reshape(-1).narrow(0, begin - rows.first, count);
 }
 
 void write_rows(const Rows& rows, int64_t begin, const at::Tensor& values) {
@@ -58,26 +49,66 @@ void write_rows(const Rows& rows, int64_t begin, const at::Tensor& values) {
   tensor.copy_(flat.view(tensor.sizes()));
 }
 
-void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float> in) {
+// By hand(values, begin in the tensor) in parts that the stage takes.
+template <typename Hand>
+void in_parts(int64_t begin, std::span<const float> values, const Hand& hand) {
+  for (std::size_t at = 0; at < values.size(); at += DeviceStage::kMost) {
+    hand(values.subspan(at, std::min<std::size_t>(DeviceStage::kMost, values.size() - at)),
+         begin + static_cast<int64_t>(at));
+  }
+}
+
+// The tensor's elements := change(elements as float32, values), at its device.
+template <typename Change>
+void change_there(const at::Tensor& tensor, int64_t begin, const at::Tensor& values, const Change& change) {
+  const Rows rows = rows_around(tensor, begin, begin + values.numel());
+  const at::Tensor now = flat(rows, begin, values.numel()).to(at::kFloat);
+  change(now, values);
+  const bool in_place = tensor.is_contiguous() && tensor.scalar_type() == at::kFloat;
+  if (!in_place) write_rows(rows, begin, now);
+}
+
+void read_piece(DeviceStage& stage, const at::Tensor& tensor, int64_t begin, std::span<float> out) {
+  const auto count = static_cast<int64_t>(out.size());
+  if (is_plain(tensor)) {
+    std::memcpy(out.data(), tensor.const_data_ptr<float>() + begin, out.size_bytes());
+  } else if (tensor.device().is_cpu()) {
+    wrap(out.data(), count).copy_(flat(rows_around(tensor, begin, begin + count), begin, count));
+  } else {
+    in_parts(begin, out, [&](std::span<const float> part, int64_t at) {
+      const auto n = static_cast<int64_t>(part.size());
+      const std::span<float> to = out.subspan(static_cast<std::size_t>(at - begin), part.size());
+      stage.fetch(flat(rows_around(tensor, at, at + n), at, n).to(at::kFloat), to);
+    });
+  }
+}
+
+void write_piece(DeviceStage& stage, const at::Tensor& tensor, int64_t begin, std::span<const float> in) {
   const auto count = static_cast<int64_t>(in.size());
   if (is_plain(tensor)) {
     std::memcpy(tensor.mutable_data_ptr<float>() + begin, in.data(), in.size_bytes());
-    return;
+  } else if (tensor.device().is_cpu()) {
+    write_rows(rows_around(tensor, begin, begin + count), begin, wrap(in.data(), count));
+  } else {
+    in_parts(begin, in, [&](std::span<const float> part, int64_t at) {
+      const Rows rows = rows_around(tensor, at, at + static_cast<int64_t>(part.size()));
+      write_rows(rows, at, stage.send(part, tensor.device()));
+    });
   }
-  settle(tensor);
-  write_rows(rows_around(tensor, begin, begin + count), begin, wrap(in.data(), count));
-  wait_for_stream(tensor.device());  // a copy between strides goes on behind copy_(); the script uses other streams
 }
 
-bool piece_holds(const at::Tensor& tensor, int64_t begin, std::span<const float> values) {
-  const auto count = static_cast<int64_t>(values.size());
+bool piece_holds(DeviceStage& stage, const at::Tensor& tensor, int64_t begin, std::span<const float> values) {
   if (is_plain(tensor)) {
     return std::memcmp(tensor.const_data_ptr<float>() + begin, values.data(), values.size_bytes()) == 0;
   }
-  settle(tensor);
-  const Rows rows = rows_around(tensor, begin, begin + count);
-  const at::Tensor held = rows.tensor.reshape(-1).narrow(0, begin - rows.first, count);
-  return at::equal(held, wrap(values.data(), count).to(tensor.options()));
+  bool same = true;
+  in_parts(begin, values, [&](std::span<const float> part, int64_t at) {
+    const auto n = static_cast<int64_t>(part.size());
+    const at::Device device = tensor.device();
+    const at::Tensor given = device.is_cpu() ? wrap(part.data(), n) : stage.send(part, device);
+    same = same && at::equal(flat(rows_around(tensor, at, at + n), at, n), given.to(tensor.options()));
+  });
+  return same;
 }
 
 }  // namespace
@@ -171,16 +202,22 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
   try {
     const at::AutoDispatchBelowADInplaceOrView unrecorded;
     std::uint64_t done = 0;
+    at::Device settled = at::kCPU;
     auto at = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
     for (; done < count; ++at) {
       const std::uint64_t here = offset + done;
       const std::uint64_t begin = ends_[at] - static_cast<std::uint64_t>(tensors_[at].numel());
       const std::uint64_t n = std::min(count - done, ends_[at] - here);
-      if (n > 0)
+      if (n > 0) {
+        // Copies follow their own stream only; the script may have stepped its optimizer on another.
+        const at::Device device = tensors_[at].device();
+        if (std::exchange(settled, device) != device) wait_for_device(device);
         piece(tensors_[at], static_cast<int64_t>(here - begin), static_cast<std::size_t>(n),
               static_cast<std::size_t>(done));
+      }
       done += n;
     }
+    stage_.finish();  // the script uses other streams
     return {};
   } catch (const c10::Error& e) {
     return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what_without_backtrace() +
@@ -192,15 +229,15 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
 
 Status TensorVector::read(std::uint64_t offset, std::span<float> out) {
   return for_pieces("read", offset, out.size(),
-                    [out](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
-                      read_piece(tensor, begin, out.subspan(done, n));
+                    [&](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                      read_piece(stage_, tensor, begin, out.subspan(done, n));
                     });
 }
 
 Status TensorVector::write(std::uint64_t offset, std::span<const float> in) {
   return for_pieces("write", offset, in.size(),
-                    [in](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
-                      write_piece(tensor, begin, in.subspan(done, n));
+                    [&](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                      write_piece(stage_, tensor, begin, in.subspan(done, n));
                     });
 }
 
@@ -208,10 +245,46 @@ Result<bool> TensorVector::holds(std::uint64_t offset, std::span<const float> va
   bool same = true;
   const Status status = for_pieces("compare", offset, values.size(),
                                    [&](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
-                                     same = same && piece_holds(tensor, begin, values.subspan(done, n));
+                                     same = same && piece_holds(stage_, tensor, begin, values.subspan(done, n));
                                    });
   if (!status.ok()) return status;
   return same;
+}
+
+template <typename There, typename Here>
+Status TensorVector::change(std::uint64_t offset, std::span<const float> values, const There& there, const Here& here) {
+  Status on_host;
+  const Status status = for_pieces("change", offset, values.size(),
+                                   [&](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                                     const std::span<const float> piece = values.subspan(done, n);
+                                     if (tensor.device().is_cpu()) {
+                                       if (on_host.ok()) on_host = here(offset + done, piece);
+                                       return;
+                                     }
+                                     in_parts(begin, piece, [&](std::span<const float> part, int64_t at) {
+                                       change_there(tensor, at, stage_.send(part, tensor.device()), there);
+                                     });
+                                   });
+  return status.ok() ? on_host : status;
+}
+
+// On a device each operation rounds by itself, as on the host: the same bits.
+Status TensorVector::add(std::uint64_t offset, std::span<const float> values) {
+  return change(
+      offset, values, [](const at::Tensor& now, const at::Tensor& by) { now.add_(by); },
+      [this](std::uint64_t at, std::span<const float> part) { return ParameterVector::add(at, part); });
+}
+
+Status TensorVector::mix(std::uint64_t offset, std::span<const float> values, float kept) {
+  return change(
+      offset, values,
+      [kept](const at::Tensor& now, const at::Tensor& other) { now.mul_(kept).add_(other.mul_(1.0F - kept)); },
+      [&](std::uint64_t at, std::span<const float> part) { return ParameterVector::mix(at, part, kept); });
+}
+
+std::uint64_t TensorVector::tile() const {
+  const bool near = std::ranges::all_of(tensors_, [](const at::Tensor& tensor) { return tensor.device().is_cpu(); });
+  return near ? ParameterVector::tile() : static_cast<std::uint64_t>(DeviceStage::kMost);
 }
 
 }  // namespace collab::torch_adapter

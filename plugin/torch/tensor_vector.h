@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collab/session.h"
+#include "torch/device_stage.h"
 
 namespace collab::torch_adapter {
 
@@ -38,6 +39,10 @@ class TensorVector final : public ParameterVector {
   Status read(std::uint64_t offset, std::span<float> out) override;
   Status write(std::uint64_t offset, std::span<const float> in) override;
   Result<bool> holds(std::uint64_t offset, std::span<const float> values) override;
+  // At the device that a tensor is on: half of the way of what is read, changed and written.
+  Status add(std::uint64_t offset, std::span<const float> values) override;
+  Status mix(std::uint64_t offset, std::span<const float> values, float kept) override;
+  [[nodiscard]] std::uint64_t tile() const override;
 
  private:
   TensorVector(std::vector<at::Tensor> tensors, std::vector<std::string> names);
@@ -46,6 +51,9 @@ class TensorVector final : public ParameterVector {
   // Calls piece(tensor, begin within it, count, position in the span) for every tensor the range touches.
   template <typename Piece>
   Status for_pieces(const char* what, std::uint64_t offset, std::uint64_t count, const Piece& piece);
+  // there(elements, values) on a device, here(offset, values) on the host.
+  template <typename There, typename Here>
+  Status change(std::uint64_t offset, std::span<const float> values, const There& there, const Here& here);
 
   // What a tensor was when it came into the vector, and where its storage was seen last.
   struct Seen {
@@ -58,6 +66,7 @@ class TensorVector final : public ParameterVector {
   std::vector<std::string> names_;
   std::vector<Seen> seen_;
   std::vector<std::uint64_t> ends_;  // of each tensor in the vector
+  DeviceStage stage_;
 };
 
 }  // namespace collab::torch_adapter

@@ -94,7 +94,7 @@ class _Worded:
 if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.pyi
     from torch_collab._C import (  # noqa: I001
         answer_line as answer_line, build_info as build_info, call_communication_hook as call_communication_hook,
-        choose_links as choose_links, connect_hub as connect_hub,
+        choose_links as choose_links, connect_hub as connect_hub, end_by_parent_only as end_by_parent_only,
         environment_warnings as environment_warnings, find_orphan_arenas as find_orphan_arenas,
         find_records as find_records, has_made_token as has_made_token, is_near as is_near, knob_table as knob_table,
         make_backend as make_backend, measure_line as measure_line, preset_table as preset_table,
@@ -103,6 +103,7 @@ if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.p
         remove_record as remove_record, serve_coordinator as serve_coordinator, serve_helper as serve_helper,
         serve_page as serve_page,
         set_in_step as set_in_step, swarm_secrets as swarm_secrets, termination_requested as termination_requested,
+        termination_signal as termination_signal,
         try_transport as try_transport, watch_for_termination as watch_for_termination,
     )  # fmt: skip
 else:

@@ -36,6 +36,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.modules import module as module_source
 from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
+from torch.utils.data._utils import signal_handling
 from torch.utils.data.distributed import DistributedSampler
 
 TESTED = ("2.13", "2.15")  # 2.13 by every test; others by ci/matrix.sh
@@ -103,9 +104,11 @@ REGISTER_COMM_HOOK = (ddp_source.DistributedDataParallel, "register_comm_hook")
 LOAD_STATE_DICT = (torch.nn.Module, "load_state_dict")
 NEW_GROUP = (distributed_c10d, "_new_group_with_tag")
 SAMPLER_INIT = (DistributedSampler, "__init__")
+WORKER_SIGNALS = (signal_handling, "_set_worker_signal_handlers")  # in a DataLoader's worker, when it begins
 
 _SOURCE_OF_DDP, _C10D = "torch.nn.parallel.distributed", "torch.distributed.distributed_c10d"
 _INSIDE, _ELASTIC = "keep gradients and groups inside a site", "torch.distributed.elastic"
+_SIGNALS = "_set_worker_signal_handlers"
 _OF_JOIN = ("_joinables", "_enable", "_throw_on_early_termination")
 EXPECTED = (
     Expected("torch._C:_current_graph_task_id", "tell steps inside backward", lambda task: task() == -1),
@@ -131,6 +134,7 @@ EXPECTED = (
         "give each site samples of its own",
         lambda init: _takes("self", "dataset", "num_replicas", "rank")(init) and _uses("seed")(init),
     ),
+    Expected("torch.utils.data._utils.worker:_worker_loop", "load the last steps' data", _uses(_SIGNALS)),
     Expected("torch.amp:GradScaler.step", "tell steps that are skipped", _uses("found_inf")),
 )
 EXPECTED_OF_AGENT = (

@@ -267,6 +267,26 @@ TEST_F(Overlap, ARoundThatIsAskedForComesAfterTheOneThatIsDue) {
   finish_all();
 }
 
+// A barrier of the world: one site has a round on its way that the other, which is slower, has not begun.
+TEST_F(Overlap, SitesOfUnequalSpeedMakeTheSameRoundsUntilTheyAreOne) {
+  start_overlapping(2, {MergeRule::kRebase, 0.5},
+                    [](Config& config) { config.straggler_grace = std::chrono::seconds(20); });
+  learn_to_trigger(0);
+  train_on(0, 2);
+  train_on(1, 3);
+  const RoundId last = std::max(sessions_[0]->settles_at(), sessions_[1]->settles_at());
+  EXPECT_EQ(sessions_[1]->settles_at(), RoundId(1));
+  EXPECT_EQ(last, RoundId(2)) << "the one in flight and one more";
+  together(2, [&](std::size_t site) {
+    const Result<StepOutcome> outcome = sessions_[site]->synchronize_until(last);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(outcome->round, last);
+    EXPECT_EQ(sessions_[site]->settles_at(), RoundId(0));
+  });
+  expect_all_equal();
+  finish_all();
+}
+
 TEST_F(Overlap, AJoinerInMidFlightIsServedAndAgrees) {
   start_overlapping(2);
   learn_to_trigger(0);  // in flight: the other has not come

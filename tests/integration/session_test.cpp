@@ -248,15 +248,6 @@ TEST(Session, NoCoordinatorIsAnErrorThatNamesItAfterTheTimeout) {
   EXPECT_THAT(results[0].message(), HasSubstr("nowhere:4711"));
 }
 
-TEST(Session, ASiteThatLeavesEarlyDoesNotStopTheOthers) {
-  Swarm swarm = swarm_of(3, CodecId::kFp32);
-  swarm.start_coordinator();
-  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) {
-    return train(site == 0 ? 5 : 12)(session, site, values);
-  }));
-  EXPECT_EQ(swarm.parameters[1]->values(), swarm.parameters[2]->values());
-}
-
 TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   const std::filesystem::path dir =
       std::filesystem::temp_directory_path() / ("collab-state-" + std::to_string(getpid()));

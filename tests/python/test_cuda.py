@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from commands import PATIENCE, bare_environment
+from ranks import expect_success, run_ranks
 from torch_collab import log, torch_compat
 from torch_collab.capture import rounds, running, steps
 from torch_collab.cli import run
@@ -204,3 +207,54 @@ def test_a_captured_stream_is_known() -> None:
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         seen.append(capturing())
     assert seen == [False, True]
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "steps"),
+    [
+        ("fused", "12"),
+        ("capturable", "12"),
+        ("half", "12"),
+        ("scaled", "12"),
+        ("streams", "12"),
+        ("graph", "13"),
+        ("compiled", "12"),
+        ("norms", "12"),
+    ],
+)
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"COLLAB_OVERLAP": "1"},
+        {"COLLAB_FRAGMENTS": "2", "COLLAB_OVERLAP": "1", "COLLAB_CODEC": "int4", "COLLAB_OUTER_OPTIMIZER": "nesterov"},
+    ],
+    ids=["blocking", "overlap", "fragments"],
+)
+def test_sites_on_gpus_end_with_one_model(case: str, steps: str, knobs: dict[str, str]) -> None:
+    for rank in expect_success(run_ranks("gpu.py", ["a", "b"], case, environment={"COLLAB_SYNC_EVERY": "4", **knobs})):
+        assert f"steps {steps} rounds" in rank.output and "done" in rank.output, rank.output
+        assert "Traceback" not in rank.output, rank.output
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "file",
+    [
+        "test_collectives.py",
+        "test_elastic.py",
+        "test_fragments.py",
+        "test_moments.py",
+        "test_overlap.py",
+        "test_step_collectives.py",
+        "test_values.py",
+        "test_worldwide.py",
+    ],
+)
+def test_what_holds_on_the_host_holds_there(file: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not cuda", str(Path(__file__).with_name(file))]
+    done = subprocess.run(command, env={**os.environ, "TEST_DEVICE": "cuda"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

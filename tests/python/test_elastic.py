@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from commands import PATIENCE
-from torchruns import Node, Nodes
+from torchruns import Node, Nodes, descendants
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +152,56 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
         assert re.search(r"lima is no member any more: left: it was asked to end", paris.output)
         nodes.all.remove(lima)
     assert all(len(node.pids()) == 1 for node in (paris, rome, oslo))
+    nodes.end_together()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_all_processes_of_a_site_are_asked_at_once(nodes: Nodes, number: signal.Signals) -> None:
+    """As systemd, a shutdown and a closed terminal do: torchrun then passes on to its workers what they have had. Those
+    of a DataLoader are asked too, and go on loading."""
+    paris = nodes.start("paris", conf="is_host=1")
+    rome = nodes.start("rome", conf="is_host=0", TEST_LOADER="1")
+    paris.wait_for_rounds(2, "paris", "rome")
+    for pid in descendants(rome.process.pid):
+        os.kill(pid, number)
+    rome.process.wait(PATIENCE)
+    last = rome.rounds("paris", "rome")[-1]
+    assert f"leaves the swarm, because it was asked to end ({number.name})" in rome.output
+    paris.wait_for_rounds(2, "paris")
+    assert paris.rounds("paris", "rome")[-1] == last
+    assert f"rome is no member any more: left: it was asked to end ({number.name})" in paris.output
+    nodes.all.remove(rome)
+    nodes.end_together()
+
+
+def test_a_site_whose_last_round_is_far_away_leaves_without_it(nodes: Nodes) -> None:
+    paris = nodes.start("paris", conf="is_host=1", COLLAB_SYNC_EVERY="100000")
+    rome = nodes.start("rome", conf="is_host=0", COLLAB_SYNC_EVERY="100000")
+    rome.wait_for_steps(50)
+    rome.process.send_signal(signal.SIGTERM)
+    rome.process.wait(PATIENCE)
+    assert "[round.none-in-time]" in rome.output
+    paris.wait_for(r"rome is no member any more: left: it was asked to end \(SIGTERM\)")
+    nodes.all.remove(rome)
+    nodes.stop_training()
+    paris.join()
+    assert paris.rounds("paris"), "it goes on by itself"
+
+
+def test_a_site_of_several_hosts_leaves_with_its_next_round(nodes: Nodes) -> None:
+    paris = nodes.start("paris", nnodes="3", conf="is_host=1")
+    hosts = [nodes.start("rome", nnodes="3", conf="is_host=0", TEST_HOST=f"rome-{host}") for host in range(2)]
+    paris.wait_for_rounds(2, "paris", "rome")
+    for host in hosts:
+        host.process.send_signal(signal.SIGTERM)
+    for host in hosts:
+        host.process.wait(PATIENCE)
+        assert "[rank" not in host.output, "no rank failed"
+        nodes.all.remove(host)
+    told = "".join(host.output for host in hosts)
+    assert told.count("leaves the swarm, because it was asked to end (SIGTERM)") == 1
+    paris.wait_for_rounds(2, "paris")
+    assert "rome is no member any more: left: it was asked to end (SIGTERM)" in paris.output
     nodes.end_together()
 
 

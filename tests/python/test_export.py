@@ -8,6 +8,7 @@ import pytest
 import torch
 from commands import collab
 from ranks import SCRIPTS, expect_success, run_ranks
+from test_export_hostile import header, sealed
 from torch_collab.cli import export
 
 
@@ -41,6 +42,24 @@ def test_an_export_with_a_base_loads_strictly(tmp_path: Path, monkeypatch: pytes
     done = collab("export", "--state", str(states), "--base", f"{tmp_path}/other.pt", "--out", f"{tmp_path}/x.pt")
     assert done.returncode == 1 and "'frozen.bias' was frozen with other values" in done.stderr, done.stderr
     assert not (tmp_path / "x.pt").exists()
+
+
+def test_of_a_directory_the_newest_run_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the most rounds: a script's second model counts from 0, and so does the run after the one of last week."""
+
+    def write(name: str, **told: int) -> Path:
+        path = tmp_path / f"{name}.collab"
+        path.write_bytes(sealed(header(**told)))
+        return path
+
+    first, second = write("paris", run=7, round=20), write("paris~2", run=8, round=3)
+    assert export.choose(tmp_path) == second
+    words = f"collab: {first} is of an earlier run (round 20): --state {first} exports it\n"
+    assert capsys.readouterr().out == words
+    ahead = write("oslo~2", run=8, round=4)
+    assert export.choose(tmp_path) == ahead, "of one run the highest round"
+    assert capsys.readouterr().out == words, "a site that was a round behind is of the same run"
+    assert export.choose(first) == first
 
 
 ROWS = [("a.weight", "float32", [2, 2], "averaged", ""), ("mask", "float32", [2], "left out", "")]

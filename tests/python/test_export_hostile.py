@@ -31,7 +31,7 @@ def text(value: str | bytes) -> bytes:
 def header(digest: tuple[int, int] = (0, 0), **changed: Any) -> bytes:
     model = changed.get("model", MODEL)
     # As long as is hashed in one way whichever the width: the low half of the 128 bits is the hash of 64.
-    body = text("swarm-" * 40) + text("paris") + struct.pack("<QQ", 7, changed.get("round", 3))
+    body = text("swarm-" * 40) + text("paris") + struct.pack("<QQ", changed.get("run", 7), changed.get("round", 3))
     body += struct.pack("<QQQQ", *digest, 1, 2) + struct.pack("<QB", changed.get("elements", FLOATS), 0)
     body += struct.pack("<QII", 1, 0, 0) + struct.pack("<IQQ", 0, 0, 0) + struct.pack("<I", len(model))
     for name, dtype, shape, kind in model:

@@ -63,7 +63,8 @@ def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
                 assert other == value
                 continue
             assert other.dtype == value.dtype and other.shape == value.shape and other.stride() == value.stride()
-            assert torch.equal(other, value if key in ("step", "mu_product") else value.bfloat16().to(value.dtype)), key
+            sent = value.cpu() if key in ("step", "mu_product") else value.cpu().bfloat16().to(value.dtype)
+            assert torch.equal(other.cpu(), sent), key
 
 
 @pytest.mark.parametrize(
@@ -357,8 +358,12 @@ class Joined:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "ranks"), [("adamw", 2), ("sgd", 1), ("two", 2)])
-def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, ranks: int) -> None:
+@pytest.mark.parametrize(("kind", "ranks", "default"), [("adamw", 2, ""), ("sgd", 2, "meta"), ("two", 2, "")])
+def test_a_joiner_goes_on_from_a_members_moments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int, default: str
+) -> None:
+    if default:
+        monkeypatch.setenv("TEST_DEFAULT", default)
     joined = Joined(tmp_path, kind, kind, "fresh", ranks)
     for rank in range(ranks):
         for taken, lent in zip(joined.taken(rank), joined.lent, strict=True):

@@ -47,6 +47,21 @@ def test_the_folder_is_the_one_named_else_the_users(monkeypatch: pytest.MonkeyPa
         assert records.folder(settings()) == "/home/anna/.local/state/torch-collab"
 
 
+def test_a_site_of_a_swarm_that_keeps_no_model_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def tell(one_world: bool, several_sites: bool, **knobs: str) -> str:
+        world: Any = SimpleNamespace(config=settings(**knobs), one_world=one_world, several_sites=several_sites)
+        caplog.clear()
+        records.tell_what_stays(world)
+        assert log.flush()
+        return caplog.text
+
+    with caplog.at_level("INFO"):
+        for one_world, several_sites in ((True, True), (False, True), (False, False)):
+            assert "COLLAB_STATE_DIR names no folder" in tell(one_world, several_sites)
+        assert not tell(True, False), "the script is alone"
+        assert not tell(False, False, state_dir="/somewhere")
+
+
 def test_without_a_home_it_is_in_memory_and_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,14 +29,36 @@ def test_the_cohort_then_late_ones_then_one_that_comes_back() -> None:
     assert all(info.bootstrap_store_info.master_port == port for info in infos)
     assert os.environ["COLLAB_START"] == "cohort" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
     assert os.environ["COLLAB_ENDPOINT"] == f"127.0.0.1:{port}"
+    assert "COLLAB_MIN_SITES" not in os.environ
     late = handler(port)
     (info,) = rendezvous(late)
+    assert os.environ["COLLAB_MIN_SITES"] == "2", "it founds no swarm beside the one that is there"
     assert (info.rank, info.world_size) == (0, 1) and info.bootstrap_store_info.master_port != port
     assert os.environ["COLLAB_START"] == "lone"
     (again,) = rendezvous(second)
     assert (again.rank, again.world_size) == (0, 1)
     assert all(each.num_nodes_waiting() == 0 and not each.is_closed() for each in (first, second, late))
     for each in (late, second, first):
+        each.shutdown()
+
+
+def test_how_many_sites_begin_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    first = handler(port, (1, 1))
+    rendezvous(first)
+    monkeypatch.setenv("COLLAB_MIN_SITES", "1")
+    rendezvous(handler(port))
+    assert os.environ["COLLAB_START"] == "lone" and os.environ["COLLAB_MIN_SITES"] == "1"
+
+
+def test_nodes_of_the_only_site_wait_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLAB_SITE", "paris")
+    port = free_port()
+    rendezvous(*(handler(port) for _ in range(2)))
+    again = [handler(port), handler(port)]
+    rendezvous(*again)
+    assert os.environ["COLLAB_START"] == "lone" and "COLLAB_MIN_SITES" not in os.environ
+    for each in again:
         each.shutdown()
 
 

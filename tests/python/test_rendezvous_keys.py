@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from handlers import handler, ranks, rendezvous
-from ranks import free_port
+from ranks import free_port, wait_until
+from test_rotation import write
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
-from torch_collab.network.keys import NO_KEY, SwarmKey
+from torch_collab.cli import token
+from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.endpoint import reconnect
 from torch_collab.rendezvous.handler import CollabRendezvous
@@ -201,6 +204,41 @@ def test_an_endpoint_started_again_with_another_key(monkeypatch: pytest.MonkeyPa
     assert reconnect("127.0.0.1", port, "b", paris._settings.key) is None
     with pytest.raises(SignatureError, match="signed with a swarm key, and this node has none"):
         reconnect("127.0.0.1", port, "a", NO_KEY)
+
+
+def test_a_token_is_replaced_at_the_endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who comes later has the new one alone, and finds nothing that the one before has signed."""
+    files = {site: tmp_path / f"{site}.key" for site in ("paris", "tokyo", "lima")}
+    old, new = token.make(), token.make()
+    for file in files.values():
+        write(file, old)
+    port = free_port()
+    paris, tokyo = (
+        node(monkeypatch, port, {"COLLAB_TOKEN_FILE": str(files[site])}, site, is_host=str(int(site == "paris")))
+        for site in ("paris", "tokyo")
+    )
+    assert ranks(rendezvous(paris, tokyo)) == [(0, 2), (1, 2)]
+    token.rotate(files["paris"], new)
+    write(files["tokyo"], files["paris"].read_text())
+    assert paris._endpoint is not None
+    board = LivenessView(paris._endpoint.part("agents"), 60.0)
+    with_new = read_key({"COLLAB_TOKEN": new}, {})
+    entries = SignedStore(stranger(port), with_new, paris._endpoint.store._scope, "here", "collab/rendezvous")
+    wait_until(lambda: is_signed(entries, "cohort/list") and is_signed(entries, "agents/who/0"))
+    for file in files.values():
+        write(file, new)
+    (late,) = rendezvous(node(monkeypatch, port, {"COLLAB_TOKEN_FILE": str(files["lima"])}, "lima", is_host="0"))
+    assert isinstance(late, RendezvousInfo) and late.world_size == 1
+    wait_until(lambda: [each.split()[0] for each in board.living()] == ["tokyo", "lima"])
+    for each in (tokyo, paris):
+        each.shutdown()
+
+
+def is_signed(store: SignedStore, name: str) -> bool:
+    try:
+        return bool(store.get(name))
+    except SignatureError:
+        return False
 
 
 def test_a_stranger_says_nothing_of_who_lives() -> None:

@@ -77,13 +77,19 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     command = "collab run --site NAME --join 127.0.0.1:29500 --token-file swarm.key train.py"
     assert command in done.stdout.replace("\n", " ")
     assert "Port 29500 is torch's own store, which the key does not close" in done.stdout
-    entries = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text()).entries("")
+    file = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text())
+    entries = file.entries("")
     assert entries["nnodes"].text == "3" and entries["token_file"].text == str(key)
+    assert file.entries("tokyo")["state_dir"].text == str(tmp_path / "state"), "at every machine"
     again = run(tmp_path, "init")
     assert again.returncode == 1 and "collab.toml exists, and is not written over" in again.stderr
     (tmp_path / "collab.toml").unlink()
     before = key.read_text()
-    assert "which was there" in run(tmp_path, "init").stdout and key.read_text() == before
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "paris.collab").touch()
+    done = run(tmp_path, "init")
+    assert "which was there" in done.stdout and key.read_text() == before
+    assert "goes on from the model in state, of an earlier run" in done.stdout
 
 
 def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
@@ -303,3 +309,5 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     status = run(folder, "status")
     assert status.returncode == 0 and "paris" in status.stdout and "tokyo" in status.stdout, status.stderr
     nodes.end_together()
+    assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
+    assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+
 import pytest
 from commands import PATIENCE
 from torchruns import Nodes
@@ -15,11 +19,15 @@ def test_two_nodes_are_one_world_and_a_third_joins_late(nodes: Nodes) -> None:
     paris.wait_for_rounds(2, "paris", "rome")
     starts = sorted(paris.starts() + rome.starts())
     assert starts == ["rank 0 of 2 start cohort restart 0", "rank 1 of 2 start cohort restart 0"]
+    os.truncate(nodes.folder / "paris.jsonl", 0)  # as logrotate's copytruncate does
     oslo = nodes.start("oslo", nnodes="2:3")
     oslo.wait_for_rounds(2, "paris", "rome", "oslo")
     assert oslo.starts() == ["rank 0 of 1 start lone restart 0"]
     nodes.end_together()
+    told = nodes.rounds("paris")  # each line is whole, from the file's start on
+    assert any(set(event["contributors"]) == {"paris", "rome", "oslo"} for event in told)
     assert len(paris.pids()) == len(rome.pids()) == 1
+    assert [node.output.count("COLLAB_STATE_DIR names no folder") for node in (paris, rome, oslo)] == [1, 1, 1]
 
 
 @pytest.mark.slow
@@ -78,6 +86,26 @@ def test_the_endpoints_node_is_started_again(nodes: Nodes) -> None:
     rome.wait_for_rounds(2, "paris", "rome")
     assert again.starts() == ["rank 0 of 1 start lone restart 0"]
     assert len(rome.pids()) == 1
+    nodes.end_together(again, rome)
+
+
+@pytest.mark.slow
+def test_the_endpoints_machine_comes_back_without_its_disk(nodes: Nodes) -> None:
+    """It has the candidate again and no record of any swarm: until the other site is heard it trains nothing."""
+    disk = nodes.folder / "disk"
+    paris = nodes.start("paris", conf="is_host=1", XDG_STATE_HOME=str(disk))
+    rome = nodes.start("rome", conf="is_host=0")
+    rome.wait_for_rounds(2, "paris", "rome")
+    paris.kill()
+    shutil.rmtree(disk)
+    os.kill(int(rome.pids()[0]), signal.SIGSTOP)  # its agent puts the closed list back
+    again = nodes.start("paris", conf="is_host=1", XDG_STATE_HOME=str(disk))
+    again.wait_for("begins no model alone")
+    again.wait_for("round 0: 1 of 2 sites are here")
+    assert again.step() == 0
+    os.kill(int(rome.pids()[0]), signal.SIGCONT)
+    again.wait_for_rounds(2, "paris", "rome")
+    assert "moved onto the new anchor" not in again.output and "is taken from paris" not in again.output
     nodes.end_together(again, rome)
 
 

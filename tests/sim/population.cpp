@@ -51,12 +51,13 @@ void Population::claim(const std::string& name) {
   restart(site);
 }
 
-// What anybody knows who is here.
-wire::Record Population::newest_record() const {
+// What anybody knows who is here, of that generation: those before have names of runs that are over.
+wire::Record Population::newest_record(std::optional<std::uint32_t> generation) const {
   wire::Record newest;
   for (const std::string& name : names_) {
     const SimSite* site = live(name);
     if (site == nullptr || name == claimant_) continue;
+    if (generation && site->options().generation != *generation) continue;
     wire::Record record = site->record();
     const auto order = [](const wire::Record& r) { return std::pair(r.anchor.round, r.anchor.run); };
     if (newest.anchor.run.value == 0 || order(record) > order(newest)) newest = std::move(record);
@@ -124,7 +125,7 @@ void Population::start_site(const std::string& name, std::uint32_t generation) {
   started_[&site] = network_.now();
   set_clock(site.node());
   log(site.options().process, "starts");
-  if (is_claimant(site)) site.claim(Claim::draw(claims_, name, newest_record()));
+  if (is_claimant(site)) site.claim(Claim::draw(claims_, name, newest_record(generation)));
   site.start();
 }
 

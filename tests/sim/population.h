@@ -68,7 +68,7 @@ class Population {
   // That site begins again, or one that nobody expects comes, and claims what is not so, to the end.
   void claim(const std::string& name);
   // Somebody has agreed on a round: until then nobody can know better.
-  [[nodiscard]] bool may_claim() const { return claimant_.empty() && newest_record().anchor.round.value > 0; }
+  [[nodiscard]] bool may_claim() const { return claimant_.empty() && newest_record({}).anchor.round.value > 0; }
   [[nodiscard]] const std::string& claimant() const { return claimant_; }  // empty: there is none
   [[nodiscard]] bool is_claimant(const SimSite& site) const { return site.options().name == claimant_; }
   // Nothing else befalls anybody.
@@ -119,7 +119,7 @@ class Population {
  private:
   void start_site(const std::string& name, std::uint32_t generation);
   void end(SimSite& site, Death death);
-  [[nodiscard]] wire::Record newest_record() const;
+  [[nodiscard]] wire::Record newest_record(std::optional<std::uint32_t> generation) const;
   TimePoint start_again(const std::string& name, std::uint32_t generation);
   [[nodiscard]] SimSiteOptions options_of(const std::string& name, std::uint32_t generation);
   [[nodiscard]] std::uint64_t budget_of(const std::string& name) const;

@@ -95,11 +95,11 @@ std::vector<CoordinatorAction> SimCoordinator::told_to_others(const CoordinatorE
   const auto* received = std::get_if<Received>(&event);
   const auto* join = received != nullptr ? std::get_if<wire::Join>(&received->message) : nullptr;
   if (join != nullptr && join->site == distrusted_) distrusted_links_.insert(received->link);
-  std::erase_if(actions, [this](const CoordinatorAction& action) {
-    const auto* send = std::get_if<Send>(&action);
-    return send != nullptr && std::holds_alternative<wire::InstallAnchor>(send->message) &&
-           distrusted_links_.count(send->link) != 0;
-  });
+  for (CoordinatorAction& action : actions) {
+    auto* send = std::get_if<Send>(&action);
+    if (send == nullptr || distrusted_links_.count(send->link) == 0) continue;
+    if (auto* install = std::get_if<wire::InstallAnchor>(&send->message)) install->voters.clear();
+  }
   return actions;
 }
 

@@ -30,10 +30,12 @@ class SimCoordinator final : public TransportHandler {
   void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
   // What it says it waits for.
   void on_waiting(std::function<void(const std::string&)> reader) { reader_ = std::move(reader); }
-  // What is told to that site alone, on its own word, binds nobody else.
+  // A membership that is told to that site alone, on its own word, binds nobody else.
   void distrust(std::string site) { distrusted_ = std::move(site); }
   // As an operator says.
   void forget(std::vector<std::string> sites);
+  // As one does who reads its status.
+  void forget_missing() { forget(coordinator_.status(clock_.now()).missing); }
   // As the hub beside it does.
   void tell_calls(protocol::CallsUnderWay calls) { step(std::move(calls)); }
 

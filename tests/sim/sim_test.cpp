@@ -127,6 +127,18 @@ TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
   EXPECT_GT(inflicted, 20U);
 }
 
+// A site that claims what nobody has agreed on: the others go on within a grace; in a model of which nobody else knows
+// a round, once an operator has said that those it names will not come.
+TEST(Sim, ASiteThatClaimsRoundsHoldsTheOthersUpForAGrace) {
+  std::size_t inflicted = 0;
+  for (std::uint64_t seed = 1000; seed < 1060; ++seed) {
+    SwarmOptions options = of_four(seed, "claim");
+    options.rounds = 20;
+    inflicted += expect_sound(options).faults;
+  }
+  EXPECT_GT(inflicted, 20U);
+}
+
 // An operator names whom a minority waits for: those who are dead for good, and those who are only behind a cut and
 // come back. What each side agrees on has a name of its own.
 TEST(Sim, WhoIsForgottenAndLivesComesBack) {

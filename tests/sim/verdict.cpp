@@ -69,7 +69,14 @@ std::uint64_t Verdict::rounds_done() const {
   return rounds;
 }
 
+// Any of those whose model is trained now, but the claimant.
+bool Verdict::knows_of_a_round() const {
+  return std::ranges::any_of(unfinished(), [](const SimSite* site) { return site->record().anchor.round.value != 0; });
+}
+
 // Whatever one site claims holds the others up for no longer than a grace, and an election: each link may be made anew.
+// Where they know of no round yet, or one is left of them, they wait for those it names, until an operator says that
+// these will not come.
 void Verdict::expect_rounds_beside_a_claim() {
   if (!population_.claims_alone()) return;
   const TimePoint now = network_.now();
@@ -77,9 +84,18 @@ void Verdict::expect_rounds_beside_a_claim() {
   const bool goes_on = checkers_.commits() != commits_ || over != over_then_ || unfinished().empty();
   commits_ = checkers_.commits();
   over_then_ = over;
-  if (goes_on || progressed_ == TimePoint{}) progressed_ = now;
+  if (goes_on || progressed_ == TimePoint{}) {
+    progressed_ = now;
+    told_ = false;
+  }
   const Duration most = kGrace + kElects;
   if (now - progressed_ <= most) return;
+  if (!told_ && (!knows_of_a_round() || unfinished().size() < 2)) {
+    told_ = true;
+    progressed_ = now;
+    for (SimCoordinator* candidate : population_.candidates()) candidate->forget_missing();
+    return;
+  }
   checkers_.fail("a claim holds rounds up: none for " + in_seconds(now - progressed_) + "; " + population_.status());
 }
 

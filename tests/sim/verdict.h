@@ -47,6 +47,7 @@ class Verdict {
   [[nodiscard]] std::size_t processes_over() const;
   [[nodiscard]] std::uint64_t rounds_done() const;
   void expect_rounds_beside_a_claim();
+  [[nodiscard]] bool knows_of_a_round() const;
   void expect_one_swarm();
   void expect_rounds();
   void judge(const SimSite& site);
@@ -63,9 +64,11 @@ class Verdict {
   std::uint32_t generation_ = 0;     // that is trained
   std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
   std::uint64_t seen_ = 0;           // rounds done, then
-  // Beside a claim: as of the last look, and when there was a round, or somebody went.
+  // Beside a claim: as of the last look, and when there was a round, or somebody went; whether an operator has spoken
+  // since.
   std::size_t commits_ = 0, over_then_ = 0;
   TimePoint progressed_{};
+  bool told_ = false;
 };
 
 }  // namespace collab::sim

@@ -47,6 +47,18 @@ TEST(Device, AWriteIsOverWhenItReturns) {
   }
 }
 
+// While the device copies one, the host fills the other.
+TEST(Device, HalvesOfTheStageTakeTurns) {
+  const FakeDevices devices;
+  const auto elements = 3 * DeviceStage::kMost;
+  const auto vector = TensorVector::make({FakeDevices::tensor(1, {elements}, {1})}).value();
+  EXPECT_EQ(vector->tile(), static_cast<std::uint64_t>(DeviceStage::kMost));
+  const std::vector<float> values(static_cast<std::size_t>(elements), 1.0F);
+  ASSERT_TRUE(vector->write(0, values).ok());
+  EXPECT_EQ(devices.waits(), (Waits{"device 1", "event", "stream of 1"})) << "the third waits for the first";
+  EXPECT_EQ(devices.contexts(), Contexts{1});
+}
+
 TEST(Device, TheQueuesThreadMakesNoContextElsewhere) {
   const FakeDevices devices;
   int during = -1;

@@ -33,7 +33,7 @@ class FakeDevices final : public c10::impl::DeviceGuardImplInterface {
     return tensor;
   }
 
-  // What was waited for, in order: "device 1", "stream of 1".
+  // What was waited for, in order: "device 1", "stream of 1", "event".
   [[nodiscard]] std::vector<std::string> waits() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return waits_;
@@ -60,6 +60,7 @@ class FakeDevices final : public c10::impl::DeviceGuardImplInterface {
   void block(void*, const c10::Stream&) const override {}
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
+  void synchronizeEvent(void*) const override { wait("event"); }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     set_and_come_back(index);
     wait("device " + std::to_string(index));

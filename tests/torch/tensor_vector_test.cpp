@@ -174,5 +174,25 @@ TEST(TensorVector, HoldsWhatAWriteWouldNotChange) {
   EXPECT_FALSE(vector->holds(1, values).ok());
 }
 
+TEST(TensorVector, AddsAndMixesInTheTypeOfEachTensor) {
+  const auto vector = vector_of(mixed_model());
+  std::vector<float> values(vector->size());
+  std::iota(values.begin(), values.end(), -100.0F);
+  const std::vector<float> before = read_all(*vector, 50);
+  std::vector<float> sum = before;
+  std::vector<float> mean = before;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sum[i] += values[i];
+    mean[i] = 0.25F * mean[i] + 0.75F * values[i];
+  }
+  ASSERT_TRUE(vector->add(0, values).ok());
+  EXPECT_TRUE(*vector->holds(0, sum));
+  ASSERT_TRUE(vector->write(0, before).ok());
+  ASSERT_TRUE(vector->mix(3, std::span<const float>(values).subspan(3, 120), 0.25F).ok());
+  EXPECT_TRUE(*vector->holds(3, std::span<const float>(mean).subspan(3, 120)));
+  EXPECT_TRUE(*vector->holds(0, std::span<const float>(before).first(3)));
+  EXPECT_TRUE(*vector->holds(123, std::span<const float>(before).subspan(123)));
+}
+
 }  // namespace
 }  // namespace collab::torch_adapter

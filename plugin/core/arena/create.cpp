@@ -85,6 +85,7 @@ void take_over(Control& control, const ProcessIdentity& owner, std::uint32_t slo
   control.slots[1 - slot].sequence.store(0);
   control.outer_changing.store(0);
   control.announced_step.store(0);
+  control.counted.store(0);
   for (OutcomeEntry& entry : control.outcomes) entry.call.store(0);
   RankSlot* const ranks = rank_slots(&control);
   for (std::uint32_t r = 0; r < control.about.rank_capacity; ++r) new (ranks + r) RankSlot();

@@ -22,7 +22,7 @@
 namespace collab::arena {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
@@ -93,6 +93,7 @@ struct Control {  // written by the leader
   std::atomic<std::uint32_t> current{kNoSlot};  // the sealed slot
   std::atomic<std::uint32_t> outer_changing{0};
   Word announced_step{0};
+  Word counted{0};  // steps
   std::array<SlotHeader, 2> slots{};
   std::array<Attached, 2> attached{};
   std::array<OutcomeEntry, kOutcomes> outcomes{};

@@ -46,17 +46,7 @@ class Reader final : public ArenaReader {
     const OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
     // Asked second, the generation tells that the outcome is of our leader and not of one that replaced it.
     const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
-    const auto gone = [&] { return leader_left() || liveness_of(leader_) == Liveness::kGone; };
-    switch (wait_until(control_->wake, limit, ready, gone)) {
-      case WaitEnd::kGone:
-        return unavailable(leader() + (leader_left() ? " has left" : " is gone") + " before call " +
-                           std::to_string(call) +
-                           " was done: restart the site; it goes on from the last anchor [arena.leader-gone]");
-      case WaitEnd::kTimeout:
-        return timed_out("waited " + seconds_text(limit) + " for " + leader() + " to finish call " +
-                         std::to_string(call) + "; it is still running [arena.leader-slow]");
-      case WaitEnd::kReady: break;
-    }
+    COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
     Outcome outcome;
     outcome.kind = entry.kind;
     outcome.text.assign(entry.text.data(), std::min<std::size_t>(entry.length, kTextBytes));
@@ -94,11 +84,29 @@ class Reader final : public ArenaReader {
     return geometry_.training_copy ? vector(geometry_.copy_index()) : std::span<const float>();
   }
 
-  [[nodiscard]] std::uint64_t announced_step() const override {
-    return control_->announced_step.load(std::memory_order_acquire);
+  [[nodiscard]] std::uint64_t counted() const override { return control_->counted.load(std::memory_order_acquire); }
+
+  [[nodiscard]] Result<std::uint64_t> announced(std::uint64_t steps, std::chrono::milliseconds limit) override {
+    const auto ready = [&] { return counted() >= steps && !replaced(); };
+    if (!ready()) COLLAB_RETURN_IF_ERROR(wait_for_leader("come to step " + std::to_string(steps), limit, ready));
+    return control_->announced_step.load(std::memory_order_relaxed);
   }
 
  private:
+  template <typename Ready>
+  Status wait_for_leader(const std::string& what, std::chrono::milliseconds limit, const Ready& ready) const {
+    const auto gone = [&] { return leader_left() || liveness_of(leader_) == Liveness::kGone; };
+    switch (wait_until(control_->wake, limit, ready, gone)) {
+      case WaitEnd::kGone:
+        return unavailable(leader() + (leader_left() ? " has left" : " is gone") + " before it could " + what +
+                           ": restart the site; it goes on from the last anchor [arena.leader-gone]");
+      case WaitEnd::kTimeout:
+        return timed_out("waited " + seconds_text(limit) + " for " + leader() + " to " + what +
+                         "; it is still running [arena.leader-slow]");
+      case WaitEnd::kReady: break;
+    }
+    return {};
+  }
   [[nodiscard]] std::span<const float> vector(std::uint32_t index) const {
     return {reinterpret_cast<const float*>(mapping_->data() + index * geometry_.vector_bytes()), geometry_.elements};
   }

@@ -135,7 +135,11 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
   return report;
 }
 
-void Writer::announce_step(std::uint64_t step) { control_->announced_step.store(step, std::memory_order_release); }
+void Writer::count(std::uint64_t steps, std::uint64_t announced) {
+  if (announced != 0) control_->announced_step.store(announced, std::memory_order_relaxed);
+  control_->counted.store(steps, std::memory_order_release);
+  wake_all(control_->wake);
+}
 
 std::string Writer::describe() const {
   const std::string size = human_bytes(geometry_.total_bytes());

@@ -32,7 +32,7 @@ class Writer final : public ArenaWriter {
   void seal(const SealedAnchor& as) override;
   void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) override;
   Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) override;
-  void announce_step(std::uint64_t step) override;
+  void count(std::uint64_t steps, std::uint64_t announced) override;
   [[nodiscard]] std::string describe() const override;
 
  private:

@@ -1,6 +1,7 @@
 #include "core/runtime/leader.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "core/arena/process_identity.h"
@@ -277,6 +278,7 @@ Result<SealedAnchor> Leader::join() {
   if (!join.ok()) return join.status();
   Result<SealedAnchor> joined = node_->join(std::move(*join));
   if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy, kWholeVector));
+  if (joined.ok()) last_word_.emplace([this] { say_last_word(); });
   return joined;
 }
 
@@ -342,7 +344,25 @@ Status Leader::judge(const RoundReport& report) {
                  ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time [round.not-finite]");
 }
 
+// The process ends, and its training has come to no end by itself: it waits for a round of the others, or is in the
+// midst of something long. They go on without it at once when it says so.
+void Leader::say_last_word() {
+  constexpr std::chrono::milliseconds kExchangeEnds{2500};
+  const bool exchanged = node_->exchanging();
+  const TimePoint by = clock_.now() + kExchangeEnds;
+  while (node_->exchanging() && clock_.now() < by) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (!exchanged || node_->exchanging()) {
+    log_warning("site " + options_.site + " leaves the swarm without a last round, because " + asked_to_end() +
+                ", and none came about in time: what it has trained since the one before is in no average. A shorter " +
+                "COLLAB_SYNC_EVERY loses less [round.none-in-time]");
+  }
+  node_->depart(asked_to_end(), 0);
+}
+
+std::string asked_to_end() { return std::string("it was asked to end (") + termination_signal() + ")"; }
+
 void Leader::leave(const std::string& reason, std::uint32_t next_generation) {
+  last_word_.reset();
   if (node_) node_->depart(reason, next_generation);
   node_.reset();
 }

@@ -10,6 +10,7 @@
 #include "core/runtime/node.h"
 #include "core/runtime/storage/record_store.h"
 #include "core/runtime/storage/state_file.h"
+#include "core/runtime/termination.h"
 
 namespace collab {
 
@@ -45,6 +46,7 @@ class Leader {
   Status warn_if_passed_over(const SealedAnchor& anchor);
   Status judge(const RoundReport& report);
   Status merge(ParameterChange change, ElementRange range);
+  void say_last_word();
   [[nodiscard]] double seconds_since(TimePoint when) const;
 
   // A round behind the training.
@@ -67,7 +69,10 @@ class Leader {
   std::uint32_t unfit_rounds_ = 0;          // running
   std::uint32_t fit_rounds_ = 0;            // since
   std::optional<Flight> flight_;
+  std::optional<LastWord> last_word_;  // while it is a member
 };
+
+[[nodiscard]] std::string asked_to_end();  // why a site leaves
 
 // A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.
 inline constexpr const char* kOuterElements = "outer_elements";

@@ -1,11 +1,11 @@
 // When a round is due, by COLLAB_SYNC_EVERY.
 //
 // By steps every rank reaches the same answer alone. By time only the leader looks at the clock; it announces
-// the step two ahead of its own, which no other rank of the site can have passed: their gradients need its. A round
-// in between voids the announcement. With rounds behind the training (COLLAB_OVERLAP) the next one is due by the last
-// trigger, not by its merge. How many steps lie between two rounds follows from what all sites share: the setting, or
-// what the leader has told (auto), and the number of the round (COLLAB_SYNC_WARMUP, COLLAB_SYNC_ANNEAL). Pure. Threads:
-// one caller at a time. Ownership: its own counters.
+// the step two ahead of its own, which no other rank of the site can have passed: who is there waits until the leader
+// is two behind (SiteChannel). A round in between voids the announcement. With rounds behind the training
+// (COLLAB_OVERLAP) the next one is due by the last trigger, not by its merge. How many steps lie between two rounds
+// follows from what all sites share: the setting, or what the leader has told (auto), and the number of the round
+// (COLLAB_SYNC_WARMUP, COLLAB_SYNC_ANNEAL). Pure. Threads: one caller at a time. Ownership: its own counters.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +29,8 @@ namespace collab {
 
 class SyncSchedule {
  public:
+  static constexpr std::uint64_t kAhead = 2;  // steps, of an announcement
+
   explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0, SyncAnneal anneal = {})
       : every_(every), warmup_(warmup), anneal_(anneal), period_(every.steps) {}
 
@@ -91,7 +93,6 @@ class SyncSchedule {
   }
 
  private:
-  static constexpr std::uint64_t kAhead = 2;  // steps
   // Was it announced after the ranks' last call?
   [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_call_ + kAhead; }
 

@@ -9,17 +9,16 @@
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
+#include "core/runtime/one_model.h"
 #include "core/runtime/schedule.h"
 #include "core/runtime/site_channel.h"
 #include "core/runtime/step_pace.h"
+#include "core/runtime/termination.h"
 
 namespace collab {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr const char* kTrainOneModel =
-    "wrap every trained module in DistributedDataParallel and step the same optimizer on every rank";
 
 class RankSession final : public Session {
  public:
@@ -28,6 +27,7 @@ class RankSession final : public Session {
         parameters_(std::move(parameters)),
         group_(std::move(group)),
         fragments_(protocol::fragments_for(options_.config.fragments, parameters_->size()).count),
+        one_model_(options_.site),
         schedule_(between_rounds(options_.config.sync_every, fragments_), options_.config.sync_warmup,
                   options_.config.sync_anneal) {}
 
@@ -62,6 +62,27 @@ class RankSession final : public Session {
     return outcome;
   }
 
+  Result<StepOutcome> synchronize_until(RoundId last) override {
+    // No site is further ahead than its last fragments, one round in flight and one that is due.
+    const std::uint64_t most = std::min(last.value, round_.value + fragments_ + 2);
+    due_ = false;
+    Result<StepOutcome> all = synchronize();
+    while (all.ok() && all->round_ran && round_.value < most && !alone_) {
+      COLLAB_RETURN_IF_ERROR(remember(add(run_call(false), *all)));
+    }
+    return all;
+  }
+
+  [[nodiscard]] RoundId settles_at() const override {
+    if (alone_ || steps_not_common() == 0) return RoundId(0);
+    const bool due = options_.config.overlap && schedule_.due_by_steps();
+    return RoundId(round_.value + (in_flight_ ? 1 : 0) + (due ? 1 : 0) + fragments_);
+  }
+
+  [[nodiscard]] bool is_ahead() const override {
+    return channel_ != nullptr && !alone_ && channel_->is_ahead(schedule_.steps() + 1);
+  }
+
   void note_loss(double loss) override { loss_ = std::bit_cast<std::uint32_t>(static_cast<float>(loss)); }
 
   void ask_to_leave() override { leaving_ = is_leader(); }
@@ -77,7 +98,7 @@ class RankSession final : public Session {
     if (alone_) return last;
     if (broken_.ok()) last = run_last_rounds();
     if (!leader_) return last;
-    leave(leaving_               ? "it was asked to end (SIGTERM)"
+    leave(leaving_               ? asked_to_end()
           : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
                                  : std::string("the training script has ended"),
           next_generation);
@@ -169,7 +190,7 @@ class RankSession final : public Session {
     if (!reports.ok()) return reports.status();
     Outcome mine;
     if (is_leader()) {
-      Status same = check_same(*reports);
+      Status same = one_model_.check(*reports);
       if (same.ok()) {
         Result<SealedAnchor> joined = leader_->join();
         if (joined.ok()) {
@@ -250,7 +271,7 @@ class RankSession final : public Session {
   }
 
   Status announce(std::uint64_t mine) {
-    const Result<std::uint64_t> announced = channel_->announcement(mine);
+    const Result<std::uint64_t> announced = channel_->announcement(mine, schedule_.steps());
     if (!announced.ok()) return announced.status();
     announced_ = *announced;
     return {};
@@ -374,7 +395,7 @@ class RankSession final : public Session {
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
   Outcome lead_call(const std::vector<RankReport>& reports, bool behind) {
     Outcome mine;
-    warn_of_difference(reports);
+    one_model_.warn(reports);
     const std::uint64_t before = site_samples_;
     for (const RankReport& report : reports) site_samples_ += report.samples;
     if (in_flight_) {
@@ -391,7 +412,11 @@ class RankSession final : public Session {
       mine.round = round_;
       return mine;
     }
-    if (!behind || leaving_) return outcome_of(leader_->round(trigger()), leaving_);
+    if (!behind || leaving_) {
+      const Result<RoundReport> report = leader_->round(trigger());
+      leaving_ = leaving_ || termination_requested();  // meanwhile: this was the last one
+      return outcome_of(report, leaving_);
+    }
     mine.round = round_;
     fail_outcome(mine, leader_->start_round(trigger()));
     mine.in_flight = mine.ok();
@@ -442,40 +467,6 @@ class RankSession final : public Session {
         "next one; else look at what the script passes to torch_collab.count_samples(), without samples a step weighs "
         "nothing [round.no-samples]");
     return true;
-  }
-
-  // The first rank that holds other parameters than the leader, in words; "" if all hold the same.
-  [[nodiscard]] std::string difference(const std::vector<RankReport>& reports) const {
-    for (std::size_t rank = 1; rank < reports.size(); ++rank) {
-      if (reports[rank].digest == reports[0].digest) continue;
-      return "rank " + std::to_string(rank) + " of site " + options_.site +
-             " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) + " and " +
-             to_hex(reports[0].digest) + ")";
-    }
-    return {};
-  }
-
-  [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
-    const std::string what = difference(reports);
-    if (what.empty()) return {};
-    return invalid_argument(what + ": the ranks of a site must train one model; " + kTrainOneModel +
-                            " [join.ranks-differ]");
-  }
-
-  // Ranks that began alike: DDP gives them the same gradients, and does not compare what they make of them.
-  void warn_of_difference(const std::vector<RankReport>& reports) {
-    if (warned_of_difference_) return;
-    const std::string what = difference(reports);
-    if (what.empty()) return;
-    warned_of_difference_ = true;
-    log_warning(
-        what +
-        ", and held the same when the training began: rank 0's are averaged, and the others take what comes of "
-        "them when sites average (with COLLAB_OVERLAP they stay as far apart as they are). Ranks that round for "
-        "themselves differ so (stochastic rounding with a seed of each rank's own, GPUs of several models), "
-        "which does no harm. If these do not, each trains a model of its own, and those of the others are "
-        "lost: " +
-        kTrainOneModel + ". This is said once [round.ranks-differ]");
   }
 
   void fail_outcome(Outcome& outcome, const Status& status) {
@@ -534,6 +525,7 @@ class RankSession final : public Session {
   const std::shared_ptr<ParameterVector> parameters_;
   const std::shared_ptr<SiteGroup> group_;
   const std::uint32_t fragments_;  // that take turns: each is averaged once in a period
+  OneModel one_model_;
   SteadyClock clock_;
   SyncSchedule schedule_;
   StepPace pace_;
@@ -562,7 +554,6 @@ class RankSession final : public Session {
   bool leaving_ = false;  // the leader was asked to
   bool keeps_out_ = false;
   bool alone_ = false;  // no more rounds
-  bool warned_of_difference_ = false;
   std::string why_alone_;
   std::uint64_t egress_spent_ = 0;  // once it has left
   Status broken_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/runtime/schedule.h"
 
 namespace collab {
 namespace {
@@ -60,7 +61,7 @@ class SoloChannel final : public SiteChannel {
  public:
   Result<std::vector<RankReport>> report(const RankReport& own) override { return std::vector{own}; }
   Result<Outcome> share(std::uint64_t, const Outcome& mine) override { return mine; }
-  Result<std::uint64_t> announcement(std::uint64_t mine) override {
+  Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t) override {
     if (mine != 0) announced_ = mine;
     return announced_;
   }
@@ -92,11 +93,9 @@ class ArenaLeaderChannel final : public SiteChannel {
     return mine;
   }
 
-  Result<std::uint64_t> announcement(std::uint64_t mine) override {
-    if (mine != 0) {
-      announced_ = mine;
-      arena_.announce_step(mine);
-    }
+  Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t steps) override {
+    arena_.count(steps, mine);
+    if (mine != 0) announced_ = mine;
     return announced_;
   }
 
@@ -133,9 +132,17 @@ class ArenaFollowerChannel final : public SiteChannel {
     return outcome;
   }
 
-  Result<std::uint64_t> announcement(std::uint64_t) override { return arena_->announced_step(); }
+  Result<std::uint64_t> announcement(std::uint64_t, std::uint64_t steps) override {
+    return arena_->announced(least(steps), limit_);
+  }
+  [[nodiscard]] bool is_ahead(std::uint64_t steps) const override { return arena_->counted() < least(steps); }
 
  private:
+  // Steps of the leader: what it announces from there on is of later ones than `steps`.
+  static std::uint64_t least(std::uint64_t steps) {
+    return steps - std::min<std::uint64_t>(steps, SyncSchedule::kAhead);
+  }
+
   std::unique_ptr<ArenaReader> arena_;
   std::uint32_t rank_;
   ParameterVector& parameters_;
@@ -184,7 +191,7 @@ class GroupChannel final : public SiteChannel {
     return outcome;
   }
 
-  Result<std::uint64_t> announcement(std::uint64_t mine) override {
+  Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t) override {
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&mine, 1))));
     if (mine != 0) announced_ = mine;
     return announced_;

@@ -3,84 +3,163 @@
 #include <semaphore.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/base/log.h"
 
 namespace collab {
 namespace {
 
-std::atomic<bool> requested{false};
+using Milliseconds = std::chrono::milliseconds::rep;
+
+std::atomic<Milliseconds> requested_at{0};  // 0: not yet
+std::atomic<int> requested_by{SIGTERM};
 std::atomic<pid_t> owner{0};
-std::atomic<std::chrono::milliseconds::rep> limit_ms{0};
+std::atomic<pid_t> served{0};  // by this process, which is a child of it
+std::atomic<Milliseconds> limit_ms{0};
+std::atomic<Milliseconds> same_wish_ms{0};
 sem_t arrived;
 
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
+static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
               "a signal handler may use nothing that locks");
 
-void restore_default() {
+// Never destroyed: the thread that says them may outlive main().
+struct LastWords {
+  std::mutex mutex;
+  std::map<const LastWord*, std::function<void()>> words;
+};
+LastWords& last_words() {
+  static auto* const all = new LastWords;
+  return *all;
+}
+
+Milliseconds monotonic_ms() {  // safe in a signal handler
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::max<Milliseconds>(1, static_cast<Milliseconds>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000);
+}
+
+void end_by(int number) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  sigaction(SIGTERM, &action, nullptr);
+  sigaction(number, &action, nullptr);
+  kill(getpid(), number);  // in a handler it is delivered when that returns
 }
 
 // Only what is safe in a signal handler.
-void on_signal(int) {
+void on_signal(int number) {
   const int saved = errno;
-  const bool again = requested.exchange(true);
-  if (again || getpid() != owner.load()) {
-    restore_default();
-    kill(getpid(), SIGTERM);  // delivered when this handler returns
-  } else {
+  const Milliseconds now = monotonic_ms();
+  Milliseconds first = 0;
+  if (getpid() != owner.load()) {
+    end_by(number);
+  } else if (requested_at.compare_exchange_strong(first, now)) {
+    requested_by = number;
     sem_post(&arrived);
+  } else if (now - first >= same_wish_ms.load()) {
+    end_by(number);
   }
   errno = saved;
+}
+
+void on_signal_of_child(int number, siginfo_t* info, void*) {
+  const int saved = errno;
+  const bool gone = getppid() != served.load();
+  if (!gone && info->si_pid == served.load()) _exit(0);  // as torch has it for SIGTERM
+  if (gone) end_by(number);
+  errno = saved;
+}
+
+[[nodiscard]] bool has_default_effect(int number) {
+  struct sigaction before {};
+  if (sigaction(number, nullptr, &before) != 0) return false;
+  return (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
+}
+
+[[nodiscard]] bool take_over(int number) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  return sigaction(number, &action, nullptr) == 0;
+}
+
+void say_last_words(std::chrono::milliseconds after) {
+  std::this_thread::sleep_for(after);
+  LastWords& all = last_words();
+  const std::lock_guard lock(all.mutex);
+  if (all.words.empty()) return;
+  for (const auto& [whose, say] : all.words) say();
+  carry_out_termination();
 }
 
 void end_after_the_limit() {
   while (sem_wait(&arrived) != 0) {
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(limit_ms.load()));
+  const std::chrono::milliseconds limit(limit_ms.load());
+  // The words may take long, and the limit holds all the same.
+  std::thread(say_last_words, limit * 7 / 10).detach();
+  std::this_thread::sleep_for(limit);
   carry_out_termination();
 }
 
 bool install() {
-  struct sigaction before {};
-  if (sigaction(SIGTERM, nullptr, &before) != 0) return false;
-  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return false;
+  if (!has_default_effect(SIGTERM)) return false;
   if (sem_init(&arrived, 0, 0) != 0) return false;
   owner = getpid();
   std::thread(end_after_the_limit).detach();
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  return sigaction(SIGTERM, &action, nullptr) == 0;
+  if (has_default_effect(SIGHUP) && !take_over(SIGHUP)) return false;
+  return take_over(SIGTERM);
 }
 
 }  // namespace
 
-bool watch_for_termination(std::chrono::milliseconds limit) {
+bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_wish) {
   static std::mutex mutex;
   static bool watching = false;
   const std::lock_guard lock(mutex);
   limit_ms = limit.count();
+  same_wish_ms = same_wish.count();
   if (!watching) watching = install();
   return watching;
 }
 
-bool termination_requested() { return requested.load(); }
+bool termination_requested() { return requested_at.load() != 0; }
+
+const char* termination_signal() { return requested_by.load() == SIGHUP ? "SIGHUP" : "SIGTERM"; }
 
 void carry_out_termination() {
   close_log_queue(std::chrono::seconds(1));
-  restore_default();
-  kill(getpid(), SIGTERM);
+  const int number = requested_by.load();
+  end_by(number);
   // The signal may be taken by another thread, or be blocked here.
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  _exit(128 + SIGTERM);
+  _exit(128 + number);
+}
+
+void end_by_parent_only() {
+  served = getppid();
+  struct sigaction action {};
+  action.sa_sigaction = on_signal_of_child;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  for (const int number : {SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+LastWord::LastWord(std::function<void()> say) {
+  const std::lock_guard lock(last_words().mutex);
+  last_words().words.emplace(this, std::move(say));
+}
+
+LastWord::~LastWord() {
+  const std::lock_guard lock(last_words().mutex);
+  last_words().words.erase(this);
 }
 
 }  // namespace collab

@@ -1,20 +1,46 @@
-// SIGTERM as a wish to leave: the process may finish its step and hand over what it has, within a limit.
+// SIGTERM as a wish to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of a
+// terminal that was closed, is the same wish.
 //
-// Installed only where SIGTERM would have its default effect; a handler the script sets later replaces ours. A second
-// SIGTERM, and one to a forked child, act at once. Threads: the handler interrupts any thread; one more waits, asleep,
-// for the limit. Ownership: the process's disposition of SIGTERM, once.
+//   signal --> wish --(7 tenths of the limit)--> last words, if any, and the end --(the limit)--> the end
+//
+// Installed only where SIGTERM would have its default effect; a handler the script sets later replaces ours. SIGHUP is
+// left alone where it is ignored (nohup) or handled. Who stops a service signals a launcher and its processes at once,
+// and the launcher passes its own on: what comes soon after the first is the same wish. A later one, and one to a
+// forked child, act at once. Threads: the handler interrupts any thread; two more wait, asleep, for their time.
+// Ownership: the process's disposition of the two signals, once.
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 namespace collab {
 
-// After SIGTERM the process is ended by it when `limit` has passed, whatever it does meanwhile. False: somebody else
-// handles or ignores SIGTERM already. Calls after the first only change the limit.
-bool watch_for_termination(std::chrono::milliseconds limit);
-// SIGTERM has come.
+inline constexpr std::chrono::milliseconds kSameWish{5000};
+
+// After the signal the process is ended by it when `limit` has passed, whatever it does meanwhile; further ones within
+// `same_wish` are ignored. False: somebody else handles or ignores SIGTERM already. Calls after the first only change
+// the times.
+bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_wish = kSameWish);
+// SIGTERM or SIGHUP has come.
 [[nodiscard]] bool termination_requested();
-// Ends the process as SIGTERM does by default.
+// The one that has come, else SIGTERM.
+[[nodiscard]] const char* termination_signal();
+// Ends the process as that signal does by default.
 [[noreturn]] void carry_out_termination();
+
+// In a process that serves this one, a DataLoader's worker: who stops a service signals it too, and the last steps need
+// it. From here on the two signals act only if the parent sends them, or is gone.
+void end_by_parent_only();
+
+// What is to be said before the process ends, by a thread of its own, where the process has not ended by then; it ends
+// once all are said. Must not throw.
+class LastWord {
+ public:
+  explicit LastWord(std::function<void()> say);
+  // Not while it is being said: then the process ends.
+  ~LastWord();
+  LastWord(const LastWord&) = delete;
+  LastWord& operator=(const LastWord&) = delete;
+};
 
 }  // namespace collab

@@ -21,7 +21,7 @@ from torch_collab.world import state
 if TYPE_CHECKING:
     from torch_collab.world.state import World
 
-_REPLACED = 1 << 62  # in the place of a count of steps
+_REPLACED = 1 << 62  # in the place of a round
 _exit_status: Any = None
 _registered_in = 0  # the process whose exit comes to at_exit()
 
@@ -84,19 +84,22 @@ def _raising() -> bool:
 
 
 def before_world_barrier() -> None:
-    """All ranks of the world stand in a barrier: with steps since the last round anywhere, a round runs now."""
+    """All ranks of the world stand in a barrier: with steps since the last round anywhere, a round runs now.
+
+    As many at each site: one that is faster may have one more on its way behind the training.
+    """
     world = state.current()
     if world is None or world.run.finished:
         return
     session = world.training.session
     rounds.count_owed(world)
-    steps_since = 0 if session is None else session.status().steps_since_round
-    replaced = steps_since > 0 and rounds.values_replaced(world)  # else no round is due here
-    most = world.backend.most_at_barrier(_REPLACED if replaced else steps_since)
+    settles_at = 0 if session is None else session.settles_at()
+    replaced = settles_at > 0 and rounds.values_replaced(world)  # else no round is due here
+    most = world.backend.most_at_barrier(_REPLACED if replaced else settles_at)
     if most >= _REPLACED:
         world.installed.once("told of replaced values", lambda: _tell_of_replaced(world))
     elif most > 0 and session is not None:
-        rounds.run_round(world)
+        rounds.run_round(world, until=most)
 
 
 def _tell_of_replaced(world: World) -> Callable[[], None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_collab import torch_compat
+from torch_collab import native, torch_compat
 from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, running, sampler, steps, traffic
 from torch_collab.world import state
 
@@ -42,6 +42,7 @@ def install(world: World) -> None:
     replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads)
     replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp)
     replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook)
+    replace(torch_compat.WORKER_SIGNALS, _outlive_a_group_signal)
     if world.info.site_store is not world.info.store:
         replace(torch_compat.NEW_GROUP, _meet_at_site)
     if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
@@ -74,6 +75,17 @@ def _keep_out_of_graphs() -> None:
     steps.before_optimizer_step = torch.compiler.disable(steps.before_optimizer_step)
     steps.after_optimizer_step = torch.compiler.disable(steps.after_optimizer_step)
     _hook_optimizers()
+
+
+def _outlive_a_group_signal(original: Callable[[], None]) -> Callable[[], None]:
+    """torchrun signals its workers' process groups: a DataLoader whose worker dies of it ends the script with an error,
+    before its last round."""
+
+    def set_worker_signal_handlers() -> None:
+        original()
+        native.end_by_parent_only()
+
+    return set_worker_signal_handlers
 
 
 def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:

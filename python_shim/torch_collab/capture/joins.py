@@ -64,7 +64,7 @@ def _count_together(world: World) -> None:
     steps, samples = world.uneven.take()
     if training.owes_step:
         steps, samples = steps + 1, samples + training.end_step()
-    most = torch.tensor(steps)
+    most = torch.tensor(steps, device="cpu")
     dist.all_reduce(most, dist.ReduceOp.MAX, group=world.groups.site())
     if most == 0:
         return

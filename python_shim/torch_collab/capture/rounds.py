@@ -62,13 +62,13 @@ def count_before_round(world: World, samples: int) -> None:
         run_round(world)  # the one that is due begins only, or is of a part
 
 
-def run_round(world: World) -> None:
-    """A round now. Every rank of every site comes here."""
+def run_round(world: World, until: int = 0) -> None:
+    """A round now, and more up to that one. Every rank of every site comes here."""
     session, vector = world.training.session, world.training.vector
     assert session is not None and vector is not None
     before, steps = vector.values.noted, session.status().steps_since_round
     with world.run:
-        outcome = session.synchronize(optimizer_state.copy)
+        outcome = session.synchronize(optimizer_state.copy, until)
     vector.look_again()
     vector.undone.round(before, vector.values.note(vector.parameters, world.training.unseen.steps), steps)
     if keeper := vector.undone.keeper(world.training.optimizers):
@@ -97,9 +97,11 @@ def _warn_of_undone(world: World, why: str) -> None:
 
 
 def _leave(world: World) -> None:
-    """SIGTERM has come to the site's leader, and its last round is over: every rank of the site ends as by SIGTERM."""
+    """SIGTERM or SIGHUP has come to the site's leader, and its last round is over: every rank of the site ends as by
+    that signal."""
     if world.is_leader:
-        log.info(f"site {world.info.site.name} leaves the swarm, because it was asked to end (SIGTERM)")
+        asked = f"it was asked to end ({native.termination_signal()})"
+        log.info(f"site {world.info.site.name} leaves the swarm, because {asked}")
     try:
         finish()
     finally:

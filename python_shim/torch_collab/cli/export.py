@@ -34,7 +34,7 @@ def add_to(parsers: Any) -> None:
         {0: "written", 1: "no state can be read, it does not fit --base, or it cannot be written"},
     )
     sub.add_argument(
-        "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: the newest round"
+        "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: its newest model"
     )
     sub.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to write, e.g. model.pt")
     sub.add_argument("--format", choices=["pt", "safetensors"], help="of --out (default: by its name, else pt)")
@@ -93,7 +93,11 @@ def _safetensors() -> Any:
 
 
 def choose(where: Path) -> Path:
-    """The file itself, or the one of the highest round in a directory."""
+    """The file itself, or of those in a directory the one of the newest run, and of that the highest round.
+
+    Rounds of two runs do not compare: each generation of a script's models is a run of its own, and counts from 0.
+    A run's number is the time at which its coordinator began, or larger than that of the run it goes on from.
+    """
     if not where.is_dir():
         if not where.exists():
             raise OSError(f"{where}: no such file or directory [cli.no-file]")
@@ -101,15 +105,20 @@ def choose(where: Path) -> Path:
     files = sorted(where.glob("*.collab"))
     if not files:
         raise OSError(f"{where} has no *.collab file; COLLAB_STATE_DIR makes leaders write them [cli.no-state-file]")
-    rounds: dict[Path, int] = {}
+    found: dict[Path, tuple[int, int]] = {}  # run and round
     for file in files:
         try:
-            rounds[file] = int(native.read_state_header(str(file))["round"])
+            header = native.read_state_header(str(file))
+            found[file] = int(header["run"]), int(header["round"])
         except (OSError, RuntimeError, ValueError) as error:
             print(escaped(f"collab: {file} is left out: {error}"))
-    if not rounds:
+    if not found:
         raise OSError(f"{where}: none of the {len(files)} state files can be read [cli.unreadable-state]")
-    return max(rounds, key=lambda file: (rounds[file], file.name))
+    newest = max(found, key=lambda file: (found[file], file.name))
+    for file, (run, round_number) in found.items():
+        if run != found[newest][0]:
+            print(escaped(f"collab: {file} is of an earlier run (round {round_number}): --state {file} exports it"))
+    return newest
 
 
 def to_state_dict(header: dict[str, Any], anchor: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ endpoint = {endpoint} # the first machine, as the others reach it
 nnodes = {nnodes} # machines the training begins with; more may come later
 coordinator_port = {coordinator_port}
 token_file = {token_file}
+state_dir = {state_dir} # the model over a stop of all: a later start goes on from it; to begin anew take it away
 # sync_every = 100
 # codec = "fp16"
 
@@ -86,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         nnodes=_quoted(arguments.nnodes),
         coordinator_port=port + 2,
         token_file=_quoted(_seen_from(folder, key)),
+        state_dir=_quoted(swarm_file.STATE),
         name=_quoted(arguments.site or addresses.as_name(socket.gethostname())),
         listen=_quoted(f"0.0.0.0:{port + 1}"),
         advertise=_quoted(host),
@@ -122,6 +124,9 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
     print(f"At every other, once {path.name} and {key.name} are there (send the key where nobody else can read "
           f"it), with a NAME of its own:\n  {there}")  # fmt: skip
+    state = path.parent / swarm_file.STATE
+    if any(state.glob("*.collab")):
+        print(f"\nTraining goes on from the model in {state}, of an earlier run: to begin anew, take it away")
     print(f"\nPort {port} is torch's own store, which the key does not close: let a firewall admit only those machines")
 
 

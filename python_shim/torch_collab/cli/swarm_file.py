@@ -31,6 +31,7 @@ def variable_of(knob: str) -> str:
 
 NAME = "collab.toml"
 KEY = "swarm.key"
+STATE = "state"  # the folder of the agreed model, as `collab init` has it
 VERSION = 1
 # What listens at the first machine, from the endpoint's port on, as `collab init` has it.
 PORTS = ("rendezvous", "links", "coordinator")

@@ -123,7 +123,7 @@ def make(optimizers: Iterable[Any], trained: Sequence[tuple[int, int]]) -> tuple
         for entry in layout["scalars"]:
             if all(value == entry[2][0] for value in entry[2]):
                 entry[2] = entry[2][:1]
-    data = torch.empty(sum(tensor.numel() * sent.itemsize for tensor, sent in planes), dtype=torch.uint8)
+    data = torch.empty(sum(tensor.numel() * sent.itemsize for tensor, sent in planes), dtype=torch.uint8, device="cpu")
     at = 0
     for tensor, sent in planes:
         end = at + tensor.numel() * sent.itemsize

@@ -44,9 +44,14 @@ class Endpoint:
     serving: bool
     host: str
     port: int
+    run: Mapping[str, str]  # its entry of that name
 
     def part(self, name: str) -> SignedStore:
         return self.store.part(name)
+
+    def write_run(self) -> None:
+        """Over what a stranger may have put there since the port was opened, and what an older token has signed."""
+        _unbound(self.server, self.store.key, self.store.where).set(_RUN_KEY, json.dumps(self.run))
 
 
 def open_endpoint(settings: RendezvousSettings) -> Endpoint:
@@ -148,7 +153,12 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
     where = _where(settings.endpoint)
     notices = Notices(server, settings)
     try:
-        run = _write_run(settings, server, where) if serving else _wait_for_run(settings, server, where)
+        run = _new_run(settings) if serving else _wait_for_run(settings, server, where)
+        store = _bound(server, settings.key, run, where)
+        endpoint = Endpoint(server, store, notices, serving, settings.host, server.port, run)
+        if serving:
+            endpoint.write_run()
+            return endpoint
         if run["run"] != settings.run_id:
             raise RendezvousConnectionError(
                 f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, but this is "
@@ -172,7 +182,7 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
         raise RendezvousConnectionError(
             f"collab: the store at --rdzv-endpoint={settings.endpoint} was lost: {first_line(error)} [rendezvous.lost]"
         ) from None
-    return Endpoint(server, _bound(server, settings.key, run, where), notices, serving, settings.host, server.port)
+    return endpoint
 
 
 def _where(endpoint: str) -> str:
@@ -183,16 +193,18 @@ def _bound(server: Any, key: SwarmKey, run: Mapping[str, str], where: str) -> Si
     return SignedStore(server, key, (run["run"], run["nonce"]), where, _PREFIX)
 
 
-def _write_run(settings: RendezvousSettings, server: Any, where: str) -> Mapping[str, str]:
-    """Over what a stranger may have put there since the port was opened."""
-    run = {"run": settings.run_id, "nonce": secrets.token_hex(16), **describe(settings)}
-    SignedStore(server, settings.key, (), where, _PREFIX).set(_RUN_KEY, json.dumps(run))
-    return run
+def _unbound(server: Any, key: SwarmKey, where: str) -> SignedStore:
+    """For the entry that says what all others are bound to."""
+    return SignedStore(server, key, (), where, _PREFIX)
+
+
+def _new_run(settings: RendezvousSettings) -> Mapping[str, str]:
+    return {"run": settings.run_id, "nonce": secrets.token_hex(16), **describe(settings)}
 
 
 def _read_run(server: Any, key: SwarmKey, where: str) -> Mapping[str, str] | None:
     """None: nothing is written yet. Raises SignatureError, or ValueError for what is none of ours."""
-    store = SignedStore(server, key, (), where, _PREFIX)
+    store = _unbound(server, key, where)
     if not store.check([_RUN_KEY]):
         return None
     run = json.loads(store.get(_RUN_KEY))

@@ -35,6 +35,7 @@ from torch_collab.rendezvous.endpoint import Endpoint, open_endpoint, serve_stor
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
+from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
@@ -57,7 +58,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._address = own_address(settings)
         self._candidate = candidate.Candidate(settings)
         self._endpoint: Endpoint | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None  # at the others' agents
+        self._renewal: Renewal | None = None  # at the one that serves the endpoint
         self._agent_store: AgentStore | None = None
         # Of the swarm, once known; the agent needs nobody to bring its workers back.
         self._site = settings.site or settings.hostname
@@ -132,6 +134,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._candidate.linger(agents.living)
         else:
             self._candidate.linger(list)
+        if self._renewal is not None:
+            self._renewal.stop()
         return True
 
     # ---- the first members -----------------------------------------------------------------------
@@ -222,11 +226,13 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 "no site there serves a coordinator, and this node was given none. Give all nodes the same "
                 "COLLAB_COORDINATOR, or none [rendezvous.no-coordinator]"
             )
-        if endpoint.serving:
-            return
         known = Known(drawn.gathered.text)
         for index in range(len(drawn.sites)):
             known.sites[f"site/{index}"] = part.get(f"site/{index}").decode()
+        if endpoint.serving:
+            self._renewal = Renewal(endpoint, known)
+            self._renewal.start()
+            return
         name = f"{self._site} ({self._settings.hostname})"
         self._heartbeat = Heartbeat(
             endpoint.host, endpoint.port, self._settings.run_id, self._settings.key, name, known
@@ -246,7 +252,20 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
                  f"its own; {self._coordinated()}")  # fmt: skip
+        if self._site_nodes == 1 or any(site.name != self._site for site in drawn.sites):
+            self._begin_with_others()
         return self._own_world()
+
+    def _begin_with_others(self) -> None:
+        """Another site trains, or nobody had closed the list. Back without its disk, and with the candidate that it
+        serves again, this one would found a swarm of fresh weights, and train from them until it hears of the other."""
+        if self._settings.config.given("min_sites"):
+            return
+        os.environ["COLLAB_MIN_SITES"] = "2"
+        if self._candidate.serving:
+            log.info(f"site {self._site} begins no model alone: if nothing of the swarm's is left here, it waits for "
+                     f"another site, at most {self._settings.config.join_timeout:.0f} s (COLLAB_JOIN_TIMEOUT). If none "
+                     "will come, start this one again with COLLAB_MIN_SITES=1")  # fmt: skip
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()

@@ -115,8 +115,14 @@ class Heartbeat:
 
     def _beat(self, store: SignedStore, line: _Line) -> None:
         number = int(store.add("agents/count", 1)) - 1
-        store.set(f"agents/who/{number}", json.dumps(self._who))
-        while not self._stop.wait(_EVERY_SECONDS):
+        signed_with: bytes | None = None
+        while True:
+            secret = store.key.now().secret
+            if secret != signed_with:  # anew when the token is replaced
+                store.set(f"agents/who/{number}", json.dumps(self._who))
+                signed_with = secret
+            if self._stop.wait(_EVERY_SECONDS):
+                break
             if line.cut():
                 raise ConnectionError("the endpoint's agent has ended")
             store.add(f"agents/beat/{number}", 1)

@@ -136,11 +136,11 @@ def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:
 
 def _share(world: World, text: str) -> str:
     """The leader's description, which is empty where nothing is taken."""
-    description = torch.tensor(list(text.encode()), dtype=torch.uint8)
-    length = torch.tensor([len(description)])
+    description = torch.tensor(list(text.encode()), dtype=torch.uint8, device="cpu")
+    length = torch.tensor([len(description)], device="cpu")
     _session(world).broadcast(length.view(torch.uint8))
     if not world.is_leader:
-        description = torch.empty(int(length), dtype=torch.uint8)
+        description = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     if len(description):
         _session(world).broadcast(description)
     return bytes(description.tolist()).decode()
@@ -174,7 +174,7 @@ def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Ten
         every = [(key, n, part) for (key, n), part in zip(trained_of(world), parts, strict=True)]
         if rest is None:
             later = sum(part.layout.bytes_of(n) for key, n, part in every if part is not None and key not in ours)
-            rest = torch.empty(later, dtype=torch.uint8)
+            rest = torch.empty(later, dtype=torch.uint8, device="cpu")
     except Unsuitable as why:
         why_not = str(why)
     except Exception as error:
@@ -199,7 +199,7 @@ def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Ten
         begin = part.begin
         for plane in part.layout.planes:
             size = elements * plane.sent.itemsize
-            piece = torch.empty(size, dtype=torch.uint8) if data is None else data[begin : begin + size]
+            piece = torch.empty(size, dtype=torch.uint8, device="cpu") if data is None else data[begin : begin + size]
             _broadcast(world, piece)
             begin += size
             # Who has failed still goes through the rest with the others, who wait for it in each piece.

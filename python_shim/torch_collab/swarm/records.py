@@ -27,6 +27,13 @@ def place(info: WorldInfo) -> tuple[str, str]:
     return where, scope
 
 
+def tell_what_stays(info: WorldInfo) -> None:
+    """At the start of a site of a swarm."""
+    if not info.config.state_dir and (info.several_sites or not info.one_world):
+        log.info("COLLAB_STATE_DIR names no folder: once all sites have stopped, nothing is left of their model but "
+                 "what the script has saved")  # fmt: skip
+
+
 def folder(config: Settings) -> str:
     """COLLAB_STATE_DIR, else torch-collab in XDG_STATE_HOME, else in ~/.local/state; "": there is no home."""
     if config.state_dir:

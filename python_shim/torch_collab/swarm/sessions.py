@@ -38,6 +38,8 @@ def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
         with gloo_listens_here_only(info.one_host):
             name = f"session/{world.generations.number}/{info.site.leader}"
             site_gloo = make_gloo(info.site_store, name, info.site_rank, size, info.timeout)
+    if info.is_leader and world.generations.number == 1:
+        records.tell_what_stays(info)
     record_dir, record_scope = records.place(info) if info.is_leader else ("", "")
     trained = [entry for entry in entries if entry.trained]
     return native.make_session(
@@ -94,8 +96,7 @@ def begin(world: World, session: _C.Session) -> None:
                 world.info.told.wait(keys, timedelta(seconds=min(world.info.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
-    if len(world.info.site.ranks) == 1 or world.info.one_host:
-        world.installed.once("SIGTERM", _watch_for_termination)
+    world.installed.once("SIGTERM", _watch_for_termination)
 
 
 def _watch_for_termination() -> Callable[[], None] | None:

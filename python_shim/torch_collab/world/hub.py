@@ -94,7 +94,7 @@ class Hub:
         # Each rank for itself: nothing here is summed over a site first.
         apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(group.site_names)))
         backend = make_backend(opts, apart, group, one_host=False, is_world=False)
-        parts = [torch.empty(len(mine), dtype=torch.uint8) for _ in range(size)]
+        parts = [torch.empty(len(mine), dtype=torch.uint8, device="cpu") for _ in range(size)]
         backend.allgather([parts], [torch.frombuffer(bytearray(mine), dtype=torch.uint8)]).wait()
         return [bytes(part.tolist()) for part in parts]
 

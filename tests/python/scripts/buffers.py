@@ -12,7 +12,7 @@ import sys
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK
+from common import RANK, drawn
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
@@ -56,7 +56,7 @@ optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.02)
 generator = torch.Generator().manual_seed(17 + RANK + ord(SITE[0]))
 losses = []
 for step in range(STEPS):
-    tokens = (torch.randint(0, WORDS, (16, 1), generator=generator) + torch.arange(LENGTH)) % WORDS
+    tokens = (drawn(torch.randint(0, WORDS, (16, 1), generator=generator, device="cpu")) + torch.arange(LENGTH)) % WORDS
     loss = cross_entropy(ddp(tokens), ((tokens + 1) % WORDS).flatten())
     optimizer.zero_grad()
     loss.backward()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from common import RANK, WORLD
+from common import RANK, WORLD, drawn
 
 Tensors = list[torch.Tensor]
 Case = dict[str, Any]
@@ -31,17 +31,17 @@ def integer_mean(case: Case) -> bool:
 
 def make(case: Case, rank: int, what: int, shape: list[int]) -> torch.Tensor:
     """What `rank` brings: the same at whoever asks."""
-    generator = torch.Generator().manual_seed(case["seed"] * 1009 + rank * 31 + what)
+    host: Any = {"generator": torch.Generator().manual_seed(case["seed"] * 1009 + rank * 31 + what), "device": "cpu"}
     dtype = getattr(torch, case["dtype"])
     if case["dtype"] == "bool":
-        return torch.rand(shape, generator=generator) < 0.5
+        return drawn(torch.rand(shape, **host) < 0.5)
     if integer_mean(case):
-        return torch.randint(-(2**62), 2**62, shape, generator=generator).to(dtype)
+        return drawn(torch.randint(-(2**62), 2**62, shape, **host).to(dtype))
     if not dtype.is_floating_point and not dtype.is_complex:
-        return torch.randint(0, 7, shape, generator=generator).to(dtype)
+        return drawn(torch.randint(0, 7, shape, **host).to(dtype))
     if dtype.is_complex:
-        return torch.randn(shape, generator=generator, dtype=dtype)
-    return (torch.randn(shape, generator=generator) * 3).to(dtype)
+        return drawn(torch.randn(shape, dtype=dtype, **host))
+    return drawn((torch.randn(shape, **host) * 3).to(dtype))
 
 
 def strided(tensor: torch.Tensor, case: Case) -> torch.Tensor:
@@ -173,11 +173,16 @@ def attempt(case: Case, group: dist.ProcessGroup) -> Tensors | str:
 
 
 def bits(tensor: torch.Tensor) -> bytes:
-    return bytes(tensor.contiguous().view(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
+    return bytes(tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy()) if tensor.numel() else b""
 
 
 def difference(case: Case, gloo: dist.ProcessGroup) -> str:
     ours = attempt(case, dist.group.WORLD)
+    with torch.device("cpu"):  # where Gloo has all of them
+        return different(case, ours, gloo)
+
+
+def different(case: Case, ours: Tensors | str, gloo: dist.ProcessGroup) -> str:
     theirs = in_site_order(case) if integer_mean(case) else attempt(case, gloo)
     if isinstance(ours, str) or isinstance(theirs, str):
         both = isinstance(ours, str) and isinstance(theirs, str)

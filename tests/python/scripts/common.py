@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,6 +11,14 @@ from torch import nn
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
+# TEST_DEVICE=cuda: the same scripts on a GPU, which their ranks share.
+if device := os.environ.get("TEST_DEVICE"):
+    torch.set_default_device(device)
+
+
+def drawn(tensor: torch.Tensor) -> torch.Tensor:
+    """Random numbers are drawn on the host, that they are the same everywhere."""
+    return tensor.to(torch.get_default_device())
 
 
 def say(what: str) -> None:
@@ -23,8 +32,9 @@ def small_model(seed: int = 0) -> nn.Module:
 
 
 def batch(step: int, rank: int, size: int = 5, features: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(size, features, generator=generator), torch.randint(0, 3, (size,), generator=generator)
+    generator = torch.Generator("cpu").manual_seed(1000 * step + rank)
+    host: Any = {"generator": generator, "device": "cpu"}
+    return drawn(torch.randn(size, features, **host)), drawn(torch.randint(0, 3, (size,), **host))
 
 
 def parameters_of(module: nn.Module) -> list[torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import common  # noqa: F401  (its device)
 import torch
 import torch.distributed as dist
 from torch import nn

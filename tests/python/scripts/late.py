@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import common  # noqa: F401  (its device)
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -5,11 +5,13 @@ Arguments: a folder, the site, the optimizer, what the late site's script has do
 
 from __future__ import annotations
 
+import os
 import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import common  # noqa: F401  (its device)
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -33,6 +35,9 @@ made: dict[str, Any] = {
     "two": lambda: [torch.optim.AdamW(parameters[:2]), torch.optim.SGD(parameters[2:], lr=1e-2, momentum=0.9)],
 }
 optimizers = made[kind]()
+# What collab makes for itself is on the host, whatever the script has chosen: on `meta` nothing has values.
+if default := os.environ.get("TEST_DEFAULT"):
+    torch.set_default_device(default)
 
 
 def states() -> list[dict[str, Any]]:
@@ -66,7 +71,7 @@ else:
 for step in range(100_000):
     for optimizer in optimizers:
         optimizer.zero_grad()
-    ddp(torch.randn(2, 2, 6, 6)).square().mean().backward()
+    ddp(torch.randn(2, 2, 6, 6, device=parameters[0].device)).square().mean().backward()
     for optimizer in optimizers:
         optimizer.step()
     if late and step == 6:

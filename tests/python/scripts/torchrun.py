@@ -8,25 +8,29 @@ FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold i
 init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
 parameters; TEST_DATA=N is the first rank's data, so that sites that are worlds of their own have different ones;
 TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead. TEST_HALTS=T,T: who comes to a step within HALT seconds
-before a moment T waits for it, so that something can be timed to come in the midst of what follows.
+before a moment T waits for it, so that something can be timed to come in the midst of what follows. TEST_HOST=NAME
+is taken for the machine's name. With TEST_LOADER each step waits for a DataLoader's worker.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, WORLD, batch, say, small_model
+from common import RANK, WORLD, batch, drawn, say, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
 from torch_collab import native
 from torch_collab.world import state
 
@@ -89,14 +93,22 @@ def gpt2() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
     torch.manual_seed(RANK)
 
     def loss(ddp: nn.Module, step: int) -> torch.Tensor:
-        tokens = torch.randint(0, 256, (5, 16), generator=torch.Generator().manual_seed(1000 * step + RANK))
+        generator = torch.Generator().manual_seed(1000 * step + RANK)
+        tokens = drawn(torch.randint(0, 256, (5, 16), generator=generator, device="cpu"))
         answer: torch.Tensor = ddp(tokens, labels=tokens).loss
         return answer
 
     return make_model(argparse.Namespace(size="nano", context=16), 256), loss
 
 
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+
 def main() -> None:
+    if host := os.environ.get("TEST_HOST"):
+        socket.gethostname = lambda: host
     dist.init_process_group("collab")
     start = state.require().info.start.value
     restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
@@ -110,8 +122,10 @@ def main() -> None:
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
     stop = torch.zeros(1)
+    loader = iter(DataLoader(Endless(), num_workers=1)) if os.environ.get("TEST_LOADER") else itertools.count()
     while True:
         halt()
+        next(loader)
         optimizer.zero_grad()
         loss(ddp, step).backward()
         optimizer.step()

@@ -116,8 +116,8 @@ void Inside::write(Canon& canon, const Election& election) {
   canon.all(term, begun, begun_at, early, forgotten, waiting, last_gone, short_since, short_last, known_last,
             apart_last, doubt_at);
   for (const auto& [link, each] : applicants) {
-    const auto& [join, prepared, promised, accepted, set_aside, late, heard] = each;
-    canon.all(link, join, prepared, promised, accepted, set_aside, late, heard);
+    const auto& [join, prepared, asked, promised, accepted, owes, set_aside, late, heard] = each;
+    canon.all(link, join, prepared, asked, promised, accepted, owes, set_aside, late, heard);
   }
   canon.put(decision.has_value());
   if (!decision) return;

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "core/arena/mapping.h"
 #include "core/arena/naming.h"
@@ -130,8 +131,20 @@ TEST_F(ArenaTest, OutcomesAndReportsTravelBothWays) {
   ASSERT_TRUE(outcome.ok());
   EXPECT_EQ(outcome->kind, 5U);
   EXPECT_EQ(outcome->text, "round 1 is in place");
-  writer->announce_step(102);
-  EXPECT_EQ(reader->announced_step(), 102U);
+}
+
+TEST_F(ArenaTest, WhatIsAnnouncedIsReadAsOfTheStepThatTheWriterHasCounted) {
+  const auto writer = create();
+  const auto reader = open();
+  writer->count(100, 102);
+  EXPECT_EQ(reader->counted(), 100U);
+  EXPECT_EQ(reader->announced(100, kAtOnce).value(), 102U);
+  const auto late = reader->announced(101, kAtOnce);
+  EXPECT_EQ(late.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(late.status().message(), HasSubstr("to come to step 101"));
+  auto announced = std::async(std::launch::async, [&] { return reader->announced(101, std::chrono::seconds(20)); });
+  writer->count(101, 0);
+  EXPECT_EQ(announced.get().value(), 102U) << "nothing new was announced";
 }
 
 TEST_F(ArenaTest, AReaderMayBeBehindBySevenCallsAndIsToldBeyond) {

@@ -184,6 +184,111 @@ TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
   EXPECT_EQ(mandate->anchor, kAnchor);
 }
 
+// Of another run, and a later round than most of those here know; what it was started from again has no record.
+wire::Join of_an_older_run(const std::string& name) {
+  wire::Join join = member_of(name, {RunId{6}, RoundId{5}, kWrong}, voters_of({"oslo", "rome"}));
+  join.report.record.acceptor = acceptor_of(name, 1);
+  return join;
+}
+
+// Lima alone has heard that round 5 was committed; without it another run's round 5 would come before round 4.
+TEST(ElectionClaims, WhatTheOthersMayHaveAgreedOnThemselvesIsNotDisproved) {
+  ElectionWorld world;
+  const wire::Proposal done{SiteHarness::start(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}};
+  for (const std::uint64_t link : {1, 2}) {
+    wire::Join join = voter(kNames[link - 1]);
+    join.report.record.proposals.push_back(done);
+    static_cast<void>(world.come(link, join));
+  }
+  static_cast<void>(world.come(3, claims(5, kNames)));
+  static_cast<void>(world.come(4, of_an_older_run("oslo")));
+  static_cast<void>(world.come(5, of_an_older_run("rome")));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->new_run, "");
+  EXPECT_EQ(mandate->anchor.run, kAnchor.run);
+  EXPECT_EQ(mandate->round(), RoundId{5});
+}
+
+// Each time that it is counted again it seems to be enough; what it says does not come true, and the records do not
+// come.
+TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForRecords) {
+  Claim world;
+  static_cast<void>(world.come(3, claims(6, kNames)));
+  static_cast<void>(world.come(4, of_an_older_run("oslo")));
+  static_cast<void>(world.come(5, of_an_older_run("rome")));
+  for (std::uint64_t link = 1; link <= 5; ++link) EXPECT_FALSE(world.promise(link));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  for (std::uint64_t link = 1; link <= 5; ++link) world.election.heard(world.now, LinkId{link});
+  const auto mandate = world.pass(seconds(2));
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of those who are here have kept their records"));
+}
+
+// Who are here know of no membership, so they wait for the one it names; of that somebody can say that it will not
+// come.
+TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(3, claims(90, {"lima"}, RunId{9})));
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, fresh(kNames[link - 1])));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.election.missing(), IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(2)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
+  EXPECT_THAT(world.election.waiting_text(world.now), testing::HasSubstr("collab forget lima"));
+  world.election.forget({"lima"});
+  const auto mandate = world.seek();
+  ASSERT_TRUE(mandate);
+  EXPECT_NE(mandate->new_run, "");
+}
+
+// Those it names are here, and promise; it does not.
+TEST(ElectionClaims, WhoDoesNotPromiseWhatItAloneKnowsIsDoneWithoutAfterAGrace) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris", 1, {"paris"})));
+  EXPECT_FALSE(world.come(3, claims(90, {"paris"}, RunId{9})));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(2)));
+  const auto mandate = world.accept(1);
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+  EXPECT_EQ(mandate->new_run, "");
+}
+
+// The term may be old; it has been asked just now.
+TEST(ElectionClaims, WhoCameLateHasAGraceToPromise) {
+  ElectionWorld world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, voter(kNames[link - 1])));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.go(2));
+  EXPECT_FALSE(world.pass(seconds(100)));
+  EXPECT_FALSE(world.come(3, voter("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
+  EXPECT_FALSE(world.pass(seconds(2)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("tokyo", "lima"));
+}
+
+TEST(ElectionClaims, WhoHadPromisedAnOlderTermIsAskedAgain) {
+  Claim world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.promise(link));
+  EXPECT_FALSE(world.pass(seconds(61)));
+  EXPECT_FALSE(world.go(2));
+  EXPECT_FALSE(world.come(3, voter("lima")));
+  EXPECT_TRUE(world.elect());
+}
+
+TEST(ElectionClaims, ALatePromiseCounts) {
+  ElectionWorld world;
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, voter(kNames[link - 1])));
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.pass(seconds(61)));
+  EXPECT_THAT(world.election.missing(), ElementsAre("tokyo", "lima"));
+  EXPECT_TRUE(world.elect());
+}
+
 // To come and go, and under other names, gains no time.
 TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
   Claim world;

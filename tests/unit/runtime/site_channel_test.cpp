@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <thread>
+#include <future>
 
 #include "core/runtime/tensors/host_vector.h"
 
@@ -70,6 +70,18 @@ TEST_F(ArenaChannel, ARankThatWaitsHearsThatAnotherDidNotCome) {
   ASSERT_TRUE(heard.ok()) << heard.status().to_string();
   EXPECT_THAT(heard->error, HasSubstr("rank 2 of site"));
   EXPECT_EQ(heard->error, reports.status().message());
+}
+
+// On GPUs a rank's gradients are no sign that the leader has come so far, too.
+TEST_F(ArenaChannel, ARankThatIsAheadWaitsForWhatTheLeaderMayYetAnnounce) {
+  const auto leads = leader(kLong);
+  ASSERT_TRUE(leads->announcement(0, 4).ok());
+  EXPECT_FALSE(followers_[0]->is_ahead(6));
+  EXPECT_EQ(followers_[0]->announcement(0, 6).value(), 0U);
+  EXPECT_TRUE(followers_[0]->is_ahead(7));
+  auto heard = std::async(std::launch::async, [&] { return followers_[0]->announcement(0, 7); });
+  EXPECT_TRUE(leads->announcement(7, 5).ok());
+  EXPECT_EQ(heard.get().value(), 7U);
 }
 
 }  // namespace

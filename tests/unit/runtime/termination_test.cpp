@@ -1,12 +1,16 @@
-// SIGTERM is a wish first and acts after the limit; a second one, and one to a forked child, act at once.
+// SIGTERM and SIGHUP are a wish first, and act after the limit; a much later one, and one to a forked child, act at
+// once.
 #include "core/runtime/termination.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <functional>
+#include <string>
+#include <tuple>
 
 namespace collab {
 namespace {
@@ -23,7 +27,15 @@ int status_of(const std::function<int()>& body) {
   return status;
 }
 
-bool ended_by_sigterm(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM; }
+bool ended_by(int number, int status) { return WIFSIGNALED(status) && WTERMSIG(status) == number; }
+bool ended_by_sigterm(int status) { return ended_by(SIGTERM, status); }
+
+// For ever: what ends it is a signal.
+int stand_still() {
+  while (pause() != 0) {
+  }
+  return 0;
+}
 
 TEST(Termination, IsAWishFirst) {
   const int status = status_of([] {
@@ -39,18 +51,79 @@ TEST(Termination, ActsWhenTheLimitHasPassed) {
   EXPECT_TRUE(ended_by_sigterm(status_of([] {
     watch_for_termination(milliseconds(50));
     raise(SIGTERM);
-    while (pause() != 0) {
-    }
+    return stand_still();
+  })));
+}
+
+// systemd, a shutdown and `kill -- -GROUP` signal a launcher and its processes; the launcher passes its own on.
+TEST(Termination, ASecondSignalSoonAfterIsTheSameWish) {
+  const int status = status_of([] {
+    watch_for_termination(seconds(60));
+    raise(SIGTERM);
+    raise(SIGTERM);
+    raise(SIGHUP);
+    return termination_requested() ? 7 : 2;
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+TEST(Termination, ALaterOneActsAtOnce) {
+  EXPECT_TRUE(ended_by_sigterm(status_of([] {
+    watch_for_termination(seconds(60), milliseconds(0));
+    raise(SIGTERM);
+    raise(SIGTERM);
     return 0;
   })));
 }
 
-TEST(Termination, ASecondSignalActsAtOnce) {
+TEST(Termination, AClosedTerminalIsTheSameWish) {
+  EXPECT_TRUE(ended_by(SIGHUP, status_of([] {
+                         watch_for_termination(seconds(60));
+                         raise(SIGHUP);
+                         if (!termination_requested() || termination_signal() != std::string("SIGHUP")) return 1;
+                         carry_out_termination();
+                         return 0;
+                       })));
+}
+
+TEST(Termination, AnIgnoredHangUpStaysIgnored) {
+  const int status = status_of([] {
+    std::signal(SIGHUP, SIG_IGN);
+    const bool watching = watch_for_termination(seconds(60));
+    raise(SIGHUP);
+    return watching && !termination_requested() ? 7 : 1;
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+TEST(Termination, LastWordsAreSaidBeforeTheLimit) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const int status = status_of([&] {
+    const LastWord word([&] { std::ignore = write(pipe[1], "w", 1); });
+    {
+      const LastWord gone([&] { std::ignore = write(pipe[1], "g", 1); });
+    }
+    watch_for_termination(seconds(2));
+    raise(SIGTERM);
+    return stand_still();
+  });
+  EXPECT_TRUE(ended_by_sigterm(status));
+  close(pipe[1]);
+  std::array<char, 3> said{};
+  EXPECT_EQ(read(pipe[0], said.data(), said.size()), 1);
+  EXPECT_EQ(said[0], 'w') << "and nothing of who has left before";
+  close(pipe[0]);
+}
+
+TEST(Termination, LastWordsThatHangDoNotKeepTheProcess) {
   EXPECT_TRUE(ended_by_sigterm(status_of([] {
-    watch_for_termination(seconds(60));
+    const LastWord word([] { stand_still(); });
+    watch_for_termination(milliseconds(50));
     raise(SIGTERM);
-    raise(SIGTERM);
-    return 0;
+    return stand_still();
   })));
 }
 
@@ -76,6 +149,27 @@ TEST(Termination, AForkedChildIsEndedAtOnce) {
     return ended && !termination_requested() ? 7 : 1;
   });
   EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+TEST(Termination, AChildThatServesIsEndedByItsParentOnly) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    end_by_parent_only();
+    raise(SIGTERM);
+    raise(SIGHUP);
+    std::ignore = write(pipe[1], "w", 1);
+    stand_still();
+  }
+  char outlived = 0;
+  close(pipe[1]);
+  EXPECT_EQ(read(pipe[0], &outlived, 1), 1);
+  close(pipe[0]);
+  kill(child, SIGTERM);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(Termination, AHandlerThatIsThereIsLeftAlone) {

@@ -18,6 +18,7 @@ constexpr std::size_t kMostTried = 64;  // claims, as each takes a look at all
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
 constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
+constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.owes; };
 
 // Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
 // two that have agreed equally often, the later run; of two that have not agreed yet, the larger.
@@ -289,7 +290,8 @@ void Election::begin(TimePoint now, TermId term) {
   early_.clear();
   for (auto& [link, applicant] : applicants_) {
     early_.insert(link);
-    applicant.promised = applicant.accepted = applicant.late = false;
+    applicant.promised = applicant.accepted = applicant.owes = applicant.late = false;
+    applicant.asked = kNever;
   }
 }
 
@@ -360,18 +362,22 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2).
+// If its run had agreed on that round, of those who are enough to promise one would know (PROTOCOL.md, "Proof", 2). If
+// they would settle that very round it may be so: then they do without the claim only where nothing newer of another
+// run would come before it.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
+  const auto without_it = [&](LinkId link, const Applicant& applicant) {
+    const wire::Offer& anchor = applicant.join.report.record.anchor;
+    return counts(link, applicant) && (anchor.run != claim.run || anchor.round < claim.round);
+  };
   const auto knows_less = [&](LinkId link, const Applicant& applicant) {
     const wire::Record& record = applicant.join.report.record;
-    const bool less = record.anchor.run == claim.run && record.anchor.round < claim.round;
-    return counts(link, applicant) && (record.voters.empty() || less);
+    return without_it(link, applicant) && (record.voters.empty() || record.anchor.run == claim.run);
   };
-  const auto less_is_known = [&](const auto& entry) {
-    return knows_less(entry.first, entry.second) && !entry.second.join.report.record.voters.empty();
-  };
-  return std::ranges::any_of(applicants_, less_is_known) && weakest(decide(knows_less), knows_less).can_promise();
+  const Decision others = decide(knows_less);
+  const bool may_be_so = others.settled && others.settled->start.round == claim.round;
+  return weakest(others, knows_less).can_promise() && (!may_be_so || newest_of(without_it).anchor.run == claim.run);
 }
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
@@ -399,17 +405,24 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
                                                                                  : std::optional(lead({}, known));
   }
   known_last_ = now;
-  const Quorum quorum = weakest(known, kCredible);
+  for (auto& [link, applicant] : applicants_) {
+    applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
+  }
+  const Quorum quorum = weakest(known, kAnswers);
   if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
   if (again = doubt(now); again) return std::nullopt;
   if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return std::nullopt;
   begin_where_due(now, known);
   for (auto& [link, applicant] : applicants_) {
     if (std::exchange(applicant.prepared, term_) == term_) continue;
+    applicant.asked = now;
     out.emplace_back(Send{link, wire::Prepare{term_}});
   }
   Decision decision = decide(has_promised);
-  if (!weakest(decision, has_promised).can_promise()) return std::nullopt;
+  if (!weakest(decision, has_promised).can_promise()) {
+    short_since_ = kNever;  // they may be enough, once they have promised
+    return std::nullopt;
+  }
   const wire::Offer newest = known.newest.anchor;
   if (is_disproved(newest, has_promised)) {
     set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
@@ -420,6 +433,10 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
   if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return std::nullopt;
   if (std::tie(decision.newest.anchor.run, decision.newest.anchor.round) != std::tie(newest.run, newest.round) &&
       !mutant(Mutant::kOlderAnchorLeads)) {
+    for (auto& [link, applicant] : applicants_) {  // only it knows, and those who promised do without it
+      if (!applicant.owes || applicant.set_aside) continue;
+      again = applicant.set_aside = true;
+    }
     return std::nullopt;
   }
   if (decision.settled) decision.settled->settled = term_;
@@ -439,12 +456,12 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
 std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
   const std::string who = missing_text(known);
   if (quorum.can_promise()) {
-    short_since_ = kNever;
-    if (const wire::Join* ahead = gone_on(known); ahead != nullptr) {
-      return who + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
-             " of a later run, which had gone on without the others: they go on from the newest";
-    }
-  } else if (quorum.lacks_records()) {
+    const wire::Join* ahead = gone_on(known);
+    if (ahead == nullptr) return {};
+    return who + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
+           " of a later run, which had gone on without the others: they go on from the newest";
+  }
+  if (quorum.lacks_records()) {
     if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
     short_last_ = now;
     if (now >= later(short_since_, config_.link_grace)) {
@@ -509,7 +526,9 @@ std::vector<std::string> Election::missing() const { return missing(decide(kCred
 
 std::vector<std::string> Election::missing(const Decision& known) const {
   std::set<std::string_view> seen;  // here, or named already
-  for (const auto& [link, applicant] : applicants_) seen.insert(applicant.join.site);
+  for (const auto& [link, applicant] : applicants_) {
+    if (!applicant.owes) seen.insert(applicant.join.site);
+  }
   const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // since the attempt was formed, perhaps
   std::vector<std::string> missing;
   const auto look = [&](const std::vector<wire::Voter>& membership) {
@@ -547,7 +566,7 @@ std::string Election::waiting_text(TimePoint at) const {
   if (applicants_.empty()) return {};
   const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) return "waiting for those who know what was agreed on; they were here a moment ago";
-  const Quorum quorum = weakest(known, kCredible);
+  const Quorum quorum = weakest(known, kAnswers);
   if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_text(known);
   if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_text(known);
   return "waiting for more than half of the sites that agreed last: " + missing_text(known) + remedy_text(at, known);
@@ -562,7 +581,10 @@ std::optional<std::string> Election::waiting(TimePoint now) {
 TimePoint Election::next_deadline(TimePoint now) const {
   if (applicants_.empty()) return kNever;
   TimePoint next = waiting_.next();
-  for (const auto& [link, applicant] : applicants_) next = std::min(next, later(applicant.heard, config_.link_grace));
+  for (const auto& [link, applicant] : applicants_) {
+    next = std::min(next, later(applicant.heard, config_.link_grace));
+    if (!applicant.promised && !applicant.owes) next = std::min(next, later(applicant.asked, config_.link_grace));
+  }
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
         later(known_last_, config_.link_grace), doubt_at_, led_ ? led_until_ : kNever,

@@ -124,9 +124,11 @@ class Election {
  private:
   struct Applicant {
     wire::Join join;
-    TermId prepared{};  // what it was asked to promise
+    TermId prepared{};         // what it was asked to promise
+    TimePoint asked = kNever;  // and when
     bool promised = false;
     bool accepted = false;
+    bool owes = false;       // has not promised for a grace: it counts as missing until it does
     bool set_aside = false;  // what it says of the past counts for nothing
     bool late = false;       // came without its record since the term was begun
     TimePoint heard{};

@@ -31,8 +31,9 @@ void DataPlane::copy_passing(std::span<const float> from, std::span<float> to) c
 }
 
 Status DataPlane::read_passing(std::uint64_t offset, std::span<float> out) {
-  for (std::uint64_t at = 0; at < out.size(); at += settings_.tile_elements) {
-    const std::uint64_t count = std::min<std::uint64_t>(settings_.tile_elements, out.size() - at);
+  const std::uint64_t tile = parts_.parameters->tile();
+  for (std::uint64_t at = 0; at < out.size(); at += tile) {
+    const std::uint64_t count = std::min<std::uint64_t>(tile, out.size() - at);
     COLLAB_RETURN_IF_ERROR(parts_.parameters->read(offset + at, out.subspan(at, count)));
     passing();
   }
@@ -42,8 +43,9 @@ Status DataPlane::read_passing(std::uint64_t offset, std::span<float> out) {
 Status DataPlane::change_passing(ParameterChange change, std::span<const float> anchor, Previous previous,
                                  ElementRange range) {
   const auto [begin, end] = common(range, {0, anchor.size()});
-  for (std::uint64_t at = begin; at < end; at += settings_.tile_elements) {
-    const ElementRange part{at, std::min<std::uint64_t>(end, at + settings_.tile_elements)};
+  const std::uint64_t tile = parts_.parameters->tile();
+  for (std::uint64_t at = begin; at < end; at += tile) {
+    const ElementRange part{at, std::min<std::uint64_t>(end, at + tile)};
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, anchor, previous, part));
     passing();
   }
@@ -260,10 +262,10 @@ Status DataPlane::publish_parameters() {
 bool DataPlane::is_unchanged() const {
   if (!parts_.arena->sealed()) return false;
   const std::span<const float> anchor = parts_.arena->anchor();
-  constexpr std::uint64_t kTile = 4096;  // nearly always the first one tells
-  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
-    const Result<bool> same =
-        parts_.parameters->holds(at, anchor.subspan(at, std::min<std::uint64_t>(kTile, anchor.size() - at)));
+  std::uint64_t tile = 4096;  // nearly always the first one tells
+  for (std::uint64_t at = 0; at < anchor.size(); at += std::exchange(tile, parts_.parameters->tile())) {
+    const std::uint64_t count = std::min<std::uint64_t>(tile, anchor.size() - at);
+    const Result<bool> same = parts_.parameters->holds(at, anchor.subspan(at, count));
     if (!same.ok() || !*same) return false;
   }
   return true;

@@ -11,9 +11,6 @@
 namespace collab {
 namespace {
 
-// Small enough to stay in cache between what is done to it.
-constexpr std::uint64_t kTile = kDigestChunkElements;
-
 // parameters := anchor + (parameters - previous), and buffers := anchor, one tile.
 Status rebase_tile(ParameterVector& parameters, std::uint64_t offset, std::span<const float> anchor,
                    const Previous& previous) {
@@ -36,33 +33,26 @@ Status no_such(ParameterChange change) {
                         " [round.parameter-change]");
 }
 
-void move(std::span<float> parameters, std::span<const float> copy) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] += copy[i];
-}
-
-void mix(std::span<float> parameters, std::span<const float> copy, float kept) {
-  const float taken = 1.0F - kept;
-  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = kept * parameters[i] + taken * copy[i];
-}
-
-// One tile of trained parameters, in place where they lie as float32 in host memory.
-Status merge_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
-                  std::span<const float> copy, float factor) {
-  if (change == ParameterChange::kTakeCopy) return write_tile(parameters, offset, copy);
+// The parameters := change(parameters, values), in place where they lie as float32 in host memory.
+template <typename Change>
+Status change_each(ParameterVector& parameters, std::uint64_t offset, std::span<const float> values,
+                   const Change& change) {
+  const FloatEnvironment ieee;
   std::vector<float> staging;
-  std::span<float> here = parameters.view(offset, copy.size());
-  const bool in_place = !here.empty();
-  if (!in_place) {
-    staging.resize(copy.size());
-    COLLAB_RETURN_IF_ERROR(parameters.read(offset, staging));
-    here = staging;
+  const std::uint64_t tile = parameters.tile();
+  for (std::uint64_t at = 0; at < values.size(); at += tile) {
+    const std::span<const float> part = values.subspan(at, std::min<std::uint64_t>(tile, values.size() - at));
+    std::span<float> here = parameters.view(offset + at, part.size());
+    const bool in_place = !here.empty();
+    if (!in_place) {
+      staging.resize(part.size());
+      COLLAB_RETURN_IF_ERROR(parameters.read(offset + at, staging));
+      here = staging;
+    }
+    for (std::size_t i = 0; i < part.size(); ++i) here[i] = change(here[i], part[i]);
+    if (!in_place) COLLAB_RETURN_IF_ERROR(parameters.write(offset + at, staging));
   }
-  if (change == ParameterChange::kMoved) {
-    move(here, copy);
-  } else {
-    mix(here, copy, factor);
-  }
-  return in_place ? Status() : parameters.write(offset, staging);
+  return {};
 }
 
 }  // namespace
@@ -89,11 +79,21 @@ Result<bool> ParameterVector::holds(std::uint64_t offset, std::span<const float>
   return std::ranges::equal(as_bytes_of(std::span<const float>(staging)), as_bytes_of(values));
 }
 
+Status ParameterVector::add(std::uint64_t offset, std::span<const float> values) {
+  return change_each(*this, offset, values, [](float now, float by) { return now + by; });
+}
+
+Status ParameterVector::mix(std::uint64_t offset, std::span<const float> values, float kept) {
+  const float taken = 1.0F - kept;
+  return change_each(*this, offset, values, [=](float now, float other) { return kept * now + taken * other; });
+}
+
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
                          Previous previous, ElementRange range) {
   const auto [begin, end] = common(range, {0, anchor.size()});
-  for (std::uint64_t at = begin; at < end; at += kTile) {
-    const std::uint64_t count = std::min(kTile, end - at);
+  const std::uint64_t tile = parameters.tile();
+  for (std::uint64_t at = begin; at < end; at += tile) {
+    const std::uint64_t count = std::min(tile, end - at);
     const auto before = previous.values.empty() ? previous.values : previous.values.subspan(at, count);
     COLLAB_RETURN_IF_ERROR(change_tile(parameters, change, at, anchor.subspan(at, count), {before, previous.trained}));
   }
@@ -105,34 +105,34 @@ Status merge_copy(ParameterVector& parameters, ParameterChange change, std::span
   if (change == ParameterChange::kUnchanged) return {};
   if (!takes_copy(change)) return no_such(change);
   if (copy.size() != parameters.size()) return internal_error("there is no training copy to merge [round.no-copy]");
-  const FloatEnvironment ieee;
-  const auto factor = static_cast<float>(settings.merge.factor);
-  const ElementRange trained = common(range, {0, std::min<std::uint64_t>(settings.trained, copy.size())});
-  for (std::uint64_t at = trained.begin; at < trained.end; at += kTile) {
-    const std::uint64_t count = std::min(kTile, trained.end - at);
-    COLLAB_RETURN_IF_ERROR(merge_tile(parameters, change, at, copy.subspan(at, count), factor));
-  }
-  const ElementRange buffers = common(range, {std::min<std::uint64_t>(settings.trained, copy.size()), copy.size()});
-  for (std::uint64_t at = buffers.begin; at < buffers.end; at += kTile) {
-    const std::uint64_t count = std::min(kTile, buffers.end - at);
-    COLLAB_RETURN_IF_ERROR(write_tile(parameters, at, copy.subspan(at, count)));
-  }
-  return {};
+  const std::uint64_t trained = std::min<std::uint64_t>(settings.trained, copy.size());
+  const auto [begin, end] = common(range, {0, trained});
+  const std::span<const float> values = copy.subspan(begin, end - begin);
+  const Status merged = change == ParameterChange::kMoved ? parameters.add(begin, values)
+                        : change == ParameterChange::kMixed
+                            ? parameters.mix(begin, values, static_cast<float>(settings.merge.factor))
+                            : parameters.write(begin, values);
+  COLLAB_RETURN_IF_ERROR(merged);
+  const ElementRange buffers = common(range, {trained, copy.size()});
+  return parameters.write(buffers.begin, copy.subspan(buffers.begin, buffers.size()));
 }
 
 Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements) {
   const std::uint64_t end = std::min(elements, parameters.size());
   DigestChain chain;
   std::vector<float> staging;
-  for (std::uint64_t at = 0; at < end; at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, end - at);
-    std::span<const float> tile = parameters.view(at, count);
-    if (tile.empty()) {
+  const std::uint64_t tile = parameters.tile();
+  for (std::uint64_t at = 0; at < end; at += tile) {
+    const std::uint64_t count = std::min(tile, end - at);
+    std::span<const float> part = parameters.view(at, count);
+    if (part.empty()) {
       staging.resize(count);
       COLLAB_RETURN_IF_ERROR(parameters.read(at, staging));
-      tile = staging;
+      part = staging;
     }
-    chain.add(hash128(as_bytes_of(tile)));
+    for (std::uint64_t chunk = 0; chunk < count; chunk += kDigestChunkElements) {
+      chain.add(hash128(as_bytes_of(part.subspan(chunk, std::min(kDigestChunkElements, count - chunk)))));
+    }
   }
   return chain.finish();
 }

@@ -1,0 +1,74 @@
+#include "torch/device_stage.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cstring>
+#include <utility>
+
+#include "torch/device.h"
+
+namespace collab::torch_adapter {
+namespace {
+
+// Ordinary memory where none can be pinned: the copies are slower, and as right.
+at::Tensor host_memory(int64_t count) {
+  const at::TensorOptions options(at::kFloat);
+  try {
+    return at::empty({count}, options.pinned_memory(true));
+  } catch (const c10::Error&) {
+    return at::empty({count}, options);
+  }
+}
+
+}  // namespace
+
+at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
+  const auto count = static_cast<int64_t>(elements);
+  if (device_ && *device_ != device) finish();
+  device_ = device;
+  if (halves_[current_].used + count > kMost) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    Half& full = halves_[current_];
+    full.copied.emplace(device.type());
+    full.copied->record(guard.getStream(device));
+    current_ = 1 - current_;
+    Half& next = halves_[current_];
+    if (next.copied) next.copied->synchronize();
+    empty(next);
+  }
+  Half& half = halves_[current_];
+  if (!half.memory.defined()) half.memory = host_memory(kMost);
+  return half.memory.narrow(0, std::exchange(half.used, half.used + count), count);
+}
+
+void DeviceStage::fetch(const at::Tensor& source, std::span<float> out) {
+  at::Tensor memory = place(out.size(), source.device());
+  memory.copy_(source, /*non_blocking=*/true);
+  Half& half = halves_[current_];
+  half.fetched.push_back({out, half.used - static_cast<int64_t>(out.size())});
+}
+
+at::Tensor DeviceStage::send(std::span<const float> values, at::Device device) {
+  const at::Tensor memory = place(values.size(), device);
+  std::memcpy(memory.mutable_data_ptr<float>(), values.data(), values.size_bytes());
+  return memory.to(device, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
+}
+
+void DeviceStage::finish() {
+  if (!device_) return;
+  wait_for_stream(*std::exchange(device_, std::nullopt));
+  empty(halves_[1 - current_]);  // in the order in which they were filled
+  empty(halves_[current_]);
+}
+
+void DeviceStage::empty(Half& half) {
+  for (const Part& part : half.fetched) {
+    std::memcpy(part.out.data(), half.memory.const_data_ptr<float>() + part.at, part.out.size_bytes());
+  }
+  half.fetched.clear();
+  half.copied.reset();
+  half.used = 0;
+}
+
+}  // namespace collab::torch_adapter
