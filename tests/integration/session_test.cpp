@@ -18,7 +18,9 @@
 namespace collab::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // anchor' = anchor - sum_i s_i * (anchor - theta_i), s_i = float(w_i / sum w), every operation rounded to float32.
 std::vector<float> reference(std::size_t sites, std::size_t elements, std::size_t steps, std::size_t every) {
@@ -277,6 +279,31 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
     EXPECT_EQ(values, first_end) << "nobody has said that this is another training";
     return session.finish();
   }));
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Session, ACheckpointThatIsNotUsedBesideAStateOnDiskIsWarnedOf) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("collab-checkpoint-" + std::to_string(getpid()));
+  std::vector<float> end;
+  const auto live = [&](bool resumed, const std::vector<float>& loaded) {
+    Swarm swarm = swarm_of(1, CodecId::kFp32);
+    swarm.config.state_dir = dir.string();
+    swarm.adjust = [&](SessionOptions& options, std::size_t) { options.resumed = resumed; };
+    swarm.start_coordinator();
+    if (!loaded.empty()) swarm.parameters[0]->values() = loaded;
+    ::testing::internal::CaptureStderr();
+    expect_all_ok(swarm.run(train(4)));
+    end = swarm.parameters[0]->values();
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(live(true, {}), Not(HasSubstr("[state.before-checkpoint]"))) << "there is no state yet";
+  EXPECT_THAT(live(true, end), Not(HasSubstr("[state.before-checkpoint]"))) << "it is the same";
+  EXPECT_THAT(live(false, {}), Not(HasSubstr("[state.before-checkpoint]")))
+      << "a fresh model, as each script makes one";
+  EXPECT_THAT(live(true, {}),
+              AllOf(HasSubstr("goes on from the anchor of round 3 in " + dir.string() + "/site0.collab"),
+                    HasSubstr("[state.before-checkpoint]")));
   std::filesystem::remove_all(dir);
 }
 

@@ -192,6 +192,22 @@ Status Leader::load_residual(const std::string& path, const StateHeader& header)
   return {};
 }
 
+// A checkpoint that the script has loaded is not looked at where there is an anchor: nobody is to train on unawares.
+Status Leader::warn_if_passed_over(const SealedAnchor& anchor) {
+  if (!options_.resumed) return {};
+  const Result<Digest> loaded = digest_of_parameters(parameters_);
+  if (!loaded.ok()) return loaded.status();
+  if (*loaded == digest_of_vector(arena_->anchor())) return {};
+  const std::string& dir = options_.config.state_dir;
+  log_warning(
+      "the model that the script has loaded is not used: site " + options_.site + " goes on from the anchor of round " +
+      std::to_string(anchor.round.value) + " in " +
+      (dir.empty() ? "shared memory" : state_path(dir, options_.site, options_.generation)) +
+      ". To begin from the checkpoint, stop all sites, move the folders of COLLAB_STATE_DIR away at all of them, "
+      "and start them again [state.before-checkpoint]");
+  return {};
+}
+
 Result<wire::Join> Leader::describe() {
   wire::Join join;
   join.swarm = options_.config.run;
@@ -206,6 +222,7 @@ Result<wire::Join> Leader::describe() {
   join.report.record = known_;
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
     join.offer = {sealed->run, sealed->round, sealed->digest};
+    COLLAB_RETURN_IF_ERROR(warn_if_passed_over(*sealed));
   } else {
     const std::span<float> outer = arena_->outer();
     std::ranges::fill(outer, 0.0F);

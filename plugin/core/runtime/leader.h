@@ -43,6 +43,7 @@ class Leader {
   Status load_state_file(const StateHeader& header);
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
+  Status warn_if_passed_over(const SealedAnchor& anchor);
   Status judge(const RoundReport& report);
   Status merge(ParameterChange change, ElementRange range);
   void say_last_word();
