@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ranks import expect_success, listing, run_ranks
-from torch_collab.model.cycle import PATIENCE, OptimizerCycle
+from torch_collab.model.cycle import PATIENCE, OptimizerCycle, OptimizerNumbers
 
 
 def steps(cycle: OptimizerCycle, keys: str) -> list[int]:
@@ -110,6 +110,28 @@ def test_a_warm_up_of_one_optimizer_is_no_reason_to_warn() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "d" * 50 + "gd" * 10)
     assert cycle.to_warn_of() == 0
+
+
+class Optimizer:
+    pass
+
+
+def test_an_optimizer_that_is_made_anew_has_the_number_of_the_one_before_wherever_it_lies() -> None:
+    head, body = frozenset({4, 5}), frozenset({0, 1})
+    for kept in ([], [Optimizer()]):  # one rank frees what it dropped, and its address is used again; another does not
+        numbers = OptimizerNumbers()
+        told = []
+        for epoch in range(4):
+            optimizer = Optimizer()
+            told.append(numbers.of(optimizer, head if epoch != 2 else body))
+            kept.append(optimizer) if kept else None
+            del optimizer
+        assert told == [1, 1, 2, 1]
+
+
+def test_an_optimizer_keeps_its_number_when_it_trains_other_parameters() -> None:
+    numbers, optimizer = OptimizerNumbers(), Optimizer()
+    assert [numbers.of(optimizer, frozenset({place})) for place in range(3)] == [1, 1, 1]
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6, unique=True), st.integers(2, 20))

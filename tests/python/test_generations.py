@@ -43,6 +43,11 @@ def test_another_model_is_another_generation() -> None:
 
 
 @pytest.mark.slow
+def test_models_of_torchscript_are_trained_as_others() -> None:
+    run(TWO, "torchscript")
+
+
+@pytest.mark.slow
 def test_a_site_that_is_ahead_waits_for_the_other() -> None:
     outputs = run(TWO, "uneven")
     assert "waits for b still at generation 1" in outputs[0], outputs[0]

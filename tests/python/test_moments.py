@@ -23,6 +23,7 @@ def world_of(*optimizers: torch.optim.Optimizer) -> Any:
         info=SimpleNamespace(site=SimpleNamespace(ranks=[0])),
         training=SimpleNamespace(
             optimizers=list(optimizers),
+            number_of=optimizers.index,
             vector=SimpleNamespace(trained=tuple((id(p), p.numel()) for p in parameters)),
             fetch=None,
         ),
@@ -167,7 +168,7 @@ def fetched_for_two() -> tuple[Any, torch.optim.Optimizer, torch.optim.Optimizer
     text, data = optimizer_copy.make(lent.training.optimizers, lent.training.vector.trained)
     elements = [n for _, n in world.training.vector.trained]
     world.training.fetch = Fetch(data, parts_of(text, elements), len(elements))
-    world.training.fetch.comes(first)
+    world.training.fetch.comes(0)
     optimizer_state._load(world, world.training.fetch, first)
     return world, first, second
 

@@ -20,6 +20,8 @@ CASES = [
     "no_samples",
     "two_of_the_whole_in_turn",
     "a_new_optimizer_each_epoch",
+    "a_new_optimizer_of_the_head_each_epoch",
+    "two_new_optimizers_each_epoch",
     "a_cycle_in_a_barrier",
     "join_of_one_rank",
 ]
@@ -87,6 +89,13 @@ def test_ranks_of_a_site_with_uneven_inputs_meet_in_a_round_after_join(sites: li
 def test_behind_the_training_a_barrier_waits_for_a_whole_round_of_what_was_owed() -> None:
     knobs = {**EVERY_4, "COLLAB_OVERLAP": "1"}
     expect_success(run_ranks("odd_loops.py", ["a", "b"], "a_cycle_in_a_barrier", environment=knobs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["a_new_optimizer_of_the_head_each_epoch", "two_new_optimizers_each_epoch"])
+def test_ranks_of_a_site_know_a_new_optimizer_alike(case: str) -> None:
+    """One rank may give it the address of an optimizer that is gone, and another not."""
+    expect_success(run_ranks("odd_loops.py", ["a", "a", "b"], case, environment=EVERY_4))
 
 
 def start_with(method: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
     refuse.watch_post_local_sgd(world)
     nested = running.enter(optimizer)
     if not (nested or torch_compat.in_backward() or capturing()) and world.training.trains(optimizer):
-        if world.training.cycle.before(id(optimizer)):
+        if world.training.cycle.before(world.training.number_of(optimizer)):
             _tell_of_cycle(world)
             rounds.count(world)
         optimizer_state.before_step(world, optimizer)
@@ -99,4 +99,5 @@ def _tell_of_cycle(world: World) -> None:
 
 
 def _name(world: World, key: object) -> str:
-    return next((type(each).__name__ for each in world.training.optimizers if id(each) == key), "the last one")
+    training = world.training
+    return next((type(each).__name__ for each in training.optimizers if training.number_of(each) == key), "the last one")

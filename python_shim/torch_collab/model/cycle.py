@@ -6,10 +6,32 @@ cycle is known. Pure bookkeeping on keys; the hooks decide what to do.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
+from typing import Any
 
 # So many steps of the others without the last one of the cycle, and that one is taken to have left it.
 PATIENCE = 1000
+
+
+class OptimizerNumbers:
+    """By which optimizers are known. Ranks of a site must give the same, and they free what the script has dropped at
+    different times: so it is neither an address nor whether an older one still lives.
+
+    An optimizer keeps its number while it lives. One that is made anew has that of whoever trained the same before it:
+    it takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._trained: dict[frozenset[int], int] = {}
+
+    def of(self, optimizer: Any, places: frozenset[int]) -> int:
+        """`places`: of the parameters that it trains, in the vector; they count when it is seen first."""
+        number = self._of.get(optimizer)
+        if number is None:
+            number = self._of[optimizer] = self._trained.setdefault(places, len(self._trained) + 1)
+        return number
 
 
 class OptimizerCycle:

@@ -77,14 +77,14 @@ class Fetch:
     data: torch.Tensor | None = None
     parts: list[Part | None] = field(default_factory=list)  # of each trained parameter
     left: int = 0  # parts that no optimizer has taken yet
-    seen: set[int] = field(default_factory=set)  # id() of optimizers that have come
+    seen: set[int] = field(default_factory=set)  # numbers of optimizers that have come
     waited: int = 0  # steps of optimizers that have come, since the last one came
     over: bool = False
 
-    def comes(self, optimizer: Any) -> int:
-        """It is about to step. 0: for the first time; else how many steps have passed since another did."""
-        self.waited = self.waited + 1 if id(optimizer) in self.seen else 0
-        self.seen.add(id(optimizer))
+    def comes(self, number: int) -> int:
+        """That optimizer is about to step. 0: for the first time; else how many steps have passed since another did."""
+        self.waited = self.waited + 1 if number in self.seen else 0
+        self.seen.add(number)
         return self.waited
 
     def hold(self, data: torch.Tensor, parts: list[Part | None]) -> None:

@@ -175,7 +175,7 @@ class Vector:
         if (apart := self._untied()) is not None:
             raise RuntimeError(_no_longer_tied(*apart))
         for slots, name, held in self._places:
-            if slots.get(name) is not held:
+            if name not in slots or slots[name] is not held:  # a TorchScript module's slots have no get()
                 break
         else:
             for name, parameter in self._frozen:

@@ -47,7 +47,7 @@ def before_step(world: World, optimizer: Any) -> None:
     fetch = world.training.fetch
     if fetch is None or fetch.over:
         return
-    if waited := fetch.comes(optimizer):
+    if waited := fetch.comes(world.training.number_of(optimizer)):
         if waited >= _MOST_BETWEEN:
             fetch.end()
             if world.is_leader:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch_collab.model.cycle import OptimizerCycle
+from torch_collab.model.cycle import OptimizerCycle, OptimizerNumbers
 from torch_collab.model.optimizer_copy import Fetch
 from torch_collab.model.samples import SampleCounter
 from torch_collab.model.unseen import UnseenForwards, UnseenSteps
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from torch_collab.world.topology import WorldInfo
 
 
+class _Held(NamedTuple):
+    """What is known of an optimizer."""
+
+    of: tuple[Any, ...]  # while this is as it was
+    trains: bool  # some of the vector
+    whole: bool  # all of it
+    number: int  # 0: trains none
+
+
+_NOTHING = _Held((), False, False, 0)
+
+
 class Training:
     """Of a generation: the models that are trained together, until others take their place.
 
@@ -29,6 +41,8 @@ class Training:
     def __init__(self, info: WorldInfo) -> None:
         self.samples = SampleCounter()
         self.cycle = OptimizerCycle()
+        self._numbers = OptimizerNumbers()
+        self._held: weakref.WeakKeyDictionary[Any, _Held] = weakref.WeakKeyDictionary()
         self.unseen = UnseenSteps()
         self.unseen_forwards = UnseenForwards()
         self.metrics = Metrics(info)
@@ -68,19 +82,26 @@ class Training:
         vector = self.vector
         if self.session is None or vector is None:
             return False
-        held = getattr(optimizer, "collab_held", None)
+        held = self._held.get(optimizer, _NOTHING)
         of = (vector.version, *(_ends_of(group["params"]) for group in optimizer.param_groups))
-        if held is None or held[0] != of:
+        if held.of != of:
             ids = {id(p) for group in optimizer.param_groups for p in group["params"]} & vector.ids
-            held = (of, bool(ids), ids == vector.ids)
-            optimizer.collab_held = held
+            number = 0
             if ids:
+                places = frozenset(place for place, (key, _) in enumerate(vector.trained) if key in ids)
+                number = self._numbers.of(optimizer, places)
                 self.optimizers.add(optimizer)
-        return bool(held[1])
+            held = self._held[optimizer] = _Held(of, bool(ids), ids == vector.ids, number)
+        return held.trains
+
+    def number_of(self, optimizer: Any) -> int:
+        """Of an optimizer of the vector, the same at each rank of the site."""
+        return self._held.get(optimizer, _NOTHING).number
 
     def ends_step(self, optimizer: Any) -> bool:
         """An optimizer of the vector has stepped: does that end a step of the model?"""
-        return self.cycle.after(id(optimizer), whole=optimizer.collab_held[2])
+        held = self._held.get(optimizer, _NOTHING)
+        return self.cycle.after(held.number, whole=held.whole)
 
 
 def _ends_of(parameters: Any) -> tuple[int, int, int]:

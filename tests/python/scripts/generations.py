@@ -81,6 +81,14 @@ def assigned_while_it_trains() -> None:
     assert generation() == before
 
 
+def torchscript() -> None:
+    traced = torch.jit.trace(small_model(RANK), batch(0, RANK)[0])
+    for model in (torch.jit.script(small_model(RANK)), nn.Sequential(traced, nn.Linear(3, 3))):
+        ddp = DistributedDataParallel(model)
+        train(ddp, sgd(ddp))
+        agree(ddp)
+
+
 def second_wrapper() -> None:
     """As a second HF Trainer around the same model makes it."""
     model = small_model(RANK)

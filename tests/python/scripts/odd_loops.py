@@ -166,6 +166,38 @@ def a_new_optimizer_each_epoch() -> None:
 
 
 @case
+def a_new_optimizer_of_the_head_each_epoch() -> None:
+    ddp = DistributedDataParallel(small_model())
+    kept = []  # at one rank of a site: there none takes the place in memory of another
+    for epoch in range(8):
+        optimizer = torch.optim.Adam(ddp.module[4].parameters(), lr=0.01 / (epoch + 1))
+        fit(ddp, optimizer, steps=6, first=6 * epoch)
+        expect(steps=6 * (epoch + 1))
+        kept.append(optimizer if RANK % 2 else None)
+        del optimizer
+    expect(round=12)
+
+
+@case
+def two_new_optimizers_each_epoch() -> None:
+    ddp = DistributedDataParallel(small_model())
+    first, second = list(ddp.parameters())[:2], list(ddp.parameters())[2:]
+    kept: list[object] = []
+    for epoch in range(8):
+        optimizers = [torch.optim.SGD(first, lr=0.1), torch.optim.Adam(second, lr=0.01)]
+        for step in range(6 * epoch, 6 * epoch + 6):
+            x, y = batch(step, RANK)
+            ddp.zero_grad()
+            cross_entropy(ddp(x), y).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        expect(steps=6 * (epoch + 1))
+        kept.append(optimizers if RANK % 2 else None)
+        del optimizer, optimizers
+    expect(round=12)
+
+
+@case
 def a_cycle_in_a_barrier() -> None:
     """The generator steps seldom, at last no more; a barrier has a round for what the other has trained."""
     left, right = DistributedDataParallel(small_model(1)), DistributedDataParallel(small_model(2))
