@@ -52,12 +52,36 @@ def test_a_newcomer_becomes_the_last() -> None:
     assert steps(OptimizerCycle(), "aabab") == [0, 2, 0, 0, 1]
 
 
-def test_an_optimizer_that_left_is_forgotten_after_a_while() -> None:
+def test_an_optimizer_that_left_is_waited_for_a_while_only() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "dgdg")
-    counts = steps(cycle, "d" * (PATIENCE + 3))
-    assert sum(counts[:PATIENCE]) == 0
-    assert counts[PATIENCE:] != [0, 0, 0]
+    assert steps(cycle, "d" * (PATIENCE + 3)) == [0] * PATIENCE + [1, 1, 1]
+    assert cycle.to_tell_of_who_left() == (PATIENCE, "g") and cycle.to_tell_of_who_left() is None
+    steps(cycle, "gdgd")
+    assert sum(steps(cycle, "gd" * 5)) == 5, "it came back"
+    steps(cycle, "d" * PATIENCE)
+    assert cycle.to_tell_of_who_left() is None, "once is enough"
+
+
+def test_how_long_one_is_waited_for_goes_by_how_seldom_it_came() -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, ("d" * 30 + "g") * 3)
+    assert sum(steps(cycle, "d" * 119)) == 0
+    assert steps(cycle, "d" * 3) == [0, 1, 1]
+
+
+def test_blocks_that_are_trained_in_turn_are_counted() -> None:
+    cycle = OptimizerCycle()
+    for block in range(6):
+        counted = sum(steps(cycle, "ab"[block % 2] * 100))
+        assert counted >= 100 - PATIENCE - 1, block
+
+
+def test_of_three_the_two_that_are_left_go_on() -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, "abgabg")
+    counted = steps(cycle, "ab" * 40)
+    assert sum(counted[: 2 * PATIENCE - 1]) == 0 and counted[-20:] == [0, 1] * 10
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ def _tell_of_graph(world: World, optimizer: Any) -> None:
 
 def _tell_of_cycle(world: World) -> None:
     """With several optimizers, what is counted; and that it comes seldom."""
-    introduced, steps = world.training.cycle.to_introduce(), world.training.cycle.to_warn_of()
+    cycle = world.training.cycle
+    introduced, gone, steps = cycle.to_introduce(), cycle.to_tell_of_who_left(), cycle.to_warn_of()
     if not world.is_leader:
         return
     if introduced is not None:
@@ -87,12 +88,17 @@ def _tell_of_cycle(world: World) -> None:
             f"{count_of} optimizers train the model; a step is counted when {_name(world, last)} (the last of the "
             "cycle) has stepped"
         )
+    if gone is not None:
+        log.info(
+            f"{_name(world, gone[1])}, the last optimizer of the cycle, has not stepped in {gone[0]} steps of another: "
+            f"until it does, a step is counted when {_name(world, cycle.last)} has stepped [optimizer.left-cycle]"
+        )
     every = world.info.config.sync_every
     period = every if isinstance(every, int) else 0  # else rounds are counted in time, or by the leader
     if steps and period:
         log.warning(
             f"a step is counted only every {steps} steps of another optimizer, when "
-            f"{_name(world, world.training.cycle.last)} steps: COLLAB_SYNC_EVERY={period} means {steps * period:,} "
+            f"{_name(world, cycle.last)} steps: COLLAB_SYNC_EVERY={period} means {steps * period:,} "
             "steps of the others between rounds. Lower COLLAB_SYNC_EVERY, or give it in seconds "
             "(COLLAB_SYNC_EVERY=30s) [optimizer.rare-steps]"
         )

@@ -10,8 +10,10 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-# So many steps of the others without the last one of the cycle, and that one is taken to have left it.
-PATIENCE = 1000
+# So many steps of another without the last one of the cycle, or so many times those that were usual between two of its
+# steps, and that one is taken to have left it.
+PATIENCE = 20
+PATIENCE_IN_TURNS = 4
 
 
 class OptimizerNumbers:
@@ -40,7 +42,7 @@ class OptimizerCycle:
 
     learning --first steps again--> known --newcomer--> known (newcomer last)
     any --one of the whole model steps--> known (that one last) --newcomer--> learning
-    known --PATIENCE steps without the last--> learning
+    known --patience ends--> known (the one before the last is last) --that one comes back--> known (it is last again)
     """
 
     def __init__(self) -> None:
@@ -48,8 +50,12 @@ class OptimizerCycle:
         self._last: Hashable | None = None
         self._whole = False  # the last trains the whole model
         self._owed = False  # something has stepped since the last step of the model that was counted
-        self._since_last = 0
         self._steps: dict[Hashable, int] = {}  # of each of the others since the last one's step
+        self._left: Hashable | None = None  # who was taken to have left; it may come seldom
+        self._steps_left: dict[Hashable, int] = {}  # of the others since its step
+        self._most_left = (1, 1)  # as it was when it left
+        self._left_after = 0  # that many steps, which was not told yet
+        self._told_of: set[Hashable] = set()
         self._most = (1, 1)  # of one of the others, before each of the last one's latest two steps
         self._introduced: tuple[int, Hashable] | None = None
         self._warned = False
@@ -65,32 +71,49 @@ class OptimizerCycle:
 
     def after(self, key: Hashable, whole: bool = False) -> bool:
         """An optimizer has stepped; `whole`: it trains the whole model. True: this ends a step of the model."""
+        if self._left is not None and key != self._left:
+            self._steps_left[key] = self._steps_left.get(key, 0) + 1
         if whole:
             self._last, self._whole = key, True
+            if key == self._left:
+                self._left = None
         elif key not in self._order:
             if self._whole:
                 self._order, self._last, self._whole = [], None, False
             self._order.append(key)
             if self._last is not None:
                 self._last = key
+                if key == self._left:
+                    self._left, self._most = None, self._most_left
+                    self._turn(self._steps_left)
                 self._begin_cycle()
                 # The step that ended with the former last one has been counted already.
                 self._owed = True
                 return False
         if key == self._last:
-            self._most = (self._most[1], max(self._steps.values(), default=1))
+            self._turn(self._steps)
             self._begin_cycle()
             self._owed = False
             return True
         self._owed = True
         if self._last is None:
             return False
-        self._since_last += 1
         self._steps[key] = self._steps.get(key, 0) + 1
-        if self._since_last >= PATIENCE:
-            self._order, self._last, self._whole = [key], None, False
-            self._begin_cycle()
+        if self._steps[key] >= max(PATIENCE, PATIENCE_IN_TURNS * min(self._most)):
+            self._go_on_without_last()
         return False
+
+    def _turn(self, steps: dict[Hashable, int]) -> None:
+        """The last one has stepped, after those of the others."""
+        self._most = (self._most[1], max(steps.values(), default=1))
+
+    def _go_on_without_last(self) -> None:
+        self._left, self._steps_left = self._last, dict(self._steps)
+        self._most_left, self._most = self._most, (1, 1)
+        self._left_after = max(self._steps.values())
+        self._order = [key for key in self._order if key != self._last]
+        self._last, self._whole = self._order[-1], False
+        self._begin_cycle()
 
     @property
     def last(self) -> Hashable | None:
@@ -116,6 +139,14 @@ class OptimizerCycle:
         self._introduced = known
         return known
 
+    def to_tell_of_who_left(self) -> tuple[int, Hashable] | None:
+        """After how many steps of another who was taken to have left; once of each."""
+        after, self._left_after = self._left_after, 0
+        if not after or self._left is None or self._left in self._told_of:
+            return None
+        self._told_of.add(self._left)
+        return after, self._left
+
     def to_warn_of(self) -> int:
         """So many steps of another to one of the last's, twice running; said once, 0 else."""
         steps = min(self._most)
@@ -125,5 +156,4 @@ class OptimizerCycle:
         return steps
 
     def _begin_cycle(self) -> None:
-        self._since_last = 0
         self._steps = {}
