@@ -23,10 +23,15 @@ CASES = [
     "a_new_optimizer_of_the_head_each_epoch",
     "two_new_optimizers_each_epoch",
     "a_cycle_in_a_barrier",
+    "a_teacher",
+    "a_copy_for_each_task",
+    "a_copy_before_any_forward",
+    "a_copy_that_takes_over",
     "join_of_one_rank",
 ]
 TOLD = {
     "samples_once": ["[optimizer.no-step-seen]"],
+    "a_copy_before_any_forward": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "forwards_unseen": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
     "no_samples": ["[round.no-samples]"],

@@ -94,18 +94,35 @@ def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], k
 def follow(world: World, module: Any) -> bool:
     """`module` is about to train: what it trains is the vector by then, and a session is there. False: it does not."""
     held = world.training.vector
-    if held is None:
-        _begin(world, world.ddps.made_since(module))
-    elif module in held:
+    if held is not None and module in held:
         _follow_parameters(world)
-    elif held.covers(module, world.ddps.constructed):
+    elif held is not None and held.covers(module, world.ddps.constructed):
         world.ddps.join(module)
-    elif module.training or module in world.ddps.constructed:
-        _begin_next(world, module)
+    elif module not in world.ddps.constructed:
+        world.copies.called(module)
+        return False
+    elif held is None:
+        _begin(world, world.ddps.made_since(module))
     else:
-        return False  # a copy (an average of weights, say) is evaluated, without no_grad()
+        _begin_next(world, module)
     world.training.ran(module)
     return True
+
+
+def follow_optimizer(world: World, optimizer: Any) -> bool:
+    """It is about to step. True: it trains some of the vector, which may be that of a copy of a DDP by now."""
+    if world.training.trains(optimizer):
+        world.copies.others_stepped()
+        return True
+    copy = world.copies.stepped(optimizer, world.ddps.constructed.values())
+    if copy is None:
+        return False
+    if world.training.vector is not None:
+        with world.run:
+            end_generation(world)
+    _begin(world, [copy])
+    world.training.ran(copy)
+    return world.training.trains(optimizer)
 
 
 def _begin_next(world: World, module: DistributedDataParallel) -> None:
@@ -139,6 +156,7 @@ def end_generation(world: World) -> None:
 def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
     world.generations.begin()
     world.ddps.begin_generation()
+    world.copies.begin_generation()
     info, constructed = world.info, world.ddps.constructed
     entries = vector.collect(ddps, constructed, info.config.buffers)
     same_model.check_same_on_site(entries, world.groups.site(), info.rank, info.site.ranks, info.site.name)

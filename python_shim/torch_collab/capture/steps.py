@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
-from torch_collab.capture import refuse, rounds, running
+from torch_collab.capture import forward, refuse, rounds, running
 from torch_collab.model.values import capturing
 from torch_collab.swarm import optimizer_state
 from torch_collab.world import state
@@ -31,7 +31,7 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
         _checked.add(optimizer)
     refuse.watch_post_local_sgd(world)
     nested = running.enter(optimizer)
-    if not (nested or torch_compat.in_backward() or capturing()) and world.training.trains(optimizer):
+    if not (nested or torch_compat.in_backward() or capturing()) and forward.follow_optimizer(world, optimizer):
         if world.training.cycle.before(world.training.number_of(optimizer)):
             _tell_of_cycle(world)
             rounds.count(world)

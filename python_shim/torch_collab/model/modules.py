@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -45,6 +46,45 @@ class Ddps:
 
     def begin_generation(self) -> None:
         self._new.clear()
+
+
+# So many steps in a row that only a copy was trained by, and it is the model that the script trains from here on.
+COPY_ALONE = 50
+
+
+class Copies:
+    """Copies of DDPs, of which the construction was not seen, that were called in training: averages of weights,
+    teachers, one for each task of a meta-learner. They are the script's own, until one is trained for long alone."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[weakref.ref[DistributedDataParallel], list[int]]] = []  # and steps of its optimizers
+
+    def called(self, copy: DistributedDataParallel) -> None:
+        self._seen = [each for each in self._seen if each[0]() not in (None, copy)] + [
+            next((each for each in self._seen if each[0]() is copy), (weakref.ref(copy), [0]))
+        ]
+
+    def stepped(self, optimizer: Any, constructed: Iterable[frozenset[int]]) -> DistributedDataParallel | None:
+        """An optimizer of something else than the vector is about to step: the copy that is trained by now.
+        `constructed`: id() of what each DDP was made to train."""
+        if not self._seen:
+            return None
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        for ref, steps in self._seen:
+            copy = ref()
+            if copy is not None and any(id(parameter) in held for parameter in copy.parameters()):
+                steps[0] += 1
+                return copy if steps[0] >= COPY_ALONE else None
+        if any(not held.isdisjoint(trained) for trained in constructed):
+            self.others_stepped()
+        return None
+
+    def others_stepped(self) -> None:
+        for _, steps in self._seen:
+            steps[0] = 0
+
+    def begin_generation(self) -> None:
+        self._seen.clear()
 
 
 def parts_of(module: nn.Module) -> dict[int, nn.Module]:

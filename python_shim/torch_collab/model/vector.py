@@ -154,7 +154,8 @@ class Vector:
 
     def covers(self, module: DistributedDataParallel, constructed: Constructed) -> bool:
         """Does `module`, a DDP that was made later, train just what it holds of the vector? Then it is one of ours."""
-        if trained_by(module, constructed) != {id(p) for p in module.parameters() if id(p) in self.ids}:
+        trained = trained_by(module, constructed)
+        if not trained or trained != {id(p) for p in module.parameters() if id(p) in self.ids}:
             return False
         if self._untied() is not None:
             return False

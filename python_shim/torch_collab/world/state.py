@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch_collab import torch_compat
-from torch_collab.model.modules import Ddps, Loads
+from torch_collab.model.modules import Copies, Ddps, Loads
 from torch_collab.model.traffic import CollectiveTraffic
 from torch_collab.model.uneven import UnevenInputs
 from torch_collab.world.coordinator import Coordinators
@@ -72,6 +72,7 @@ class World:
     backend: Any  # of c10d
     generations: Generations
     ddps: Ddps = field(default_factory=Ddps)
+    copies: Copies = field(default_factory=Copies)
     loads: Loads = field(default_factory=Loads)
     uneven: UnevenInputs = field(default_factory=UnevenInputs)
     traffic: CollectiveTraffic = field(default_factory=CollectiveTraffic)  # between sites

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from common import RANK, WORLD, batch, small_model, spread_over_world
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+from torch_collab.model.modules import COPY_ALONE
 from torch_collab.world import state
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
@@ -215,6 +218,65 @@ def a_cycle_in_a_barrier() -> None:
     dist.destroy_process_group()
     gathered = [p.detach().clone() for p in right.parameters()]
     print(f"a_cycle_in_a_barrier: {steps} steps, {hash(tuple(gathered[0].flatten().tolist()))}", flush=True)
+
+
+@case
+def a_teacher() -> None:
+    """An average of weights, called first and with gradients on."""
+    ddp = DistributedDataParallel(small_model())
+    teacher = AveragedModel(ddp, avg_fn=lambda average, value, _: 0.9 * average + 0.1 * value)
+    frozen = copy.deepcopy(ddp).requires_grad_(False)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(12):
+        x, y = batch(step, RANK)
+        optimizer.zero_grad()
+        taught = teacher(x + 0.01).detach() + frozen(x)
+        answer = ddp(x)
+        (cross_entropy(answer, y) + (answer - taught).square().mean()).backward()
+        optimizer.step()
+        teacher.update_parameters(ddp)
+    expect(steps=12, round=3, generation=1)
+    expect_common(ddp)
+
+
+@case
+def a_copy_for_each_task() -> None:
+    ddp = DistributedDataParallel(small_model())
+    outer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(8):
+        fit(ddp, outer, steps=1, first=step)
+        for _ in range(2):
+            learner = copy.deepcopy(ddp)
+            fit(learner, torch.optim.SGD(learner.parameters(), lr=0.1), steps=5)
+    expect(steps=8, round=2, generation=1)
+    expect_common(ddp)
+
+
+@case
+def a_copy_before_any_forward() -> None:
+    """Nobody calls the DDP: only its copies are, and its gradients are set by hand."""
+    ddp = DistributedDataParallel(small_model())
+    outer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for _ in range(20):
+        learner = copy.deepcopy(ddp)
+        fit(learner, torch.optim.SGD(learner.parameters(), lr=0.1), steps=3)
+        for p, q in zip(ddp.parameters(), learner.parameters(), strict=True):
+            p.grad = (p - q).detach()
+        outer.step()
+    expect(generation=0)
+
+
+@case
+def a_copy_that_takes_over() -> None:
+    ddp = DistributedDataParallel(small_model())
+    fit(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=4)
+    other = copy.deepcopy(ddp)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    fit(other, optimizer, steps=COPY_ALONE - 1)
+    expect(generation=1)
+    fit(other, optimizer, steps=4)
+    expect(generation=2, steps=4, round=1)
+    expect_common(other)
 
 
 @case
