@@ -93,9 +93,44 @@ def test_a_rank_that_reads_for_all_sites_is_told_of(
     world: Any = SimpleNamespace(info=info, installed=state.Installed(), is_leader=True)
     monkeypatch.setattr(state, "current", lambda: world)
     before = DataLoaderDispatcher.__iter__
-    traffic.watch_accelerate(world)
-    traffic.watch_accelerate(world)
+    traffic.watch_frameworks(world)
+    traffic.watch_frameworks(world)
     assert [list(DataLoaderDispatcher()) for _ in range(3)] == [[1, 2]] * 3
     assert len(said) == (sites > 1) and all("[capture.dispatch-batches]" in line for line in said)
     world.installed.close()
     assert DataLoaderDispatcher.__iter__ is before
+
+
+def test_the_leader_of_the_site_tells_its_ranks_when_lightning_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SIGTERMException(Exception):
+        pass
+
+    class _TrainingEpochLoop:
+        trainer = SimpleNamespace(received_sigterm=False)
+
+        def _broadcast_sigterm_tensor(self) -> None:
+            raise AssertionError("over the world")
+
+    source: Any = ModuleType("training_epoch_loop")
+    source._TrainingEpochLoop, source.SIGTERMException = _TrainingEpochLoop, SIGTERMException
+    monkeypatch.setitem(sys.modules, "pytorch_lightning.loops.training_epoch_loop", source)
+    info = SimpleNamespace(
+        several_sites=True, ranks_tell_sites_apart=True, site=SimpleNamespace(ranks=[2, 3], leader=2)
+    )
+    groups = SimpleNamespace(site=lambda: "of the site")
+    world: Any = SimpleNamespace(info=info, installed=state.Installed(), groups=groups)
+    monkeypatch.setattr(state, "current", lambda: world)
+    sent: list[Any] = []
+    told = 0
+
+    def broadcast(tensor: Any, src: int, group: Any) -> None:
+        sent.append((src, group))
+        tensor.fill_(told)
+
+    monkeypatch.setattr(traffic.dist, "broadcast", broadcast)
+    traffic.watch_frameworks(world)
+    _TrainingEpochLoop()._broadcast_sigterm_tensor()
+    told = 1
+    with pytest.raises(SIGTERMException):
+        _TrainingEpochLoop()._broadcast_sigterm_tensor()
+    assert sent == [(2, "of the site")] * 2

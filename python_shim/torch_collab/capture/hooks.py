@@ -48,7 +48,7 @@ def install(world: World) -> None:
     if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
         replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site)
     traffic.install(world)
-    traffic.watch_accelerate(world)
+    traffic.watch_frameworks(world)
     # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
     copyreg.pickle(torch.distributed.ProcessGroup, _reduce_group)
     undo(copyreg.dispatch_table.pop, torch.distributed.ProcessGroup, None)
@@ -129,7 +129,7 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
         return
     if name == "module" and isinstance(module, DistributedDataParallel):
         _keep_out_of_graphs()
-        traffic.watch_accelerate(world)
+        traffic.watch_frameworks(world)
         module.process_group = world.groups.inside(module.process_group, submodule)
         forward.adopt(world, module, submodule)
     elif torch_compat.is_fsdp(module, name):

@@ -79,12 +79,43 @@ def stepped(world: World) -> None:
     )
 
 
-def watch_accelerate(world: World) -> None:
-    """With dispatch_batches rank 0 reads for all, and every batch goes to every site; once accelerate is loaded."""
-    source = sys.modules.get("accelerate.data_loader")
-    loader = getattr(source, "DataLoaderDispatcher", None)
-    if loader is not None and _several_sites(world):
+def watch_frameworks(world: World) -> None:
+    """What those that are loaded by now send between sites in every step.
+
+    accelerate: with dispatch_batches rank 0 reads for all, and every batch goes to every site. Lightning: before every
+    batch rank 0 tells whether it was asked to end.
+    """
+    if not _several_sites(world):
+        return
+    loader = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderDispatcher", None)
+    if loader is not None:
         world.installed.replace((loader, "__iter__"), _told_of)
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        source = sys.modules.get(f"{package}.loops.training_epoch_loop")
+        loop = getattr(source, "_TrainingEpochLoop", None)
+        if hasattr(loop, "_broadcast_sigterm_tensor") and hasattr(source, "SIGTERMException"):
+            world.installed.replace((loop, "_broadcast_sigterm_tensor"), _end_with_site(source))
+
+
+def _end_with_site(source: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """In place of Lightning's: the site's leader tells the ranks of the site. Sites end on their own."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def broadcast_sigterm(self: Any) -> None:
+            world = state.current()
+            if world is None:
+                return original(self)
+            asked = torch.tensor([int(self.trainer.received_sigterm)], device="cpu")
+            if len(world.info.site.ranks) > 1:
+                dist.broadcast(asked, src=world.info.site.leader, group=world.groups.site())
+            if bool(asked):
+                raise source.SIGTERMException
+            return None
+
+        return broadcast_sigterm
+
+    return make
 
 
 def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
