@@ -120,6 +120,41 @@ def test_of_states_only_copies_of_parameters_are_named() -> None:
         assert copy_kept_by(optimizer) == "z", kind
 
 
+class Sam(torch.optim.SGD):
+    """As it is written often: the copy is made in the first of its two steps."""
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["old_p"] = parameter.data.clone()
+        super().step()
+
+
+class Lookahead(torch.optim.SGD):
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        super().step()
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter].setdefault("slow", parameter.data.clone())
+
+
+@pytest.mark.parametrize(("kind", "told"), [(Sam, None), (Lookahead, ("Lookahead", "slow"))])
+def test_a_copy_that_is_written_anew_in_each_step_is_not_named(
+    kind: type[torch.optim.SGD], told: tuple[str, str] | None
+) -> None:
+    held, watch = parameters(), UndoneRounds()
+    optimizer = kind(held, lr=0.01, momentum=0.9)
+    seen = []
+    for _ in range(4):
+        for _ in range(3):
+            sum((parameter**2).sum() for parameter in held).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step(None)
+        for parameter in held:
+            parameter.data.mul_(0.8)  # the round
+        seen.append(watch.keeper([optimizer]))
+    assert seen == [None, told, None, None]
+
+
 def test_schedule_free_is_known_by_what_it_has() -> None:
     held = parameters()
     optimizer = torch.optim.SGD(held, lr=0.01)

@@ -20,6 +20,7 @@ _IN_A_ROW = 2
 _LOOKS = 4  # slow weights are made after a few steps
 _TENSORS = 4
 _ELEMENTS = 4096
+_NEARER = 0.9
 
 
 class UndoneRounds:
@@ -34,6 +35,7 @@ class UndoneRounds:
         self._in_a_row = 0
         self._told = False
         self._looks = 0
+        self._copies: list[_Copy] = []  # in states of optimizers, seen at the last round
 
     def round(self, before: Tensor | None, after: Tensor | None, steps: int) -> None:
         """Values before and after a round that came of so many steps."""
@@ -42,6 +44,8 @@ class UndoneRounds:
 
     def step(self, values: Tensor | None) -> bool:
         """The values after a step. True: two rounds in a row were undone, told once."""
+        for copy in self._copies:
+            copy.step()
         held, self._round = self._round, None
         if held is None or values is None or values.shape != held[0].shape:
             return False
@@ -58,15 +62,50 @@ class UndoneRounds:
         return True
 
     def keeper(self, optimizers: Any) -> tuple[str, str] | None:
-        """(class, name of the state) of an optimizer whose state holds a copy of its parameters; told once."""
+        """At a round, (class, name of the state) of an optimizer whose state holds a copy of its parameters, and went
+        on from that after the round before; told once."""
+        found = next(((copy.kind, copy.name) for copy in self._copies if copy.kept), None)
+        self._copies = []
         if self._told or self._looks == _LOOKS:
             return None
+        if found is not None:
+            self._told = True
+            return found
         self._looks += 1
-        for optimizer in optimizers:
-            if name := copy_kept_by(optimizer):
-                self._told = True
-                return type(optimizer).__name__, name
+        named = ((optimizer, copy_kept_by(optimizer)) for optimizer in optimizers)
+        self._copies = [_Copy(optimizer, name) for optimizer, name in named if name]
         return None
+
+
+class _Copy:
+    """A state that lies close to its parameters at a round. One step later it is near what it was then, or what the
+    round has brought: some optimizers write it anew from the parameters in each step (SAM)."""
+
+    def __init__(self, optimizer: Any, name: str) -> None:
+        self.kind, self.name = type(optimizer).__name__, name
+        self.kept = False
+        self._state: Mapping[Any, Any] | None = optimizer.state
+        self._parameters = [p for p, of_one in optimizer.state.items() if isinstance(of_one, Mapping) and name in of_one]
+        self._parameters = self._parameters[:_TENSORS]
+        self._then = self._read()
+        self._brought = torch.cat([_head(parameter) for parameter in self._parameters])
+
+    def _read(self) -> Tensor | None:
+        held = self._state
+        if held is None or not all(isinstance(held.get(p, {}).get(self.name), Tensor) for p in self._parameters):
+            return None
+        return torch.cat([_head(held[p][self.name]) for p in self._parameters])
+
+    def step(self) -> None:
+        """The first since the round counts."""
+        now, then = self._read(), self._then
+        self._state, self._then, self._parameters = None, None, []
+        if now is not None and then is not None and now.shape == then.shape == self._brought.shape:
+            self.kept = bool((now - then).norm() < _NEARER * (now - self._brought).norm())
+
+
+def _head(tensor: Tensor) -> Tensor:
+    return tensor.detach().reshape(-1)[:_ELEMENTS].float().cpu().clone()
 
 
 def copy_kept_by(optimizer: Any) -> str:
@@ -97,5 +136,5 @@ def copy_kept_by(optimizer: Any) -> str:
 def _is_close(value: Any, parameter: Tensor) -> bool:
     if type(value) not in PLAIN or value.shape != parameter.shape or not value.is_floating_point():
         return False
-    of, at = (each.detach().reshape(-1)[:_ELEMENTS].float().cpu() for each in (value, parameter))
+    of, at = _head(value), _head(parameter)
     return bool((of - at).norm() < 0.5 * at.norm())
