@@ -333,6 +333,23 @@ def model_averager() -> Any | None:
     return None if source is None else source.PeriodicModelAverager
 
 
+def lightning_loops() -> Iterator[tuple[Any, str, Any]]:
+    """Where Lightning's Trainer broadcasts whether it is to end, and what it raises then; once it is loaded."""
+    name = "_broadcast_sigterm_tensor"
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        source = sys.modules.get(f"{package}.loops.training_epoch_loop")
+        loop, error = getattr(source, "_TrainingEpochLoop", None), getattr(source, "SIGTERMException", None)
+        if hasattr(loop, name) and error is not None:
+            yield loop, name, error
+
+
+def checkpoint_saver() -> tuple[Any, str] | None:
+    """What every save of torch.distributed.checkpoint goes through, once torch has loaded it."""
+    source, name = sys.modules.get("torch.distributed.checkpoint.state_dict_saver"), "_save_state_dict"
+    takes_group = hasattr(source, name) and "process_group" in inspect.signature(getattr(source, name)).parameters
+    return (source, name) if takes_group else None
+
+
 # ---- groups and stores ---------------------------------------------------------------------------------
 
 

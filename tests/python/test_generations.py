@@ -43,6 +43,28 @@ def test_another_model_is_another_generation() -> None:
 
 
 @pytest.mark.slow
+def test_copies_that_are_made_before_the_first_training_forward_are_warned_of_where_the_model_is_taken() -> None:
+    outputs = run(TWO, "copied_late", "copied_early")
+    assert [output.count("[capture.early-copy]") for output in outputs] == [0, 1], outputs
+    assert "[capture.early-copy]" not in outputs[1].partition("copied_late ok")[0], outputs[1]
+
+
+@pytest.mark.slow
+def test_a_distributed_checkpoint_over_the_world_is_warned_of() -> None:
+    for output in run(TWO, "checkpointed"):
+        before, _, after = output.partition("saved over the site")
+        assert "[capture.checkpoint-world]" not in before and after.count("[capture.checkpoint-world]") == 1, output
+
+
+@pytest.mark.slow
+def test_a_rank_that_others_wait_for_is_named() -> None:
+    environments = [{"COLLAB_SITE": "a", **ENVIRONMENT}] * 3
+    with Ranks("generations.py", ["one_rank_alone"], environments) as ranks:
+        ranks.wait_for_line(0, "ranks 1, 2 of site a have not come to the first training forward of generation 1")
+        assert "[capture.ranks-late]" in ranks.output(0)
+
+
+@pytest.mark.slow
 def test_models_of_torchscript_are_trained_as_others() -> None:
     run(TWO, "torchscript")
 

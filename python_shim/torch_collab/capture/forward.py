@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from torch_collab import log
 from torch_collab.capture import refuse, resumed, rounds, running
 from torch_collab.model import vector
+from torch_collab.model.early_copies import EarlyCopies
 from torch_collab.model.samples import first_dimension
 from torch_collab.swarm import same_model, sessions
 from torch_collab.world import state
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
     from torch_collab.world.state import World
+
+
+_SECONDS_TO_MEET = 10
 
 
 def adopt(world: World, ddp: DistributedDataParallel, module: torch.nn.Module) -> None:
@@ -159,16 +164,45 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
     world.copies.begin_generation()
     info, constructed = world.info, world.ddps.constructed
     entries = vector.collect(ddps, constructed, info.config.buffers)
+    _meet(world)
     same_model.check_same_on_site(entries, world.groups.site(), info.rank, info.site.ranks, info.site.name)
     if len(info.site.ranks) > 1:
         vector.check_known_to_ddp(ddps, constructed, entries)
     same_model.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
     session = sessions.make(world, entries, resumed.seen(world, entries))
+    copies = EarlyCopies([entry.tensor for entry in entries if entry.trained and not entry.buffer])
     with world.run:
         sessions.begin(world, session)
+    if world.is_leader and copies.found():
+        log.warn_once(
+            "this site has begun with the model of others, and the script holds copies of its own one from before "
+            "(EMA, teacher, target network). Make them after the first training forward, or seed all sites alike "
+            "[capture.early-copy]"
+        )
     fetches = info.config.join_optimizer and session.status().round > 0  # others have trained
     world.training.begin(session, vector.Vector(ddps, entries, len(info.site.ranks)), fetches)
+
+
+def _meet(world: World) -> None:
+    """The ranks of the site go on together; a rank that is waited for in vain is named."""
+    info = world.info
+    if len(info.site.ranks) == 1:
+        return
+    keys = {rank: f"collab/forward/{world.generations.number}/{rank}" for rank in info.site.ranks}
+    info.site_store.set(keys[info.rank], "1")
+    try:
+        info.site_store.wait(list(keys.values()), timedelta(seconds=_SECONDS_TO_MEET))
+    except Exception:
+        late = [rank for rank, key in keys.items() if not info.site_store.check([key])]
+        if late and info.rank == min(keys.keys() - late):
+            log.warning(
+                f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))} of site {info.site.name} "
+                f"{'have' if len(late) > 1 else 'has'} not come to the first training forward of generation "
+                f"{world.generations.number}, in which rank {info.rank} has waited for {_SECONDS_TO_MEET} s: all ranks "
+                "of a site train together. A forward of one rank alone belongs under torch.no_grad() "
+                "[capture.ranks-late]"
+            )
 
 
 def _follow_parameters(world: World) -> None:

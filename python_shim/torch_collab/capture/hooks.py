@@ -47,6 +47,7 @@ def install(world: World) -> None:
         replace(torch_compat.NEW_GROUP, _meet_at_site)
     if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
         replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site)
+    refuse.watch_checkpoints(world)
     traffic.install(world)
     traffic.watch_frameworks(world)
     # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.

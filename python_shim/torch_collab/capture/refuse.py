@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
@@ -57,6 +59,31 @@ def watch_post_local_sgd(world: World) -> None:
     averager = torch_compat.model_averager()
     if averager is not None:
         world.installed.replace((averager, "average_parameters"), _stop_averager)
+
+
+def watch_checkpoints(world: World) -> None:
+    """Of torch.distributed.checkpoint, when torch has loaded it."""
+    saver = torch_compat.checkpoint_saver()
+    if saver is not None and world.info.several_sites and world.info.ranks_tell_sites_apart:
+        world.installed.replace(saver, _told_of_saves)
+
+
+def _told_of_saves(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def save_state_dict(*args: Any, **kwargs: Any) -> Any:
+        now, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
+        if now is not None and not given.get("no_dist") and crosses_sites(now.info, given.get("process_group")):
+            log.warn_once(
+                "torch.distributed.checkpoint saves over the ranks of all sites. One of them writes each tensor: "
+                "each site's disk has a part of the files, and values that sites do not share are those of "
+                "several. Say dcp.save(..., process_group=torch_collab.site_group()), with a folder for each site "
+                "[capture.checkpoint-world]"
+            )
+        return original(*args, **kwargs)
+
+    return save_state_dict
 
 
 def _stop_averager(original: Any) -> Any:

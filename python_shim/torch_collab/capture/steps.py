@@ -28,6 +28,7 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
         return None
     if optimizer not in _checked:
         refuse.optimizer(world, optimizer)
+        refuse.watch_checkpoints(world)
         _checked.add(optimizer)
     refuse.watch_post_local_sgd(world)
     nested = running.enter(optimizer)
@@ -105,5 +106,5 @@ def _tell_of_cycle(world: World) -> None:
 
 
 def _name(world: World, key: object) -> str:
-    training = world.training
-    return next((type(each).__name__ for each in training.optimizers if training.number_of(each) == key), "the last one")
+    number_of = world.training.number_of
+    return next((type(each).__name__ for each in world.training.optimizers if number_of(each) == key), "the last one")

@@ -90,14 +90,11 @@ def watch_frameworks(world: World) -> None:
     loader = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderDispatcher", None)
     if loader is not None:
         world.installed.replace((loader, "__iter__"), _told_of)
-    for package in ("lightning.pytorch", "pytorch_lightning"):
-        source = sys.modules.get(f"{package}.loops.training_epoch_loop")
-        loop = getattr(source, "_TrainingEpochLoop", None)
-        if hasattr(loop, "_broadcast_sigterm_tensor") and hasattr(source, "SIGTERMException"):
-            world.installed.replace((loop, "_broadcast_sigterm_tensor"), _end_with_site(source))
+    for loop, name, error in torch_compat.lightning_loops():
+        world.installed.replace((loop, name), _end_with_site(error))
 
 
-def _end_with_site(source: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _end_with_site(error: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """In place of Lightning's: the site's leader tells the ranks of the site. Sites end on their own."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,13 +102,13 @@ def _end_with_site(source: Any) -> Callable[[Callable[..., Any]], Callable[..., 
         def broadcast_sigterm(self: Any) -> None:
             world = state.current()
             if world is None:
-                return original(self)
+                original(self)
+                return
             asked = torch.tensor([int(self.trainer.received_sigterm)], device="cpu")
             if len(world.info.site.ranks) > 1:
                 dist.broadcast(asked, src=world.info.site.leader, group=world.groups.site())
             if bool(asked):
-                raise source.SIGTERMException
-            return None
+                raise error
 
         return broadcast_sigterm
 

@@ -85,8 +85,8 @@ class _Copy:
         self.kind, self.name = type(optimizer).__name__, name
         self.kept = False
         self._state: Mapping[Any, Any] | None = optimizer.state
-        self._parameters = [p for p, of_one in optimizer.state.items() if isinstance(of_one, Mapping) and name in of_one]
-        self._parameters = self._parameters[:_TENSORS]
+        held = [p for p, of_one in optimizer.state.items() if isinstance(of_one, Mapping) and name in of_one]
+        self._parameters = held[:_TENSORS]
         self._then = self._read()
         self._brought = torch.cat([_head(parameter) for parameter in self._parameters])
 

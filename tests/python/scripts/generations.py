@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import tempfile
 import time
 
 import torch
@@ -79,6 +80,46 @@ def assigned_while_it_trains() -> None:
     train(ddp, sgd(ddp))
     agree(ddp)
     assert generation() == before
+
+
+def copied_early() -> None:
+    ddp = DistributedDataParallel(small_model(RANK))
+    average = copy.deepcopy(ddp.module)
+    train(ddp, sgd(ddp))
+    assert average is not None
+
+
+def copied_late() -> None:
+    ddp = DistributedDataParallel(small_model(RANK))
+    ddp(batch(0, RANK)[0])
+    average = copy.deepcopy(ddp.module)
+    train(ddp, sgd(ddp))
+    assert average is not None
+
+
+def checkpointed() -> None:
+    ddp = DistributedDataParallel(small_model())
+    train(ddp, sgd(ddp))
+    import torch.distributed.checkpoint as dcp  # a script may do so late
+
+    train(ddp, sgd(ddp))
+    mine = {name: value.clone() for name, value in ddp.module.state_dict().items()}
+    for what, group in (("the site", torch_collab.site_group()), ("the world", None)):
+        with tempfile.TemporaryDirectory() as folder:
+            dcp.save({"model": ddp.module.state_dict()}, checkpoint_id=folder, process_group=group)
+            print(f"saved over {what}", flush=True)
+            if group is not None:
+                read = {name: torch.zeros_like(value) for name, value in mine.items()}
+                dcp.load({"model": read}, checkpoint_id=folder, process_group=group)
+                assert all(torch.equal(read[name], value) for name, value in mine.items())
+
+
+def one_rank_alone() -> None:
+    """Before a barrier: nobody comes."""
+    ddp = DistributedDataParallel(small_model())
+    if RANK == 0:
+        ddp(batch(0, RANK)[0])
+    dist.barrier()
 
 
 def torchscript() -> None:
