@@ -440,6 +440,22 @@ TEST(ElectionTime, NothingIsDueWhereNobodyIs) {
   EXPECT_EQ(world.election.waiting(world.now + seconds(100)), std::nullopt);
 }
 
+// It was asked for a promise by those who have gone since: the time for it is over, and nothing comes of that.
+TEST(ElectionTime, WhatIsOverIsNotDueAgainAndAgain) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  static_cast<void>(world.come(3, fresh("oslo")));
+  world.now += seconds(10);
+  static_cast<void>(world.go(1));
+  static_cast<void>(world.go(2));
+  world.now += seconds(51);
+  world.election.heard(world.now, LinkId{3});
+  EXPECT_FALSE(world.seek());
+  static_cast<void>(world.election.waiting(world.now));
+  EXPECT_GT(world.election.next_deadline(world.now), world.now);
+}
+
 TEST(ElectionTime, WhoDoesNotAnswerIsWaitedForInWords) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));

@@ -583,7 +583,8 @@ TimePoint Election::next_deadline(TimePoint now) const {
   TimePoint next = waiting_.next();
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
-    if (!applicant.promised && !applicant.owes) next = std::min(next, later(applicant.asked, config_.link_grace));
+    const TimePoint owed = later(applicant.asked, config_.link_grace);  // looked at only where a term is sought
+    if (!applicant.promised && !applicant.owes && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
