@@ -1,6 +1,7 @@
 #include "torch/device_stage.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstring>
@@ -28,6 +29,7 @@ at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
   if (device_ && *device_ != device) finish();
   device_ = device;
   if (halves_[current_].used + count > kMost) {
+    const c10::DeviceGuard here(device);  // an event is recorded there, and torch goes back to where the thread was
     const c10::impl::VirtualGuardImpl guard(device.type());
     Half& full = halves_[current_];
     full.copied.emplace(device.type());

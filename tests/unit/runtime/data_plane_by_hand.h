@@ -41,7 +41,10 @@ class Vector final : public ParameterVector {
     std::ranges::copy(in, values.begin() + static_cast<std::ptrdiff_t>(offset));
     return {};
   }
+  [[nodiscard]] std::uint64_t tile() const override { return tile_elements; }
+
   std::vector<float> values;
+  std::uint64_t tile_elements = kDigestChunkElements;
 };
 
 struct Sent {

@@ -250,7 +250,7 @@ TEST_F(DataPlaneCodec, WhatIsNotFiniteInOurOwnSliceIsNamedToo) {
 }
 
 TEST_F(DataPlaneCodec, APassOverAllElementsSaysOnItsWayThatItGoesOn) {
-  tile_elements_ = 4096;
+  tile_elements_ = vector_.tile_elements = 4096;
   begin({CodecId::kInt8, CodecId::kInt8});
   EXPECT_EQ(std::exchange(passed_, 0), 4 + 4) << "the parameters and the digest of the anchor, tile by tile";
   start(1);

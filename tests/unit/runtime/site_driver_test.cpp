@@ -35,6 +35,7 @@ class SlowVector final : public ParameterVector {
     return {};
   }
   Status write(std::uint64_t /*offset*/, std::span<const float> /*in*/) override { return {}; }
+  [[nodiscard]] std::uint64_t tile() const override { return kTile; }
 
  private:
   ManualClock& clock_;
