@@ -589,7 +589,7 @@ TEST(CoordinatorJoin, WhoIsLostForGoodDoesNotHoldUpTheNextRun) {
   const wire::StartAttempt start = c.start(1, 3);
   for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
   for (std::uint64_t link : {1, 2, 3})
-    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong});
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   for (std::uint64_t link : {2, 3}) static_cast<void>(c.close(link));
   static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
   EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(4, join_of("tokyo", 2))).empty());
