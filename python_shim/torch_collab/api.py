@@ -109,6 +109,7 @@ def step() -> None:
             "[capture.step-early]"
         )
     world.training.unseen.stepped()
+    world.copies.others_stepped()
     rounds.count(world)
 
 

@@ -89,7 +89,7 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     (tmp_path / "state" / "paris.collab").touch()
     done = run(tmp_path, "init")
     assert "which was there" in done.stdout and key.read_text() == before
-    assert "goes on from the model in state, of an earlier run" in done.stdout
+    assert "state has models of an earlier run" in done.stdout
 
 
 def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:

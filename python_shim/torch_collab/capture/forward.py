@@ -170,15 +170,16 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
         vector.check_known_to_ddp(ddps, constructed, entries)
     same_model.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
-    session = sessions.make(world, entries, resumed.seen(world, entries))
-    copies = EarlyCopies([entry.tensor for entry in entries if entry.trained and not entry.buffer])
+    loaded = resumed.seen(world, entries)
+    session = sessions.make(world, entries, loaded)
+    copies = EarlyCopies([entry.tensor for entry in entries if entry.trained and not entry.buffer], loaded)
     with world.run:
         sessions.begin(world, session)
     if world.is_leader and copies.found():
         log.warn_once(
             "this site has begun with the model of others, and the script holds copies of its own one from before "
-            "(EMA, teacher, target network). Make them after the first training forward, or seed all sites alike "
-            "[capture.early-copy]"
+            "(EMA, teacher, target network, reference). Those that are to follow the model are to be made after the "
+            "first training forward, or all sites are to be seeded alike [capture.early-copy]"
         )
     fetches = info.config.join_optimizer and session.status().round > 0  # others have trained
     world.training.begin(session, vector.Vector(ddps, entries, len(info.site.ranks)), fetches)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_collab import log, native
-from torch_collab.capture import traffic
+from torch_collab.capture import refuse, traffic
 from torch_collab.model.optimizer_copy import PLAIN
 from torch_collab.swarm import optimizer_state
 from torch_collab.world import state
@@ -69,6 +69,7 @@ def run_round(world: World, until: int = 0) -> None:
     before, steps = vector.values.noted, session.status().steps_since_round
     with world.run:
         outcome = session.synchronize(optimizer_state.copy, until)
+    refuse.watch_checkpoints(world)
     vector.look_again()
     vector.undone.round(before, vector.values.note(vector.parameters, world.training.unseen.steps), steps)
     if keeper := vector.undone.keeper(world.training.optimizers):

@@ -56,6 +56,7 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     training.unseen.stepped()
     if torch_compat.in_backward():
         training.step_in_backward()
+        world.copies.others_stepped()
         optimizer_state.steps_in_backward(world)
         return
     if nested or torch_compat.skipped_by_scaler(optimizer):

@@ -126,7 +126,8 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
           f"it), with a NAME of its own:\n  {there}")  # fmt: skip
     state = path.parent / swarm_file.STATE
     if any(state.glob("*.collab")):
-        print(f"\nTraining goes on from the model in {state}, of an earlier run: to begin anew, take it away")
+        print(f"\n{state} has models of an earlier run: to begin anew take it away; to go on from them write that "
+              f"run's name as `run` in {path.name}, else sites refuse them")  # fmt: skip
     print(f"\nPort {port} is torch's own store, which the key does not close: let a firewall admit only those machines")
 
 

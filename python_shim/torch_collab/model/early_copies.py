@@ -13,9 +13,11 @@ _ELEMENTS = 4096
 
 
 class EarlyCopies:
-    """Knows copies by the values that the largest parameter has had when this was made."""
+    """Knows copies by the values that the largest parameter has had when this was made. Where the script has loaded
+    these, what it loaded them from is a copy, too: then only another model's parameters count."""
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], loaded: bool) -> None:
+        self._kinds = (torch.nn.Parameter,) if loaded else _PLAIN
         self._of: Tensor | None = max(parameters, key=torch.numel, default=None)
         self._values = None if self._of is None else _head(self._of)
         if self._values is not None and bool((self._values == self._values.flatten()[:1]).all()):
@@ -31,7 +33,10 @@ class EarlyCopies:
         alike = [
             thing
             for thing in gc.get_objects()
-            if type(thing) in _PLAIN and thing is not values and thing.shape == of.shape and thing.dtype == of.dtype
+            if type(thing) in self._kinds
+            and thing is not values
+            and thing.shape == of.shape
+            and thing.dtype == of.dtype
         ]
         return any(_same(thing, values) for thing in alike)
 
