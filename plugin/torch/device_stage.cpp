@@ -64,6 +64,22 @@ void DeviceStage::finish() {
   empty(halves_[current_]);
 }
 
+void DeviceStage::drop() noexcept {
+  bool waited = true;
+  try {
+    if (device_) wait_for_stream(*device_);
+  } catch (...) {
+    waited = false;
+  }
+  device_.reset();
+  for (Half& half : halves_) {
+    half.fetched.clear();
+    half.copied.reset();
+    half.used = 0;
+    if (!waited) half.memory = at::Tensor();  // a copy that is under way still must not land in what comes next
+  }
+}
+
 void DeviceStage::empty(Half& half) {
   for (const Part& part : half.fetched) {
     std::memcpy(part.out.data(), half.memory.const_data_ptr<float>() + part.at, part.out.size_bytes());

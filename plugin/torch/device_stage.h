@@ -27,6 +27,8 @@ class DeviceStage {
   [[nodiscard]] at::Tensor send(std::span<const float> values, at::Device device);
   // Waits for the stream that is current at the device.
   void finish();
+  // After an error: nothing more is written to what was borrowed.
+  void drop() noexcept;
 
  private:
   struct Part {

@@ -220,9 +220,11 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
     stage_.finish();  // the script uses other streams
     return {};
   } catch (const c10::Error& e) {
+    stage_.drop();
     return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what_without_backtrace() +
                           " [capture.copy]");
   } catch (const std::exception& e) {
+    stage_.drop();
     return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what() + " [capture.copy]");
   }
 }

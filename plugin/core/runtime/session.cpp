@@ -63,10 +63,10 @@ class RankSession final : public Session {
   }
 
   Result<StepOutcome> synchronize_until(RoundId last) override {
-    // No site is further ahead than its last fragments, one round in flight and one that is due.
-    const std::uint64_t most = std::min(last.value, round_.value + fragments_ + 2);
     due_ = false;
     Result<StepOutcome> all = synchronize();
+    // No site is further ahead than its last fragments, one round in flight and one that is due.
+    const std::uint64_t most = std::min(last.value, round_.value + fragments_ + 2);
     while (all.ok() && all->round_ran && round_.value < most && !alone_) {
       COLLAB_RETURN_IF_ERROR(remember(add(run_call(false), *all)));
     }

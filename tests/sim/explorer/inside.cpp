@@ -110,8 +110,8 @@ void Inside::write(Canon& canon, const Generations& generations) {
 }
 
 void Inside::write(Canon& canon, const Election& election) {
-  const auto& [config, term, begun, begun_at, applicants, early, decision, forgotten, waiting, last_gone, short_since,
-               short_last, known_last, apart_last, doubt_at, led, led_until] = election;
+  const auto& [config, term, begun, begun_at, applicants, early, decision, decided_at, forgotten, waiting, last_gone,
+               short_since, short_last, known_last, apart_last, doubt_at, led, led_until] = election;
   static_cast<void>(config);  // never changes
   canon.all(term, begun, begun_at, early, forgotten, waiting, last_gone, short_since, short_last, known_last,
             apart_last, doubt_at);
@@ -123,7 +123,7 @@ void Inside::write(Canon& canon, const Election& election) {
   if (!decision) return;
   const auto& [newest, settled, next_voters, given_up] = *decision;
   const auto& [anchor, voters] = newest;
-  canon.all(anchor, voters, settled, next_voters, given_up);
+  canon.all(decided_at, anchor, voters, settled, next_voters, given_up);
 }
 
 void Inside::write(Canon& canon, const Deposers& deposers) {

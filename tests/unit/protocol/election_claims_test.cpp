@@ -116,6 +116,21 @@ TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
   }
 }
 
+// It would be led by its own claim, once it has accepted that; meanwhile the others wait.
+TEST(ElectionClaims, WhoPromisesAndNeverAcceptsIsWaitedForForAGrace) {
+  Claim world;
+  static_cast<void>(world.come(3, claims(90, {"lima"}, RunId{9})));
+  for (const std::uint64_t link : {3, 1, 2}) EXPECT_FALSE(world.promise(link));
+  for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.accept(link)) << "the claim is what was to be accepted";
+  EXPECT_FALSE(world.pass(seconds(59)));
+  for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
+  std::optional<Mandate> mandate = world.pass(seconds(2));
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(world.promise(link));
+  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor, kAnchor);
+}
+
 // A minority is not taken over by a site that has founded a swarm of its own, nor by one that says so.
 TEST(ElectionClaims, FewerThatHaveAgreedOnLessDoNotSetAsideThoseWhoWait) {
   ElectionWorld world;

@@ -44,9 +44,8 @@ bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
 
 std::set<AcceptorId> acceptors_that_left(const std::vector<wire::Voter>& voters) {
   std::set<AcceptorId> left;
-  for (const wire::Voter& voter : voters) {
+  for (const wire::Voter& voter : voters)
     if (voter.left) left.insert(voter.acceptor);
-  }
   return left;
 }
 
@@ -277,8 +276,7 @@ bool Mandate::disproves(const Comer& comer) const {
 }
 
 bool Mandate::is_of_a_voter(const Comer& comer) const {
-  const AcceptorId acceptor = comer.join.report.record.acceptor;
-  const auto is_its = [&](const wire::Voter& voter) { return voter.acceptor == acceptor; };
+  const auto is_its = [&](const wire::Voter& voter) { return voter.acceptor == comer.join.report.record.acceptor; };
   return std::ranges::any_of(voters, is_its) || std::ranges::any_of(next_voters, is_its);
 }
 
@@ -395,7 +393,10 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
   const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside && !a.late; };
   if (decision_) {
     if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
-    if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
+    if (weakest(*decision_, has_promised).can_promise()) {
+      if (now < later(decided_at_, config_.link_grace)) return std::nullopt;  // their answers are on their way
+      for (auto& [link, a] : applicants_) a.set_aside = a.set_aside || (a.promised && !a.accepted);
+    }
     begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
     count_again();
   }
@@ -448,6 +449,7 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
     out.emplace_back(Send{link, std::move(accept)});
   }
   decision_ = std::move(decision);
+  decided_at_ = now;
   return std::nullopt;
 }
 
@@ -574,8 +576,7 @@ std::string Election::waiting_text(TimePoint at) const {
 
 std::optional<std::string> Election::waiting(TimePoint now) {
   const auto waited = applicants_.empty() ? std::nullopt : waiting_.due(now);
-  if (!waited) return std::nullopt;
-  return waiting_text(now) + " (" + in_seconds(*waited) + ")";
+  return waited ? std::optional(waiting_text(now) + " (" + in_seconds(*waited) + ")") : std::nullopt;
 }
 
 TimePoint Election::next_deadline(TimePoint now) const {
@@ -588,8 +589,9 @@ TimePoint Election::next_deadline(TimePoint now) const {
   }
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
-        later(known_last_, config_.link_grace), doubt_at_, led_ ? led_until_ : kNever,
-        begun_ ? later(begun_at_, kUndisturbed) : kNever, begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
+        later(known_last_, config_.link_grace), decision_ ? later(decided_at_, config_.link_grace) : kNever, doubt_at_,
+        led_ ? led_until_ : kNever, begun_ ? later(begun_at_, kUndisturbed) : kNever,
+        begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
     if (now < over) next = std::min(next, over);
   }
   return next;

@@ -178,6 +178,7 @@ class Election {
   std::map<LinkId, Applicant> applicants_;
   std::set<LinkId> early_;  // here before term_ was begun
   std::optional<Decision> decision_;
+  TimePoint decided_at_{};
   std::set<std::string> forgotten_;  // the operator's word
   WaitProgress waiting_;             // since the first of them came
   TimePoint last_gone_{};            // when the last of them went
