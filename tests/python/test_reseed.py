@@ -23,8 +23,8 @@ def a_sampler(
     store = object()
     config = SimpleNamespace(**{"reseed": reseed, "site_index": None, "num_shards": 1, **shards})
     info = SimpleNamespace(
-        config=config, store=store, site_store=store, ranks_tell_sites_apart=False, size=1, rank=0, is_leader=is_leader,
-        site=SimpleNamespace(name="tokyo"),
+        config=config, store=store, site_store=store, ranks_tell_sites_apart=False, several_sites=False, size=1, rank=0,
+        is_leader=is_leader, site=SimpleNamespace(name="tokyo"),
     )  # fmt: skip
     world: Any = SimpleNamespace(info=info, installed=state.Installed())
     monkeypatch.setattr(state, "current", lambda: world)
