@@ -53,7 +53,9 @@ def test_a_step_in_a_graph_counts_when_it_is_replayed(
     )
     training.number_of = lambda each: 0
     copies = SimpleNamespace(others_stepped=lambda: None)
-    world: Any = SimpleNamespace(run=SimpleNamespace(finished=False), training=training, is_leader=True, copies=copies)
+    info = SimpleNamespace(several_sites=False)
+    of_run = SimpleNamespace(finished=False)
+    world: Any = SimpleNamespace(run=of_run, training=training, is_leader=True, copies=copies, info=info)
     world.training.cycle = SimpleNamespace(before=lambda key: counted.append("of another") or False)
     monkeypatch.setattr(state, "current", lambda: world)
     monkeypatch.setattr(rounds, "count", counted.append)
