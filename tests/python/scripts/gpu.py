@@ -145,7 +145,7 @@ def compiled() -> tuple[nn.Module, Step]:
 
 
 def norms() -> tuple[nn.Module, Step]:
-    """Channels last, batch statistics, an average of weights beside, two tensors that are one."""
+    """Channels last, batch statistics, an average of weights beside."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 3))
     model = model.to(HERE, memory_format=torch.channels_last)
     ddp = wrapped(model)
