@@ -41,7 +41,9 @@ use_venv
 part build configure_and_build release
 part ctest ctest --preset release --no-tests=error
 part model ci/model.sh
-part pytest python -m pytest --durations=15
+workers=()
+[ "$(id -u)" -ne 0 ] || workers=(-n 2) # two tests at a time (tests/python/turns.py)
+part pytest python -m pytest "${workers[@]}" --durations=15
 part docs ci/docs.sh
 part lint ci/lint.sh
 if [ "$full" = yes ]; then

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # The line above lets these be found.
 from second_tries import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401  (hooks)
 from torchruns import Nodes
+from turns import have_own_shared_memory, pytest_runtest_protocol  # noqa: F401  (a hook)
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,8 @@ def _records_of_the_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 
 def pytest_configure(config: object) -> None:
+    if hasattr(config, "workerinput"):
+        have_own_shared_memory()
     # For what fixtures start that serve more than one test.
     state = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="collab-tests-state-")
     atexit.register(shutil.rmtree, state, ignore_errors=True)
@@ -37,6 +40,7 @@ def pytest_configure(config: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "second_try(why): run once more if it fails; why says what decides it")  # type: ignore[attr-defined]
+    config.addinivalue_line("markers", "alone: runs beside no other test of `pytest -n`")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "cuda: needs a GPU, and a torch that knows it")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]
 

@@ -1,0 +1,64 @@
+"""Of the tests that run side by side (`pytest -n 2`), those that must not run beside others.
+
+Most tests wait for processes to start and for graces to pass, so two at a time take little longer than one. Those on
+the emulated network and those that need a second try keep real time: they run alone, as does what is marked `alone`.
+
+Each worker has a /dev/shm of its own, which needs root: sites of one name, run and model would find each other there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+ALONE = ("alone", "wan", "second_try")
+# Of the system's mount(2) and unshare(2).
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+
+
+def have_own_shared_memory() -> None:
+    """For this thread, and all that it starts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (
+        libc.unshare(CLONE_NEWNS)
+        or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+        or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=50%")
+    ):
+        why = os.strerror(ctypes.get_errno())
+        raise pytest.UsageError(f"a worker of `pytest -n` cannot have a /dev/shm of its own ({why}): leave -n out")
+
+
+@contextlib.contextmanager
+def lock(path: Path, how: int) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, how)
+        yield  # closing the file lets go
+
+
+@contextlib.contextmanager
+def turn(run: str, alone: bool) -> Iterator[None]:
+    """A test's turn in the run of this name, whose workers share two locks: one for the turn to enter, one to be in."""
+    folder = Path(tempfile.gettempdir())
+    with contextlib.ExitStack() as inside:
+        # Whoever waits to be alone stands in the door, so that no other test enters before it.
+        with lock(folder / f"collab-tests-{run}-door", fcntl.LOCK_EX):
+            how = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+            inside.enter_context(lock(folder / f"collab-tests-{run}-room", how))
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Around the whole test, its limit of time included: waiting for a turn is no part of that."""
+    worker = getattr(item.config, "workerinput", None)
+    if worker is None:
+        return (yield)
+    with turn(worker["testrunuid"], any(item.get_closest_marker(name) for name in ALONE)):
+        return (yield)
