@@ -355,12 +355,12 @@ void bind_session(py::module_& module) {
       "serve_page",
       [](const PyConfig& config, const PyCoordinator& coordinator, const std::string& dialled, const std::string& http,
          bool insecure, const std::string& certificate, const std::string& key, const std::string& objective,
-         const std::string& leaderboard) {
-        return new_page(config, coordinator, dialled, {http, insecure, certificate, key, objective, leaderboard});
+         const std::string& leaderboard, const std::string& join) {
+        return new_page(config, coordinator, dialled, {http, insecure, certificate, key, objective, leaderboard, join});
       },
       py::arg("config"), py::arg("coordinator"), py::arg("dialled"), py::kw_only(), py::arg("http"),
       py::arg("insecure") = false, py::arg("certificate") = "", py::arg("key") = "", py::arg("objective") = "",
-      py::arg("leaderboard") = "");
+      py::arg("leaderboard") = "", py::arg("join") = "");
   py::class_<PyHelper>(module, "HelperServer")
       .def("wait", &PyHelper::wait, py::arg("limit"))
       .def("leave", &PyHelper::leave);

@@ -264,8 +264,10 @@ def serve_page(
     key: str = "",
     objective: str = "",
     leaderboard: str = "",
+    join: str = "",
 ) -> Page:
-    """A read-only page for a browser. ValueError names the option that is wrong."""
+    """A read-only page for a browser. `join`: the command for another site, where it is not one that dials this
+    coordinator. ValueError names the option that is wrong."""
 
 class HelperServer:
     def wait(self, limit: timedelta) -> bool:

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 from commands import PATIENCE, bare_environment, collab
 from ranks import SCRIPTS, free_port
+from test_page import status_of
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.utils import _parse_rendezvous_config
 from torch_collab import native
 from torch_collab.cli import swarm_file
 from torch_collab.options import Options
+from torch_collab.rendezvous.settings import read_settings
 from torchruns import Node, Nodes
 
 FILE = """\
@@ -251,6 +255,23 @@ def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
         )
 
 
+def test_the_page_is_asked_of_torchrun_in_one_word_each(swarm: Path) -> None:
+    words = ["--http", "[::1]:8080", "--http-insecure", "--objective", "a,b=c 5%", "--leaderboard", "board.txt"]
+    done = run(swarm, "run", "--dry-run", *words, "a.py")
+    (conf,) = (word for word in shlex.split(done.stdout.splitlines()[-1]) if word.startswith("--rdzv-conf="))
+    asked = _parse_rendezvous_config(conf.removeprefix("--rdzv-conf="))
+    page = read_settings(RendezvousParameters("collab", "127.0.0.1:1", "a", 2, 2, **asked)).page
+    assert page == {
+        "http": "[::1]:8080",
+        "http_insecure": "1",
+        "objective": "a,b=c 5%",
+        "leaderboard": str(swarm / "board.txt"),
+    }
+    for command in (["run"], ["coordinator", "--listen", "127.0.0.1:0"]):
+        alone = run(swarm, *command, "--objective", "x", *(["a.py"] if command == ["run"] else []))
+        assert alone.returncode == 1 and "[page.no-http]" in alone.stderr, alone.stderr
+
+
 def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (swarm / "swarm.key").unlink()
     done = run(swarm, "run", "a.py")
@@ -300,7 +321,9 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     assert list(commands) == ["paris", "NAME"]
     plain = {"OMP_NUM_THREADS": "1"}
     for site, command in zip(("paris", "tokyo"), commands.values(), strict=True):
-        started = [sys.executable, "-m", "torch_collab.cli", *command, str(SCRIPTS / "torchrun.py"), str(folder)]
+        shown = ["--http", "127.0.0.1:0", "--objective", "Letters, 100 %"] if site == "paris" else []
+        started = [sys.executable, "-m", "torch_collab.cli", "run", *shown, *command[1:]]
+        started += [str(SCRIPTS / "torchrun.py"), str(folder)]
         node = Node(site, started, {}, plain, folder)
         nodes.all.append(node)
     for node in nodes.all:
@@ -308,6 +331,12 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     assert "chmod 600" in nodes.all[0].output, "a key that others can read is warned of"
     status = run(folder, "status")
     assert status.returncode == 0 and "paris" in status.stdout and "tokyo" in status.stdout, status.stderr
+    (page,) = re.findall(r"page at (http://\S+/)", nodes.all[0].output)
+    password = run(folder, "token", "--page-password", "swarm.key").stdout.strip()
+    seen = status_of(page, password)
+    assert seen["objective"] == "Letters, 100 %"
+    assert {member["name"] for member in seen["swarm"]["members"]} == {"paris", "tokyo"}
+    assert seen["join"] == f"collab run --join 127.0.0.1:{port} --token-file swarm.key train.py"
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
     assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)

@@ -34,7 +34,12 @@ void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   if (bytes >= kMapFrom) {
     memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) memory = nullptr;
+    if (memory == MAP_FAILED) {
+      memory = nullptr;
+    } else {
+      // What is counted is what has come: a byte of a message that never ends must not cost two megabytes.
+      ::madvise(memory, bytes, MADV_NOHUGEPAGE);
+    }
   } else {
     memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
   }

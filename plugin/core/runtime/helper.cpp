@@ -1,6 +1,4 @@
 // A helper: asks what is trained, joins with that, takes part in rounds until it is asked to leave.
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
@@ -13,6 +11,7 @@
 #include "core/arena/arena.h"
 #include "core/base/knobs.h"
 #include "core/base/log.h"
+#include "core/base/memory_limit.h"
 #include "core/base/random.h"
 #include "core/protocol/coordinator/model_reference.h"
 #include "core/runtime/ask_coordinator.h"
@@ -29,14 +28,14 @@ constexpr Duration kAskLimit = std::chrono::seconds(5);
 constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
 constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
 
-// Why the machine cannot hold so many parameters, with the anchor and the next one; empty: it can.
+// Why this process cannot hold so many parameters, with the anchor and the next one; empty: it can.
 [[nodiscard]] std::string too_large(std::uint64_t elements) {
   const auto bytes = 3.0 * sizeof(float) * static_cast<double>(elements);
-  const auto here = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const auto here = static_cast<double>(memory_limit());
   if (bytes <= here) return {};
   const auto in_gb = [](double size) { return std::to_string(static_cast<std::uint64_t>(size / 1e9)) + " GB"; };
   return "a helper for its model of " + std::to_string(elements) + " parameters needs at least " + in_gb(bytes) +
-         " of memory, this machine has " + in_gb(here) + "; run it on a larger one [join.helper-memory]";
+         " of memory, it may have " + in_gb(here) + " here; run it on a larger machine [join.helper-memory]";
 }
 
 Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t& outer_elements) {

@@ -115,7 +115,7 @@ class ServedPage final : public Page {
   RateLimited not_saved_{std::chrono::minutes(1)};
   std::string announcement_;
   std::optional<page::Answers> answers_;
-  page::Server server_;  // the last: its thread uses the others
+  page::Server server_{clock_};  // the last: its thread uses the others
 };
 
 page::Key key_of(const Config& config, const std::vector<std::string>& passwords) {
@@ -136,8 +136,10 @@ Result<std::unique_ptr<Page>> serve_page(const PageOptions& options, const Loade
   if (!passwords.ok()) return passwords.status();
   Result<page::Leaderboard> board = page::Leaderboard::open(options.leaderboard);
   if (!board.ok()) return board.status();
-  page::Constants constants{options.objective,
-                            page::join_command(coordinator, config.config.run, key_of(config.config, *passwords))};
+  page::Constants constants{options.objective, options.join};
+  if (constants.join.empty()) {
+    constants.join = page::join_command(coordinator, config.config.run, key_of(config.config, *passwords));
+  }
   auto served = std::make_unique<ServedPage>(config, std::move(*board), std::move(constants), std::move(server));
   COLLAB_RETURN_IF_ERROR(served->start(options, std::move(*passwords)));
   return std::unique_ptr<Page>(std::move(served));

@@ -20,6 +20,7 @@ struct PageOptions {
   std::string key;
   std::string objective;    // what the run is for, in the operator's words
   std::string leaderboard;  // a file; empty: none
+  std::string join;         // the command that another site enters with; empty: one that dials the coordinator
 };
 
 class Page {

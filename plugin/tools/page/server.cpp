@@ -36,6 +36,8 @@ std::string network_of(const asio::ip::address& address) {
 }  // namespace
 
 struct Server::Loop {
+  explicit Loop(const Clock& of) : clock(of) {}
+
   struct Connection {
     Connection(tcp::socket socket, asio::ssl::context* context) : stream(std::move(socket)) {
       if (context != nullptr) tls.emplace(stream, *context);
@@ -71,9 +73,13 @@ struct Server::Loop {
           if (!cancelled) accept();
         });
       }
-      if (connections.size() == kMaxConnections) turn_one_out();
       auto* const context = certificate ? &*certificate : nullptr;
-      begin(connections.emplace_back(std::make_shared<Connection>(std::move(socket), context)));
+      const auto connection = std::make_shared<Connection>(std::move(socket), context);
+      // A handshake costs this side more than the other, which need not even look at the answer.
+      if (context == nullptr || handshakes.let(clock.now(), connection->network, true)) {
+        if (connections.size() == kMaxConnections) turn_one_out();
+        begin(connections.emplace_back(connection));
+      }
       accept();
     });
   }
@@ -155,12 +161,14 @@ struct Server::Loop {
   tcp::acceptor acceptor{io};
   asio::steady_timer pause{io}, timer{io};
   std::list<std::shared_ptr<Connection>> connections;  // the oldest first
+  const Clock& clock;
+  Shares handshakes;
   std::function<Answer(const Request&)> answers;
   std::function<void()> every;
   std::thread thread;
 };
 
-Server::Server() : loop_(std::make_unique<Loop>()) {}
+Server::Server(const Clock& clock) : loop_(std::make_unique<Loop>(clock)) {}
 
 Server::~Server() {
   loop_->io.stop();

@@ -1,9 +1,10 @@
 // An HTTP server for short texts, in the clear or in TLS, bounded: one request a connection, one thread for all.
 //
 // A connection has kTime for its handshake, its request and for taking the answer. Of more than kMaxConnections the
-// oldest of the network with most is closed: who opens many and says nothing keeps nobody out. A request's head has at
-// most kMaxHead bytes; what follows it is not read. Threads: start() and the destructor are the owner's; `answer` and
-// `every` are called on the server's own thread.
+// oldest of the network with most is closed: who opens many and says nothing keeps nobody out. A network that makes
+// more handshakes in TLS than a viewer's share of requests is closed without one. A request's head has at most kMaxHead
+// bytes; what follows it is not read. Threads: start() and the destructor are the owner's; `answer` and
+// `every` are called on the server's own thread. Ownership: borrows the clock.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,7 @@ class Server {
   static constexpr std::uint32_t kMaxHead = 8192;
   static constexpr std::chrono::seconds kTime{5};
 
-  Server();
+  explicit Server(const Clock& clock);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -15,15 +15,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from urllib.parse import quote
 
 from torch_collab import environment, log, native
-from torch_collab.cli import forms, keys, knobs, swarm_file
+from torch_collab.cli import forms, keys, knobs, page, swarm_file
 from torch_collab.cli.swarm_file import Entry, SwarmFile
 from torch_collab.network import addresses
 
 _DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
 _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
+_PLAIN = "/:[]@+ "  # in a word of --rdzv-conf, where a comma would end it
 _OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
 _TOKENS = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
 
@@ -65,6 +67,7 @@ def add_to(parsers: Any) -> None:
         default=[],
         help="another of its options: --torchrun=--log-dir=x",
     )
+    page.add_options(sub)
     swarm_file.add_option(sub)
     sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
     sub.add_argument("script", metavar="SCRIPT")
@@ -132,6 +135,7 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
         # Of several sites on one machine the first has the port.
         shared = arguments.join and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
+    conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
     options = [
         f"--nnodes={chosen('nnodes', _DEFAULTS['nnodes'])}",
         f"--nproc-per-node={chosen('nproc_per_node', _processes())}",

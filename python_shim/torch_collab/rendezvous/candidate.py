@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from torch_collab import native
+from torch_collab import log, native
 from torch_collab.environment import collab_variables
-from torch_collab.network import links
+from torch_collab.network import links, page
 from torch_collab.network.addresses import join_host_port
 from torch_collab.network.linger import linger
 from torch_collab.rendezvous.settings import RendezvousSettings
+
+if TYPE_CHECKING:
+    from torch_collab import _C
 
 # Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
 # majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
@@ -22,7 +27,8 @@ class Candidate:
 
     def __init__(self, settings: RendezvousSettings) -> None:
         self._settings = settings
-        self._server: object | None = None
+        self._server: _C.CoordinatorServer | None = None
+        self._page: _C.Page | None = None
         self.address = ""
 
     def serve(self, host: str, port: int) -> str:
@@ -34,7 +40,29 @@ class Candidate:
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
         server = native.serve_coordinator(config.raw, links.make(config, host), listen)
         self._server, self.address = server, server.address
+        self._serve_page(server)
         return self.address
+
+    def _serve_page(self, server: _C.CoordinatorServer) -> None:
+        """What is wrong with it keeps nobody from training."""
+        settings = self._settings
+        join = f"collab run --join {settings.endpoint}"
+        if settings.key.kind == "token":
+            join += " --token-file swarm.key"
+        if settings.config.run != "default":
+            join += f" --run {shlex.quote(settings.config.run)}"
+        try:
+            self._page = page.serve(settings.config, server, self.address, settings.page, f"{join} train.py")
+        except (OSError, RuntimeError, ValueError) as problem:
+            log.warning(f"there is no page: {problem}")
+        if self._page is not None:
+            log.info(self._page.announcement)
+
+    def tell_of_no_page(self) -> None:
+        """Where one was asked for, and this agent serves no coordinator that it could show."""
+        if self._settings.page.get("http") and self._server is None:
+            log.warning("there is no page: this machine serves no coordinator. Ask for it at one that the training "
+                        "begins with [page.no-coordinator]")  # fmt: skip
 
     @property
     def serving(self) -> bool:
@@ -47,4 +75,6 @@ class Candidate:
         self.close()
 
     def close(self) -> None:
-        self._server = None
+        if self._page is not None:
+            self._page.close()
+        self._page = self._server = None

@@ -191,6 +191,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 )
             self._site_store = self._signed(store, site.first.id)
         self._learn(drawn, endpoint)
+        self._candidate.tell_of_no_page()
         host, port = (
             ("127.0.0.1", self._served.port) if site.first.id == self._id else split_host_port(site.first.store)
         )
@@ -246,6 +247,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._site_nodes = drawn.nodes_of_site(self._site) or 1
         self._learn(drawn, endpoint)
         self._serve_again()
+        self._candidate.tell_of_no_page()
         if self._site_nodes > 1:
             first = next((site.first for site in drawn.sites if site.name == self._site), None)
             store = None if first is None else dial_store(*split_host_port(first.store))

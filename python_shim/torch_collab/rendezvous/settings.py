@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from torch_collab import log, native
 from torch_collab.environment import as_run, collab_variables
-from torch_collab.network import links
+from torch_collab.network import links, page
 from torch_collab.network.addresses import (
     ANYWHERE,
     as_name,
@@ -28,7 +30,7 @@ _WITHOUT_MEANING = frozenset(
      "timeout"}
 )  # fmt: skip
 _LOCAL_NAMES = ("localhost", "127.", "::1")
-_OPTIONS = ("join_timeout", "last_call_timeout", "is_host", "site_nodes", "standby", "coordinator_port")
+_OPTIONS = ("join_timeout", "last_call_timeout", "is_host", "site_nodes", "standby", "coordinator_port", *page.OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class RendezvousSettings:
     site_nodes: int | None  # nodes of this site, for one that comes late
     standby: bool | None  # whether every site serves a candidate coordinator; None: as candidate.py has it
     coordinator_port: int
+    page: Mapping[str, str]  # of the coordinator that is served here; empty: none
     site: str  # COLLAB_SITE, or ""
     hostname: str
     config: native.Settings
@@ -93,6 +96,8 @@ def read_settings(parameters: Any) -> RendezvousSettings:
         site_nodes=site_nodes,
         standby=parameters.get_as_bool("standby"),
         coordinator_port=parameters.get_as_int("coordinator_port", 0),
+        # As in an address: an objective may have a comma, which ends a word of --rdzv-conf.
+        page={word: unquote(text) for word in page.OPTIONS if (text := parameters.get(word, ""))},
         site=config.site,
         hostname=as_name(socket.gethostname()),
         config=config,

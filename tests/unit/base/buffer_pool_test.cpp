@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "collab/transport.h"
@@ -137,6 +139,25 @@ TEST(BufferPool, WhatGoesBackIsTheSystemsAgain) {
   burst.clear();
   for (int i = 0; i < 12; ++i) pool->ease();
   EXPECT_LT(resident_bytes(), before + (8U << 20));
+}
+
+// The flags that the system has for the memory at this address.
+std::string flags_at(const void* address) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) here = begin <= wanted && wanted < end;
+    if (here && line.starts_with("VmFlags:")) return line;
+  }
+  return {};
+}
+
+// Where the system backs all memory with huge pages, a byte would cost two megabytes.
+TEST(BufferPool, LargeBuffersAreOfSmallPages) {
+  const BufferPtr buffer = make_buffer_pool()->take(std::size_t{8} << 20);
+  EXPECT_NE(flags_at(buffer->bytes().data()).find(" nh"), std::string::npos);
 }
 
 TEST(BufferPool, BuffersOutliveThePool) {

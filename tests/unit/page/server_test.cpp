@@ -3,8 +3,10 @@
 #include "tools/page/server.h"
 
 #include <gmock/gmock.h>
+#include <openssl/ssl.h>
 
 #include <atomic>
+#include <csignal>
 #include <list>
 
 #include "tests/transport/plain_socket.h"
@@ -49,7 +51,8 @@ class PageServer : public ::testing::Test {
   }
 
   std::atomic<int> answered_ = 0, ends_ = 0;
-  std::unique_ptr<Server> server_ = std::make_unique<Server>();
+  ManualClock clock_;  // stands still
+  std::unique_ptr<Server> server_ = std::make_unique<Server>(clock_);
   std::string address_;
 };
 
@@ -103,7 +106,7 @@ TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
 }
 
 TEST_F(PageServer, APortInUseIsNamed) {
-  Server other;
+  Server other(clock_);
   const Result<HostPort> bound = other.listen(parse_host_port(address_).value());
   ASSERT_FALSE(bound.ok());
   EXPECT_THAT(bound.status().message(), HasSubstr("at port " + address_.substr(address_.rfind(':') + 1)));
@@ -141,9 +144,29 @@ TEST_F(PageServerInTls, AHandshakeHasItsTime) {
   EXPECT_EQ(half.read_all(kPatienceMs), "");
 }
 
+TEST_F(PageServerInTls, ANetworkMakesSoManyHandshakesASecond) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to what may be closed
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  const auto shakes_hands = [&](in_addr_t from) {
+    PlainSocket socket;
+    socket.come_from(from);
+    EXPECT_TRUE(socket.connect_to(address_));
+    const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), SSL_free);
+    SSL_set_fd(tls.get(), socket.fd());
+    return SSL_connect(tls.get()) == 1;
+  };
+  const auto how_many = [&] {
+    int made = 0;
+    while (made < 200 && shakes_hands(INADDR_LOOPBACK + 1)) ++made;
+    return made;
+  };
+  EXPECT_EQ(how_many(), Shares::kKnownASecond);
+  EXPECT_TRUE(shakes_hands(INADDR_LOOPBACK)) << "another network has its own share";
+}
+
 TEST_F(PageServerInTls, AWrongFileIsNamed) {
-  const auto said = [](const std::string& certificate, const std::string& key) {
-    return Server().use_tls(certificate, key).message();
+  const auto said = [this](const std::string& certificate, const std::string& key) {
+    return Server(clock_).use_tls(certificate, key).message();
   };
   const std::string fits = kCertificates + "/site.pem";
   EXPECT_THAT(said("/nonexistent.pem", fits), HasSubstr("--http-cert: expected a certificate"));

@@ -61,7 +61,7 @@ Status LinkSession::end(const SegmentHeader& header, std::vector<TransportMessag
   ack_due_ = true;
   bytes_unacknowledged_ += header.length + kSegmentHeaderBytes;
   for (TransportMessage& message : messages) {
-    message.unhandled = unhandled_->hold(message.bytes() + kMessageCost, message.payload_bytes() > 0);
+    message.unhandled = unhandled_->hold(message.bytes() + kMessageCost);
   }
   return {};
 }

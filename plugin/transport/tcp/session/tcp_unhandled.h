@@ -14,9 +14,9 @@
 namespace collab::tcp {
 
 // Of a link, and the message that reaches beyond it. Of all links of a process: beyond it no link has more than its
-// share. Of those that have ended, which count for nobody: beyond it a link of which nothing was handled is not read,
-// or whoever opens one after the other and leaves a message each would be bounded by nothing. Messages with a payload
-// are not in it: a round keeps those of a site that was lost, and must not keep that site from coming back.
+// share, and one of which nothing was handled is not read; beyond twice as much nobody is. Of those that have ended:
+// beyond it a link of which nothing was handled is not read, or whoever opens one after the other and leaves a message
+// each would be bounded by nothing.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
 inline constexpr std::size_t kMaxUnhandledOfEnded = std::size_t{64} << 20;
@@ -39,18 +39,16 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   Unhandled& operator=(const Unhandled&) = delete;
 
   // Counts as unhandled until the last copy of what is returned is gone.
-  [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes, bool has_payload = false) {
+  [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
     held_ += bytes;
     all_->held += bytes;
-    const std::size_t alone = has_payload ? 0 : bytes;
-    const std::lock_guard lock(mutex_);
-    alone_ += alone;
-    return {this, [self = shared_from_this(), bytes, alone](const void*) { self->release(bytes, alone); }};
+    return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
   }
   // The link has ended; what is held may stay.
   void end() {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(ended_, true)) all_->of_ended += alone_;
+    if (!std::exchange(ended_, true)) all_->of_ended += held_;
   }
 
   // Something has been handled.
@@ -64,20 +62,20 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
 
  private:
   [[nodiscard]] bool is_above(std::size_t most) const {
-    const std::size_t held = held_;
-    return held > most || (all_->held > kMaxUnhandledInAll && held > kMaxUnhandledInAll / all_->links) ||
-           (!any_handled_ && all_->of_ended > kMaxUnhandledOfEnded);
+    const std::size_t held = held_, in_all = all_->held;
+    const bool crowded = in_all > kMaxUnhandledInAll;
+    return held > most || (crowded && held > kMaxUnhandledInAll / all_->links) || in_all > 2 * kMaxUnhandledInAll ||
+           (!any_handled_ && (crowded || all_->of_ended > kMaxUnhandledOfEnded));
   }
 
-  void release(std::size_t bytes, std::size_t alone) {
+  void release(std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      alone_ -= alone;
-      if (ended_) all_->of_ended -= alone;
+      held_ -= bytes;
+      all_->held -= bytes;
+      if (ended_) all_->of_ended -= bytes;
     }
     any_handled_ = true;
-    all_->held -= bytes;
-    held_ -= bytes;
     if (!is_above(kMaxUnhandledBytes / 2) && waits_.exchange(false)) room_();
   }
 
@@ -88,7 +86,6 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   std::atomic<bool> any_handled_{false};
   std::mutex mutex_;
   bool ended_ = false;
-  std::size_t alone_ = 0;  // held for messages without a payload
 };
 
 }  // namespace collab::tcp

@@ -1,0 +1,46 @@
+"""Options of the coordinator's page for a browser, for the commands that can serve one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+_FILES = ("http_cert", "http_key", "leaderboard")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="serve a read-only page for a browser there, e.g. 127.0.0.1:8080; port 0 takes a free one",
+    )
+    parser.add_argument(
+        "--http-cert",
+        metavar="FILE",
+        default="",
+        help="serve the page over HTTPS with this certificate (PEM, its chain after it)",
+    )
+    parser.add_argument("--http-key", metavar="FILE", default="", help="the private key of --http-cert (PEM)")
+    parser.add_argument("--http-insecure", action="store_true", help="let other machines reach the page, in the clear")
+    parser.add_argument(
+        "--objective", metavar="TEXT", default="", help="what the run is for, in your words, for the page"
+    )
+    parser.add_argument(
+        "--leaderboard",
+        metavar="FILE",
+        default="",
+        help="keeps who has contributed how much, for the page, across restarts",
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Those that are given, for `network.page.serve`; empty: no page is asked for. Raises ValueError."""
+    words = ("http", *_FILES, "objective")
+    given = {word: getattr(arguments, word) for word in words if getattr(arguments, word)}
+    given |= {word: os.path.abspath(os.path.expanduser(given[word])) for word in _FILES if word in given}
+    if arguments.http_insecure:
+        given["http_insecure"] = "1"
+    if given and "http" not in given:
+        word = next(iter(given)).replace("_", "-")
+        raise ValueError(f"--{word} is for the page, which --http HOST:PORT serves [page.no-http]")
+    return given
