@@ -49,9 +49,12 @@ class Sparing {
   }
   // Whether so much may come now. What costs more than may ever come at once waits for all of that.
   [[nodiscard]] bool has(TimePoint now, double cost) {
-    const double seconds = std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-    left_ = std::min(at_once_, left_ + a_second_ * seconds);
+    left_ = left(now);
+    last_ = now;
     return left_ >= std::min(cost, at_once_);
+  }
+  [[nodiscard]] double left(TimePoint now) const {
+    return std::min(at_once_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
   }
   std::uint64_t take(double cost) {
     left_ -= cost;
