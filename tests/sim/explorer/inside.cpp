@@ -66,8 +66,8 @@ void Inside::write(Canon& canon, const DuplicateData& duplicate_data) {
 }
 
 void Inside::write(Canon& canon, const BandwidthPartition& partition) {
-  const auto& [run, round, of, took, before, stay_until] = partition;
-  canon.all(run, round, of, took, before, stay_until);
+  const auto& [run, round, of] = partition;
+  canon.all(run, round, of);
 }
 
 void Inside::write(Canon& canon, const Reachability& reachability) {
