@@ -43,27 +43,6 @@ namespace collab::protocol {
 
 CoordinatorParts::CoordinatorParts(CoordinatorConfig c) : config(std::move(c)), leadership(config) { bind(); }
 
-CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
-    : config(other.config),
-      agreed(other.agreed),
-      leadership(other.leadership),
-      generation(other.generation),
-      admission(other.admission),
-      membership(other.membership),
-      anchor(other.anchor),
-      installer(other.installer),
-      gate(other.gate),
-      slices(other.slices),
-      period(other.period),
-      round(other.round),
-      tally(other.tally),
-      now(other.now),
-      out(other.out),
-      idle(other.idle),
-      changed(other.changed) {
-  bind();
-}
-
 void CoordinatorParts::bind() {
   leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
   anchor.all_ = installer.all_ = gate.all_ = slices.all_ = period.all_ = round.all_ = this;
@@ -85,11 +64,10 @@ Coordinator::Coordinator(CoordinatorConfig config) : parts_(std::make_unique<Coo
 Coordinator::~Coordinator() = default;
 Coordinator::Coordinator(Coordinator&&) noexcept = default;
 Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
-Coordinator::Coordinator(const Coordinator& other) : parts_(std::make_unique<CoordinatorParts>(*other.parts_)) {}
-Coordinator& Coordinator::operator=(const Coordinator& other) {
-  if (this != &other) parts_ = std::make_unique<CoordinatorParts>(*other.parts_);
-  return *this;
+Coordinator::Coordinator(const Coordinator& other) : parts_(std::make_unique<CoordinatorParts>(*other.parts_)) {
+  parts_->bind();
 }
+Coordinator& Coordinator::operator=(const Coordinator& other) { return *this = Coordinator(other); }
 
 std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
   CoordinatorParts& all = *parts_;

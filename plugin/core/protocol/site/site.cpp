@@ -47,24 +47,6 @@ namespace collab::protocol {
 
 SiteParts::SiteParts(SiteConfig c) : config(std::move(c)) { bind(); }
 
-SiteParts::SiteParts(const SiteParts& other)
-    : config(other.config),
-      coordinator(other.coordinator),
-      membership(other.membership),
-      inquiry(other.inquiry),
-      acceptor(other.acceptor),
-      writes(other.writes),
-      roster(other.roster),
-      peers(other.peers),
-      held(other.held),
-      installation(other.installation),
-      round(other.round),
-      optimizer(other.optimizer),
-      now(other.now),
-      out(other.out) {
-  bind();
-}
-
 void SiteParts::bind() {
   coordinator.all_ = membership.all_ = inquiry.all_ = writes.all_ = this;
   peers.all_ = held.all_ = installation.all_ = round.all_ = optimizer.all_ = this;
@@ -80,11 +62,8 @@ Site::Site(SiteConfig config) : parts_(std::make_unique<SiteParts>(std::move(con
 Site::~Site() = default;
 Site::Site(Site&&) noexcept = default;
 Site& Site::operator=(Site&&) noexcept = default;
-Site::Site(const Site& other) : parts_(std::make_unique<SiteParts>(*other.parts_)) {}
-Site& Site::operator=(const Site& other) {
-  if (this != &other) parts_ = std::make_unique<SiteParts>(*other.parts_);
-  return *this;
-}
+Site::Site(const Site& other) : parts_(std::make_unique<SiteParts>(*other.parts_)) { parts_->bind(); }
+Site& Site::operator=(const Site& other) { return *this = Site(other); }
 
 std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
   SiteParts& all = *parts_;
