@@ -325,7 +325,7 @@ class Server final : public CoordinatorServer {
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  RateLimited refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
+  Sparing refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;
