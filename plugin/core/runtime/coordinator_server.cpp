@@ -107,9 +107,9 @@ class Server final : public CoordinatorServer {
   [[nodiscard]] Result<CoordinatorReport> report() const override {
     std::promise<CoordinatorReport> promise;
     std::future<CoordinatorReport> future = promise.get_future();
-    mailbox_.post(LoopCall([this, promise = std::move(promise)]() mutable {
+    mailbox_.post([this, promise = std::move(promise)]() mutable {
       promise.set_value({machine_.status(clock_.now()), rounds_.last(), notable_.last()});
-    }));
+    });
     if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) {
       return timed_out("the coordinator's thread has not answered within 5 s [coordinator.busy]");
     }

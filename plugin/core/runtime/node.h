@@ -174,10 +174,6 @@ class Node final : private SiteDriver::Host {
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
   Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
-  template <typename F>
-  void post_call(F call) {
-    mailbox_.post(LoopCall(std::move(call)));
-  }
 
   // ---- fixed after start()
   Options options_;
