@@ -19,6 +19,7 @@
 #include "core/protocol/agreement/run_name.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/address_probes.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/data/payload_buffer.h"
@@ -119,9 +120,7 @@ class Server final : public CoordinatorServer {
   Status wait_until_empty(Duration limit) override {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, limit, [this] { return members_.empty(); })) return {};
-    std::string who;
-    for (const std::string& name : members_) who += (who.empty() ? "" : ", ") + name;
-    return timed_out("still waiting for " + who + " to leave the swarm after " +
+    return timed_out("still waiting for " + protocol::join_words(members_) + " to leave the swarm after " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                      " s [coordinator.sites-remain]");
   }
