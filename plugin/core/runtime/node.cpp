@@ -156,21 +156,29 @@ void Node::persisted(std::uint64_t number, const Status& how) {
       "with COLLAB_STATE_DIR, and start again [record.stale]")});
 }
 
-Result<SealedAnchor> Node::join(wire::Join join) {
-  std::promise<Result<SealedAnchor>> promise;
-  std::future<Result<SealedAnchor>> future = promise.get_future();
-  mailbox_.post([this, join = std::move(join), promise = std::move(promise)]() mutable {
+// `begin` runs on the loop, with where the answer will be put.
+template <typename T, typename Begin>
+Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit,
+                    Begin begin) {
+  std::promise<Result<T>> promise;
+  std::future<Result<T>> future = promise.get_future();
+  mailbox_.post([this, &answer, begin = std::move(begin), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    joining_ = std::move(promise);
+    answer = std::move(promise);
     standing_still_.start(clock_.now());
-    driver_->feed(protocol::Begin{std::move(join)});
+    begin();
   });
-  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
-  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
   if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("joining the swarm did not end within its own time-outs [join.stuck]");
+    return internal_error(what + " did not end within its own time-outs [join.call-stuck]");
   }
   return future.get();
+}
+
+Result<SealedAnchor> Node::join(wire::Join join) {
+  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
+  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
+  return ask(joining_, "joining the swarm", limit,
+             [this, join = std::move(join)]() mutable { driver_->feed(protocol::Begin{std::move(join)}); });
 }
 
 Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
@@ -330,32 +338,15 @@ void Node::give_optimizer(Result<OptimizerCopy> copy) {
   mailbox_.post([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
 }
 
-// `begin` runs on the loop, with where the answer will be put.
-template <typename T, typename Begin>
-Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin) {
-  std::promise<Result<T>> promise;
-  std::future<Result<T>> future = promise.get_future();
-  mailbox_.post([this, &answer, begin, promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value(*broken_);
-    answer = std::move(promise);
-    standing_still_.start(clock_.now());
-    begin();
-  });
-  if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error(what + " did not end within its own time-outs [join.call-stuck]");
-  }
-  return future.get();
-}
-
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(seeking_, "the question for the optimizer's state", [this] {
+  return ask(seeking_, "the question for the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
-  return ask(taking_, "the transfer of the optimizer's state", [this] {
+  return ask(taking_, "the transfer of the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->begin_taking();
     driver_->feed(protocol::TakeOptimizer{});
   });

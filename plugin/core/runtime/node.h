@@ -173,7 +173,7 @@ class Node final : private SiteDriver::Host {
   [[nodiscard]] std::string budget_text() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
-  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
+  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit, Begin begin);
 
   // ---- fixed after start()
   Options options_;
