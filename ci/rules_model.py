@@ -30,6 +30,6 @@ def without_row(text: str) -> Iterator[tuple[int, str]]:
     size = next((number for number, line in enumerate(lines) if not line.startswith("//")), len(lines))
     named = set(re.findall(r"\w+", "\n".join(lines[:size])))
     for number, line in enumerate(lines, 1):
-        for name in re.findall(r"(?:is_same_v<T, |get_if<|alternative<)wire::(\w+)>", line):
+        for name in re.findall(r"(?:const |get_if<|alternative<)wire::(?!Message\b)(\w+)[&>]", line):
             if name not in named:
                 yield number, name

@@ -270,7 +270,7 @@ TEST_F(ArenaProcessTest, ARankWakesWhenTheLeaderPublishesAndReadsTheAnchor) {
     ASSERT_TRUE(report.ok()) << report.status().to_string();
     EXPECT_EQ(report->digest.lo, call);
     seal(**writer, call, static_cast<float>(call));
-    (*writer)->publish(call, 0, "");
+    (*writer)->publish(call, "");
   }
   EXPECT_EQ(rank.reap(), 0);
 }
@@ -310,7 +310,7 @@ TEST_F(ArenaProcessTest, ARankOfADeadLeaderIsNotMistakenForTheNewLeadersRank) {
   first.reap();
   const auto second = create_arena(spec_);
   ASSERT_TRUE(second.ok());
-  (*second)->publish(2, 0, "of the new leader");
+  (*second)->publish(2, "of the new leader");
   const auto outcome = (*reader)->wait_published(2, kPatience);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.status().code(), StatusCode::kUnavailable);

@@ -425,8 +425,9 @@ def test_fields_of_knobs_are_python_that_says_what_the_row_does() -> None:
 @pytest.mark.parametrize(
     ("handled", "lines"),
     [
-        ("if (std::is_same_v<T, wire::Done>) {", []),
-        ("if (std::is_same_v<T, wire::Ready>) {", [4]),
+        ("void take(SiteParts& all, const wire::Done& what) {", []),
+        ("void take(SiteParts& all, const wire::Ready& what) {", [4]),
+        ("void from_peer(SiteParts& all, const wire::Message& message) {", []),
         ("std::get_if<wire::Join>(&message);", [4]),
         ("all.send(wire::Welcome{});", []),  # it is sent, not handled
     ],

@@ -83,9 +83,9 @@ class ArenaWriter {
   // is said: the anchor is then one without.
   virtual void seal(const SealedAnchor& as) = 0;
 
-  // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there. `kind` is the caller's. A text
+  // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there, bytes of the caller's. What is
   // longer than 8 KiB is cut. Outcomes are kept for 8 calls.
-  virtual void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) = 0;
+  virtual void publish(std::uint64_t call, const std::string& outcome) = 0;
   // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
   struct RankReport {
     static constexpr std::uint64_t kKeepsOut = UINT64_MAX;
@@ -105,12 +105,8 @@ class ArenaReader {
  public:
   virtual ~ArenaReader() = default;
   virtual void report(std::uint32_t rank, const ArenaWriter::RankReport& report) = 0;
-  struct Outcome {
-    std::uint32_t kind = 0;
-    std::string text;
-  };
   // Waits for publish(call, ...). Fails when the writer's process is gone or `limit` has passed, in words.
-  virtual Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
+  virtual Result<std::string> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
   [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;  // without what is attached
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;
   // The other slot: the anchor before this one, until the writer starts on the next; empty when there was none.

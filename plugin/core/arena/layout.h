@@ -22,13 +22,13 @@
 namespace collab::arena {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
-inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
-inline constexpr std::size_t kOutcomes = 8;          // calls a reader may be behind
-inline constexpr std::size_t kReports = 4;           // calls a rank may be ahead
-inline constexpr std::size_t kTextBytes = 8 * 1024;  // of one outcome
+inline constexpr std::uint32_t kRankStep = 64;  // room for ranks is a multiple of this
+inline constexpr std::size_t kOutcomes = 8;     // calls a reader may be behind
+inline constexpr std::size_t kReports = 4;      // calls a rank may be ahead
+inline constexpr std::size_t kOutcomeBytes = 8 * 1024;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 
 enum class Phase : std::uint32_t { kBeingMade = 0, kReady = 1, kClosed = 2 };
@@ -52,9 +52,8 @@ struct Attached {  // written by the leader; belongs to the slot of the same num
 
 struct OutcomeEntry {  // written by the leader
   Word call{0};        // 0: empty or being written
-  std::uint32_t kind = 0;
-  std::uint32_t length = 0;
-  std::array<char, kTextBytes> text{};
+  std::uint64_t length = 0;
+  std::array<char, kOutcomeBytes> bytes{};
 };
 
 struct ReportEntry {  // written by one rank

@@ -42,14 +42,12 @@ class Reader final : public ArenaReader {
     wake_all(slot.wake);
   }
 
-  Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
+  Result<std::string> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
     const OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
     // Asked second, the generation tells that the outcome is of our leader and not of one that replaced it.
     const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
     COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
-    Outcome outcome;
-    outcome.kind = entry.kind;
-    outcome.text.assign(entry.text.data(), std::min<std::size_t>(entry.length, kTextBytes));
+    std::string outcome(entry.bytes.data(), std::min<std::size_t>(entry.length, kOutcomeBytes));
     if (const std::uint64_t now = entry.call.load(std::memory_order_acquire); now != call) {
       return internal_error(leader() + " is at call " + std::to_string(now) + ", the outcome of call " +
                             std::to_string(call) + " is overwritten [arena.call-lost]");

@@ -90,13 +90,12 @@ void Writer::seal(const SealedAnchor& as) {
   control_->outer_changing.store(0);
 }
 
-void Writer::publish(std::uint64_t call, std::uint32_t kind, const std::string& text) {
+void Writer::publish(std::uint64_t call, const std::string& outcome) {
   COLLAB_CHECK(call != 0, "calls of the arena are counted from 1");
   OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
   entry.call.store(0);
-  entry.kind = kind;
-  entry.length = static_cast<std::uint32_t>(std::min(text.size(), kTextBytes));
-  std::copy_n(text.begin(), entry.length, entry.text.begin());
+  entry.length = std::min(outcome.size(), kOutcomeBytes);
+  std::copy_n(outcome.begin(), entry.length, entry.bytes.begin());
   entry.call.store(call, std::memory_order_release);
   wake_all(control_->wake);
 }

@@ -14,32 +14,11 @@
 
 namespace collab {
 
-class RateLimited {
- public:
-  explicit RateLimited(Duration every) : every_(every) {}
-
-  // `line`, and how many were kept back since the last; nothing within `every` of that.
-  [[nodiscard]] std::optional<std::string> let(TimePoint now, std::string line) {
-    if (last_ && now - *last_ < every_) {
-      ++kept_back_;
-      return std::nullopt;
-    }
-    last_ = now;
-    const std::uint64_t others = std::exchange(kept_back_, 0);
-    if (others > 0) line += " (and " + std::to_string(others) + " others since the last such line)";
-    return line;
-  }
-
- private:
-  Duration every_;
-  std::optional<TimePoint> last_;
-  std::uint64_t kept_back_ = 0;
-};
-
-// The same for lines, or bytes of lines, of which some may come at once: so many, then so many a second.
+// Lines, or bytes of lines: so many at once, then so many a second.
 class Sparing {
  public:
   Sparing(double at_once, double a_second) : at_once_(at_once), a_second_(a_second), left_(at_once) {}
+  explicit Sparing(Duration every) : Sparing(1, 1 / std::chrono::duration<double>(every).count()) {}
 
   // How many were kept back since the last that was let; nothing if this one is kept back.
   [[nodiscard]] std::optional<std::uint64_t> let(TimePoint now, double cost = 1) {
@@ -47,11 +26,21 @@ class Sparing {
     keep_back();
     return std::nullopt;
   }
+  // `line`, and how many were kept back since the last; nothing if this one is.
+  [[nodiscard]] std::optional<std::string> let(TimePoint now, std::string line) {
+    const std::optional<std::uint64_t> others = let(now);
+    if (!others) return std::nullopt;
+    if (*others > 0) line += " (and " + std::to_string(*others) + " others since the last such line)";
+    return line;
+  }
   // Whether so much may come now. What costs more than may ever come at once waits for all of that.
   [[nodiscard]] bool has(TimePoint now, double cost) {
-    const double seconds = std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-    left_ = std::min(at_once_, left_ + a_second_ * seconds);
-    return left_ >= std::min(cost, at_once_);
+    left_ = left(now);
+    last_ = now;
+    return left_ + kRounding >= std::min(cost, at_once_);
+  }
+  [[nodiscard]] double left(TimePoint now) const {
+    return std::min(at_once_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
   }
   std::uint64_t take(double cost) {
     left_ -= cost;
@@ -60,6 +49,7 @@ class Sparing {
   void keep_back() { ++kept_back_; }
 
  private:
+  static constexpr double kRounding = 1e-9;  // so that what comes back in several steps adds up
   double at_once_, a_second_, left_;
   TimePoint last_{};
   std::uint64_t kept_back_ = 0;

@@ -19,6 +19,7 @@
 #include "core/protocol/agreement/run_name.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/address_probes.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/data/payload_buffer.h"
@@ -107,9 +108,9 @@ class Server final : public CoordinatorServer {
   [[nodiscard]] Result<CoordinatorReport> report() const override {
     std::promise<CoordinatorReport> promise;
     std::future<CoordinatorReport> future = promise.get_future();
-    mailbox_.post(LoopCall([this, promise = std::move(promise)]() mutable {
+    mailbox_.post([this, promise = std::move(promise)]() mutable {
       promise.set_value({machine_.status(clock_.now()), rounds_.last(), notable_.last()});
-    }));
+    });
     if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) {
       return timed_out("the coordinator's thread has not answered within 5 s [coordinator.busy]");
     }
@@ -119,9 +120,7 @@ class Server final : public CoordinatorServer {
   Status wait_until_empty(Duration limit) override {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, limit, [this] { return members_.empty(); })) return {};
-    std::string who;
-    for (const std::string& name : members_) who += (who.empty() ? "" : ", ") + name;
-    return timed_out("still waiting for " + who + " to leave the swarm after " +
+    return timed_out("still waiting for " + protocol::join_words(members_) + " to leave the swarm after " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                      " s [coordinator.sites-remain]");
   }
@@ -325,7 +324,7 @@ class Server final : public CoordinatorServer {
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  RateLimited refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
+  Sparing refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

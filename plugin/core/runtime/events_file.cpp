@@ -176,13 +176,4 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   events_.write(site_, note.event, fields);
 }
 
-std::string json_strings(const std::vector<std::string>& values) {
-  std::string text = "[";
-  for (const std::string& value : values) {
-    if (text.size() > 1) text += ",";
-    text += json_quote(value);
-  }
-  return text + "]";
-}
-
 }  // namespace collab

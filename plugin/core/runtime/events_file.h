@@ -62,6 +62,4 @@ class Notes {
   Sparing all_{kAtOnce, kASecond};
 };
 
-[[nodiscard]] std::string json_strings(const std::vector<std::string>& values);
-
 }  // namespace collab

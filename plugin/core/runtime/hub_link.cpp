@@ -44,7 +44,7 @@ Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr
   COLLAB_RETURN_IF_ERROR(hub_link->transport_->start(&hub_link->mailbox_));
   std::future<Status> entered = hub_link->entering_.emplace().get_future();
   hub_link->thread_ = std::thread([raw = hub_link.get()] { raw->loop(); });
-  hub_link->mailbox_.post(LoopCall([raw = hub_link.get()] { raw->feed(protocol::HubBegin{}); }));
+  hub_link->mailbox_.post([raw = hub_link.get()] { raw->feed(protocol::HubBegin{}); });
   COLLAB_RETURN_IF_ERROR(entered.get());  // the machine's join time-out bounds it
   return hub_link;
 }
@@ -63,19 +63,19 @@ HubLink::~HubLink() {
 }
 
 void HubLink::open(protocol::OpenGroup group) {
-  mailbox_.post(LoopCall([this, group = std::move(group)] { feed(group); }));
+  mailbox_.post([this, group = std::move(group)] { feed(group); });
 }
 
 void HubLink::close(GroupId group) {
-  mailbox_.post(LoopCall([this, group] { feed(protocol::CloseGroup{group}); }));
+  mailbox_.post([this, group] { feed(protocol::CloseGroup{group}); });
 }
 
 void HubLink::exchange(protocol::HubRequest request, Done done) {
-  mailbox_.post(LoopCall([this, request = std::move(request), done = std::move(done)]() mutable {
+  mailbox_.post([this, request = std::move(request), done = std::move(done)]() mutable {
     request.id = ++last_id_;
     exchanges_[request.id] = std::move(done);
     feed(request);
-  }));
+  });
 }
 
 protocol::HubExchanged HubLink::exchange(protocol::HubRequest request) {
@@ -88,24 +88,24 @@ protocol::HubExchanged HubLink::exchange(protocol::HubRequest request) {
 Result<std::uint32_t> HubLink::resolve(GroupId group, std::uint32_t tag, Duration timeout) {
   auto promise = std::make_shared<std::promise<Result<std::uint32_t>>>();
   std::future<Result<std::uint32_t>> future = promise->get_future();
-  mailbox_.post(LoopCall([this, group, tag, timeout, promise] {
+  mailbox_.post([this, group, tag, timeout, promise] {
     const std::uint64_t id = ++last_id_;
     resolving_[id] = promise;
     feed(protocol::ResolveSender{id, group, tag, timeout});
-  }));
+  });
   return future.get();
 }
 
 void HubLink::leave(const std::string& reason) {
   std::promise<void> promise;
   std::future<void> future = promise.get_future();
-  mailbox_.post(LoopCall([this, reason, promise = std::move(promise)]() mutable {
+  mailbox_.post([this, reason, promise = std::move(promise)]() mutable {
     if (ended_) return promise.set_value();
     ended_ = cancelled("this rank has left its world's collectives [hub.left-group]");
     leaving_ = std::move(promise);
     feed(protocol::HubLeave{reason});
     if (!closing_ && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
-  }));
+  });
   if (future.wait_for(kLeaveLimit) != std::future_status::ready) log_debug("leaving the collective hub took too long");
 }
 

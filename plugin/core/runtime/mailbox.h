@@ -4,6 +4,7 @@
 // Threads: post() and close() from any thread, take() from the loop's. Ownership: queued events.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,32 +41,17 @@ struct LinkClosed {
   LinkId link;
   Status why;
 };
-// A call from another thread, run on the loop's. Like std::function, for callables that cannot be copied.
-class LoopCall {
- public:
-  template <typename F>
-  explicit LoopCall(F call) : body_(std::make_unique<Body<F>>(std::move(call))) {}
-  void operator()() { body_->run(); }
-
- private:
-  struct Base {
-    virtual ~Base() = default;
-    virtual void run() = 0;
-  };
-  template <typename F>
-  struct Body final : Base {
-    explicit Body(F f) : call(std::move(f)) {}
-    void run() override { call(); }
-    F call;
-  };
-  std::unique_ptr<Base> body_;
-};
+using LoopCall = std::function<void()>;  // from another thread, run on the loop's
 using LoopEvent =
     std::variant<LinkProved, LinkAccepted, LinkConnected, MessageArrived, MessageSent, LinkClosed, LoopCall>;
 
 class Mailbox final : public TransportHandler {
  public:
-  void post(LoopCall call) { queue_.push(0, std::move(call)); }
+  // A call, which need not be one that can be copied.
+  template <typename F>
+  void post(F call) {
+    queue_.push(0, LoopCall([call = std::make_shared<F>(std::move(call))] { (*call)(); }));
+  }
   std::optional<LoopEvent> take(TimePoint deadline) { return queue_.pop_until(deadline); }
   void close() { queue_.close(); }
   [[nodiscard]] bool closed() const { return queue_.closed(); }

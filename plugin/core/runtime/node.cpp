@@ -127,7 +127,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   if (options_.record) {
     records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
-      post_call([this, number, how] { persisted(number, how); });
+      mailbox_.post([this, number, how] { persisted(number, how); });
     });
   }
   if (options_.kept) saver_.found(*options_.kept);
@@ -156,27 +156,35 @@ void Node::persisted(std::uint64_t number, const Status& how) {
       "with COLLAB_STATE_DIR, and start again [record.stale]")});
 }
 
-Result<SealedAnchor> Node::join(wire::Join join) {
-  std::promise<Result<SealedAnchor>> promise;
-  std::future<Result<SealedAnchor>> future = promise.get_future();
-  post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
+// `begin` runs on the loop, with where the answer will be put.
+template <typename T, typename Begin>
+Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit,
+                    Begin begin) {
+  std::promise<Result<T>> promise;
+  std::future<Result<T>> future = promise.get_future();
+  mailbox_.post([this, &answer, begin = std::move(begin), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    joining_ = std::move(promise);
+    answer = std::move(promise);
     standing_still_.start(clock_.now());
-    driver_->feed(protocol::Begin{std::move(join)});
+    begin();
   });
-  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
-  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
   if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("joining the swarm did not end within its own time-outs [join.stuck]");
+    return internal_error(what + " did not end within its own time-outs [join.call-stuck]");
   }
   return future.get();
+}
+
+Result<SealedAnchor> Node::join(wire::Join join) {
+  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
+  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
+  return ask(joining_, "joining the swarm", limit,
+             [this, join = std::move(join)]() mutable { driver_->feed(protocol::Begin{std::move(join)}); });
 }
 
 Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
   std::promise<Result<RoundReport>> promise;
   Pending pending = promise.get_future();
-  post_call([this, trigger, merges, promise = std::move(promise)]() mutable {
+  mailbox_.post([this, trigger, merges, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
     if (copy_ != nullptr) copy_->begin_round(merges);
@@ -186,7 +194,7 @@ Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
 }
 
 Result<RoundReport> Node::await(Pending pending) {
-  post_call([this] {
+  mailbox_.post([this] {
     if (rounding_) standing_still_.start(clock_.now());
   });
   // The machine gives up after six limits and the grace (kRoundLimits).
@@ -198,7 +206,7 @@ Result<RoundReport> Node::await(Pending pending) {
 }
 
 void Node::warn_of_late_round(std::string slow) {
-  post_call([this, slow = std::move(slow)] {
+  mailbox_.post([this, slow = std::move(slow)] {
     if (broken_ || !rounding_) return;
     const std::string waits = driver_->site().waiting_for(clock_.now());
     log_warning(
@@ -208,7 +216,7 @@ void Node::warn_of_late_round(std::string slow) {
 }
 
 void Node::merged(double overlap_seconds, double stall_seconds) {
-  post_call([this, overlap_seconds, stall_seconds] {
+  mailbox_.post([this, overlap_seconds, stall_seconds] {
     report_.overlap_seconds = overlap_seconds;
     report_.stall_seconds = stall_seconds;
     tell(report_);
@@ -243,7 +251,7 @@ void Node::warn_if_nothing_changed(std::uint64_t steps) {
 }
 
 void Node::help(wire::Join join) {
-  post_call([this, join = std::move(join)]() mutable {
+  mailbox_.post([this, join = std::move(join)]() mutable {
     if (!broken_) driver_->feed(protocol::Begin{std::move(join)});
   });
 }
@@ -251,7 +259,7 @@ void Node::help(wire::Join join) {
 void Node::depart(const std::string& reason, std::uint32_t next_generation) {
   std::promise<void> promise;
   std::future<void> future = promise.get_future();
-  post_call([this, reason, next_generation, promise = std::move(promise)]() mutable {
+  mailbox_.post([this, reason, next_generation, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value();
     departing_ = std::move(promise);
     driver_->feed(protocol::Depart{reason, next_generation});
@@ -322,47 +330,30 @@ void Node::fail_everything(const Status& why) {
 
 void Node::serve_optimizer(std::string why_none) {
   if (!options_.serves_optimizer || !options_.config.join_optimizer) return;
-  post_call([this, why_none = std::move(why_none)]() mutable { optimizer_->serve(std::move(why_none)); });
+  mailbox_.post([this, why_none = std::move(why_none)]() mutable { optimizer_->serve(std::move(why_none)); });
 }
 
 void Node::give_optimizer(Result<OptimizerCopy> copy) {
   optimizer_->being_given();  // it is not made twice
-  post_call([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
-}
-
-// `begin` runs on the loop, with where the answer will be put.
-template <typename T, typename Begin>
-Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin) {
-  std::promise<Result<T>> promise;
-  std::future<Result<T>> future = promise.get_future();
-  post_call([this, &answer, begin, promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value(*broken_);
-    answer = std::move(promise);
-    standing_still_.start(clock_.now());
-    begin();
-  });
-  if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error(what + " did not end within its own time-outs [join.call-stuck]");
-  }
-  return future.get();
+  mailbox_.post([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
 }
 
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(seeking_, "the question for the optimizer's state", [this] {
+  return ask(seeking_, "the question for the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
-  return ask(taking_, "the transfer of the optimizer's state", [this] {
+  return ask(taking_, "the transfer of the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->begin_taking();
     driver_->feed(protocol::TakeOptimizer{});
   });
 }
 
 void Node::end_optimizer(std::string cold) {
-  post_call([this, cold = std::move(cold)]() {
+  mailbox_.post([this, cold = std::move(cold)]() {
     if (broken_) return;
     act(optimizer_->ended(cold));
     driver_->feed(protocol::EndOptimizer{});

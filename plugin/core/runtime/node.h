@@ -173,11 +173,7 @@ class Node final : private SiteDriver::Host {
   [[nodiscard]] std::string budget_text() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
-  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
-  template <typename F>
-  void post_call(F call) {
-    mailbox_.post(LoopCall(std::move(call)));
-  }
+  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit, Begin begin);
 
   // ---- fixed after start()
   Options options_;

@@ -263,8 +263,8 @@ void Node::act(const protocol::Note& action) { notes_.record(clock_.now(), actio
 void Node::tell(const RoundReport& report) {
   JsonFields fields{{"round", std::to_string(report.round.value)},
                     {"attempts", std::to_string(report.attempts)},
-                    {"members", json_strings(report.members)},
-                    {"contributors", json_strings(report.contributors)},
+                    {"members", protocol::json_list(report.members)},
+                    {"contributors", protocol::json_list(report.contributors)},
                     {"samples", std::to_string(report.samples)},
                     {"bytes_sent", std::to_string(report.bytes_sent)},
                     {"bytes_received", std::to_string(report.bytes_received)},
@@ -287,8 +287,7 @@ void Node::tell(const RoundReport& report) {
     if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
   }
   events_.write(options_.site, "round", fields);
-  std::string who;
-  for (const std::string& name : report.contributors) who += (who.empty() ? "" : ", ") + name;
+  const std::string who = protocol::join_words(report.contributors);
   char line[256];
   std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
                 static_cast<double>(report.bytes_received) / 1e6);

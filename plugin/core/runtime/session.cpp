@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/rate_limited.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
@@ -254,9 +255,7 @@ class RankSession final : public Session {
 
   void tell_of_delay() {
     const TimePoint now = clock_.now();
-    if (!schedule_.overdue(now)) return;
-    if (now < tells_next_) return;
-    tells_next_ = now + std::chrono::minutes(1);
+    if (!schedule_.overdue(now) || !tells_of_delay_.let(now)) return;
     leader_->node()->warn_of_late_round("rounds take longer than COLLAB_SYNC_EVERY" +
                                         std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
                                         schedule_.period_text());
@@ -546,7 +545,7 @@ class RankSession final : public Session {
   std::uint64_t steps_in_flight_ = 0;  // that it may come to count
   bool merged_ = false;                // the parameters are not the anchor since, as after other rounds
   bool due_ = false;                   // as count_step() said
-  TimePoint tells_next_{};             // of a round that is late
+  Sparing tells_of_delay_{std::chrono::minutes(1)};
   RoundId round_;
   Digest state_;
   bool begun_ = false;

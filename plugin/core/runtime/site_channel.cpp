@@ -1,7 +1,7 @@
 #include "core/runtime/site_channel.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "core/base/log.h"
@@ -10,51 +10,10 @@
 namespace collab {
 namespace {
 
-constexpr std::uint32_t kErrorKind = 0xFFFF'FFFF;
-// Beside a ParameterChange, in the lowest byte.
-constexpr std::uint32_t kLeavingBit = 0x8000'0000;
-constexpr std::uint32_t kAloneBit = 0x4000'0000;
-constexpr std::uint32_t kInFlightBit = 0x2000'0000;
-constexpr std::uint32_t kTookAnchorBit = 0x1000'0000;
-constexpr std::uint32_t kSkippedBit = 0x0800'0000;
-constexpr unsigned kPeriodAt = 8;  // 16 bits
-
-std::uint32_t kind_of(const Outcome& outcome) {
-  return static_cast<std::uint32_t>(outcome.change) | outcome.period << kPeriodAt |
-         (outcome.leaving ? kLeavingBit : 0) | (outcome.alone ? kAloneBit : 0) |
-         (outcome.in_flight ? kInFlightBit : 0) | (outcome.took_anchor ? kTookAnchorBit : 0) |
-         (outcome.skipped ? kSkippedBit : 0);
-}
-
-Outcome outcome_of(std::uint32_t kind) {
-  Outcome outcome;
-  outcome.change = static_cast<ParameterChange>(kind & 0xFF);
-  outcome.period = kind >> kPeriodAt & 0xFFFF;
-  outcome.leaving = (kind & kLeavingBit) != 0;
-  outcome.alone = (kind & kAloneBit) != 0;
-  outcome.in_flight = (kind & kInFlightBit) != 0;
-  outcome.took_anchor = (kind & kTookAnchorBit) != 0;
-  outcome.skipped = (kind & kSkippedBit) != 0;
-  return outcome;
-}
-
-// The arena's text of an outcome that is no error: the round's number, for the sealed anchor may be of a later one by
-// now, and the range.
-std::string text_of(const Outcome& outcome) {
-  return std::to_string(outcome.round.value) + ' ' + std::to_string(outcome.range.begin) + ' ' +
-         std::to_string(outcome.range.end);
-}
-
-Status read_text(const std::string& text, Outcome& outcome) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (std::uint64_t* number : {&outcome.round.value, &outcome.range.begin, &outcome.range.end}) {
-    const auto [rest, error] = std::from_chars(at, end, *number);
-    if (error != std::errc())
-      return internal_error("the leader's outcome cannot be read: " + text + " [round.outcome]");
-    at = rest == end ? end : rest + 1;
-  }
-  return {};
+// As the arena has it: the decision, then the error.
+std::string bytes_of(const Outcome& outcome) {
+  const Decision& decision = outcome;
+  return std::string(reinterpret_cast<const char*>(&decision), sizeof decision) + outcome.error;
 }
 
 class SoloChannel final : public SiteChannel {
@@ -80,7 +39,7 @@ class ArenaLeaderChannel final : public SiteChannel {
     for (std::uint32_t rank = 1; rank < ranks_; ++rank) {
       Result<RankReport> report = arena_.wait_report(rank, own.call, limit_);
       if (!report.ok()) {  // the ranks that have reported wait for an outcome
-        arena_.publish(own.call, kErrorKind, report.status().message());
+        arena_.publish(own.call, bytes_of({{}, report.status().message()}));
         return report.status();
       }
       reports.push_back(*report);
@@ -89,7 +48,7 @@ class ArenaLeaderChannel final : public SiteChannel {
   }
 
   Result<Outcome> share(std::uint64_t call, const Outcome& mine) override {
-    arena_.publish(call, mine.ok() ? kind_of(mine) : kErrorKind, mine.ok() ? text_of(mine) : mine.error);
+    arena_.publish(call, bytes_of(mine));
     return mine;
   }
 
@@ -118,11 +77,15 @@ class ArenaFollowerChannel final : public SiteChannel {
   }
 
   Result<Outcome> share(std::uint64_t call, const Outcome&) override {
-    Result<ArenaReader::Outcome> published = arena_->wait_published(call, limit_);
+    const Result<std::string> published = arena_->wait_published(call, limit_);
     if (!published.ok()) return published.status();
-    if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
-    Outcome outcome = outcome_of(published->kind);
-    COLLAB_RETURN_IF_ERROR(read_text(published->text, outcome));
+    Decision decision;
+    if (published->size() < sizeof decision)
+      return internal_error("the leader's outcome has only " + std::to_string(published->size()) +
+                            " bytes [round.outcome]");
+    std::memcpy(&decision, published->data(), sizeof decision);
+    Outcome outcome{decision, published->substr(sizeof decision)};
+    if (!outcome.ok()) return outcome;
     if (takes_copy(outcome.change)) {
       COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_, outcome.range));
     } else {
@@ -172,16 +135,11 @@ class GroupChannel final : public SiteChannel {
 
   Result<Outcome> share(std::uint64_t, const Outcome& mine) override {
     struct Head {
-      std::uint32_t kind;
-      std::uint32_t error_bytes;
-      std::uint64_t round;
-      ElementRange range;
-    } head{kind_of(mine), static_cast<std::uint32_t>(mine.error.size()), mine.round.value, mine.range};
+      Decision decision;
+      std::uint64_t error_bytes;
+    } head{mine, mine.error.size()};
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-    Outcome outcome = outcome_of(head.kind);
-    outcome.round = RoundId(head.round);
-    outcome.range = head.range;
-    outcome.error = mine.error;
+    Outcome outcome{head.decision, mine.error};
     if (head.error_bytes > 0) {
       outcome.error.resize(head.error_bytes);
       COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(outcome.error))));

@@ -4,10 +4,12 @@
 // one rank needs neither. Threads: one caller. Ownership: per implementation; parameters are borrowed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "collab/session.h"
@@ -18,18 +20,23 @@ namespace collab {
 
 using RankReport = ArenaWriter::RankReport;
 
-// What the leader tells the other ranks at the end of a call.
-struct Outcome {
-  ParameterChange change = ParameterChange::kUnchanged;
+// What the leader tells the other ranks at the end of a call, which are of the same build: as it lies in memory.
+struct Decision {
   ElementRange range = kWholeVector;  // of which elements
-  bool took_anchor = false;           // parameters were unfit and were replaced: optimizer state needs a look
   RoundId round;
-  std::string error;         // not empty: the call failed, on every rank, with this
+  ParameterChange change = ParameterChange::kUnchanged;
+  std::uint32_t period = 0;  // steps until the next round, where the swarm's leader chooses
+  bool took_anchor = false;  // parameters were unfit and were replaced: optimizer state needs a look
   bool leaving = false;      // the site leaves after this round
   bool alone = false;        // it has left the swarm, and trains on
   bool in_flight = false;    // a round runs behind the training from here on
   bool skipped = false;      // no round came about, though the anchor may be a newer one
-  std::uint32_t period = 0;  // steps until the next round, where the swarm's leader chooses
+  std::array<std::uint8_t, 3> zeros{};
+};
+static_assert(std::is_trivially_copyable_v<Decision> && std::has_unique_object_representations_v<Decision>);
+
+struct Outcome : Decision {
+  std::string error;  // not empty: the call failed, on every rank, with this
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
 

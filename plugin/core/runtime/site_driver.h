@@ -106,8 +106,8 @@ class SiteDriver final : public TransportHandler {
   LeftLinks left_;
   Doorstep doorstep_;  // links whose peers have not said Hello
   ProvedNames proved_;
-  RateLimited refused_{std::chrono::seconds(10)};
-  RateLimited probed_{std::chrono::seconds(10)};
+  Sparing refused_{std::chrono::seconds(10)};
+  Sparing probed_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;
   bool stopped_ = false;

@@ -112,7 +112,7 @@ class ServedPage final : public Page {
   page::Leaderboard board_;
   const page::Constants constants_;
   const std::shared_ptr<const CoordinatorServer> coordinator_;
-  RateLimited not_saved_{std::chrono::minutes(1)};
+  Sparing not_saved_{std::chrono::minutes(1)};
   std::string announcement_;
   std::optional<page::Answers> answers_;
   page::Server server_{clock_};  // the last: its thread uses the others

@@ -145,7 +145,7 @@ class UcxEngine {
   std::map<Token, LinkId> half_open_;                           // accepted links that lack a hello
   std::unordered_map<ucp_ep_h, UcxConnectionPtr> connections_;  // every open endpoint
   TimePoint next_check_{};
-  RateLimited turned_away_{std::chrono::seconds(1)};
+  Sparing turned_away_{std::chrono::seconds(1)};
 
   // Noted by callbacks.
   std::vector<ucp_conn_request_h> requests_;

@@ -32,7 +32,6 @@ static void write(Canon& canon, const InCall& call) {
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
-static void write(Canon& canon, const Deposers& deposers) { Inside::write(canon, deposers); }
 static void write(Canon& canon, const Generations& generations) { Inside::write(canon, generations); }
 static void write(Canon& canon, const DuplicateData& duplicate_data) { Inside::write(canon, duplicate_data); }
 static void write(Canon& canon, const CommittedRounds& committed) { Inside::write(canon, committed); }
@@ -67,8 +66,8 @@ void Inside::write(Canon& canon, const DuplicateData& duplicate_data) {
 }
 
 void Inside::write(Canon& canon, const BandwidthPartition& partition) {
-  const auto& [run, round, of, took, before, stay_until] = partition;
-  canon.all(run, round, of, took, before, stay_until);
+  const auto& [run, round, of] = partition;
+  canon.all(run, round, of);
 }
 
 void Inside::write(Canon& canon, const Reachability& reachability) {
@@ -126,12 +125,6 @@ void Inside::write(Canon& canon, const Election& election) {
   canon.all(decided_at, anchor, voters, settled, next_voters, given_up);
 }
 
-void Inside::write(Canon& canon, const Deposers& deposers) {
-  const auto& [counts, disproved] = deposers;
-  for (const auto& [voter, count] : counts) canon.all(voter, count.since, count.times);
-  canon.put(disproved);
-}
-
 void Inside::write(Canon& canon, const Member& member) {
   const auto& [id, link, name, address, helper, early, ticket, join, contact, anchor, round] = member;
   const auto& [last_heard, suspect, unverified] = contact;
@@ -156,9 +149,9 @@ void Inside::write(Canon& canon, const AgreedMembership& agreed) {
 }
 
 void Inside::write(Canon& canon, const Leadership& leadership) {
-  const auto& [all, term, election, leads, founded, early, minority_since, births, deposers] = leadership;
-  static_cast<void>(all);
-  canon.all(term, election, leads, founded, early, minority_since, births, deposers);
+  const auto& [all, term, election, leads, founded, early, minority_since, births, depositions, disproved] = leadership;
+  canon.all(term, election, leads, founded, early, minority_since, births, disproved);
+  for (const auto& [voter, allowed] : depositions) canon.all(voter, allowed.left(all->now));
 }
 
 void Inside::write(Canon& canon, const GenerationGate& gate) {

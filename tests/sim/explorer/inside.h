@@ -14,7 +14,6 @@ struct Inside {
   static void write(sim::Canon& canon, const Coordinator& machine);
   static void write(sim::Canon& canon, const Site& machine);
   static void write(sim::Canon& canon, const class Election& election);
-  static void write(sim::Canon& canon, const class Deposers& deposers);
   static void write(sim::Canon& canon, const class Generations& generations);
   static void write(sim::Canon& canon, const class DuplicateData& duplicate_data);
   static void write(sim::Canon& canon, const class BandwidthPartition& partition);

@@ -6,7 +6,6 @@
 namespace collab::protocol {
 namespace {
 
-using std::chrono::seconds;
 using testing::DoubleNear;
 
 constexpr RunId kRun{7};
@@ -46,18 +45,6 @@ TEST(BandwidthPartition, TheFasterLineOwnsMore) {
   EXPECT_GT(partition.share_of(kParis), partition.share_of(kRome));
   EXPECT_THAT(partition.share_of(kParis) + 2 * partition.share_of(kRome), DoubleNear(1, 1e-12));
   EXPECT_FALSE(divide(partition, 1, 100, 400).takes.has_value()) << "within a round nothing moves";
-}
-
-// What was measured may be wrong: the clock decides.
-TEST(BandwidthPartition, SharesThatTookLongerAreTakenBackForAWhile) {
-  BandwidthPartition partition;
-  static_cast<void>(divide(partition, 1, 100, 100));
-  EXPECT_FALSE(partition.committed(RoundId{1}, seconds(10), true).has_value());
-  ASSERT_TRUE(divide(partition, 2, 400, 100).takes.has_value());
-  EXPECT_EQ(partition.committed(RoundId{2}, seconds(11), true), std::optional<Duration>(seconds(10)));
-  EXPECT_THAT(partition.share_of(kParis), DoubleNear(1.0 / 3, 1e-12));
-  EXPECT_FALSE(divide(partition, 3, 400, 100).takes.has_value());
-  EXPECT_TRUE(divide(partition, 19, 400, 100).takes.has_value());
 }
 
 }  // namespace

@@ -129,27 +129,6 @@ TEST_F(Shares, AreEqualAgainOnceAllLinesNearlyAre) {
   EXPECT_THAT(notes(last), HasSubstr("[shares] round 2"));
 }
 
-TEST_F(Shares, AreTakenBackWhereTheExchangeTookLonger) {
-  gather(3);
-  const auto exchange = [this](double takes) {
-    static_cast<void>(c.pass(seconds(takes), {1, 2, 3}));
-    commit();
-  };
-  const Owned equal = shares(1, std::vector<Told>(3));
-  exchange(10);
-  const std::vector<Told> told{{100, 100}, {100, 100}, {50, 50}};
-  EXPECT_NE(shares(2, told), equal);
-  exchange(12);  // as others tell, it should have taken less
-  for (std::uint64_t round = 3; round <= 18; ++round) {
-    EXPECT_EQ(shares(round, told), equal) << round;
-    exchange(10);
-  }
-  const Owned again = shares(19, told);
-  EXPECT_NE(again, equal);
-  exchange(7);
-  EXPECT_EQ(shares(20, told), again);
-}
-
 TEST_F(Shares, AWayInIsTakenToBeAsFastAsTheWayOutWithinWhatWasSeen) {
   gather(4);
   EXPECT_EQ(shares(1, {{20, 100}, {20, 100}, {100, 20}, {20, 100}}), (Owned{{2, 1}}));

@@ -238,19 +238,16 @@ TEST(HubBounds, GroupsThatAllHaveClosedCostNothing) {
 
 // ---- worlds ----------------------------------------------------------------------------------------
 
-TEST(HubBounds, WorldsAreFewAndTheDesertedGoFirst) {
+TEST(HubBounds, WorldsAreFewAndRememberedWhileTheirRanksMayComeBack) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= kMaxWorlds; ++world) {
     EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)), "");
   }
   EXPECT_THAT(hub.says(LinkId(5), HubFixture::enter(0, 4, 1000)), HasSubstr("this coordinator has 64 worlds"));
-  EXPECT_EQ(hub.says(HubFixture::link_of(1, 3), HubFixture::enter(1, 4, 3)), "");
-  for (const std::uint32_t rank : {0U, 1U}) hub.close(HubFixture::link_of(rank, 3));
-  hub.close(HubFixture::link_of(0, 4));
-  EXPECT_EQ(hub.says(LinkId(6), HubFixture::enter(0, 4, 1001)), "") << "world 4 goes, of which one had come";
-  wire::Enter back = HubFixture::enter(0, 4, 3);
-  back.acceptor = AcceptorId(99);
-  EXPECT_THAT(hub.says(LinkId(7), back), HasSubstr("as another process")) << "world 3 is remembered";
+  hub.close(HubFixture::link_of(0, 3));
+  EXPECT_THAT(hub.says(LinkId(6), HubFixture::enter(0, 4, 1000)), HasSubstr("[hub.too-many-worlds]"));
+  (void)hub.says(HubFixture::link_of(0, 4), wire::Leave{});
+  EXPECT_EQ(hub.says(LinkId(7), HubFixture::enter(0, 4, 1000)), "") << "all of world 4 have left";
 }
 
 TEST(HubBounds, LargeWorldsShareTheirRanks) {

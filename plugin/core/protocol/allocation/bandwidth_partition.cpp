@@ -12,9 +12,7 @@ constexpr double kWorthMoving = 1.1;     // shares move where the exchange gets 
 constexpr double kWorthSettling = 1.03;  // equal shares are gone back to where they gain that,
 constexpr double kWorthKeeping = 1.05;   // and others would gain no more than that
 constexpr double kMostUnseen = 4;        // how much faster a line may be than was seen
-constexpr double kSlower = 1.05;         // shares are taken back where the exchange took longer than that
-constexpr std::uint64_t kRoundsToStay = 16;
-constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
+constexpr double kLeastOfEqual = 20;     // who would own less than this part of an equal share owns nothing
 
 std::vector<Share> equal_shares(const std::vector<Line>& lines) {
   std::vector<Share> shares;
@@ -103,21 +101,19 @@ BandwidthPartition::Division BandwidthPartition::divide(RunId run, RoundId round
   if (!measured(lines)) return {divide_equally(run, round, lines), {}};
   Division chosen{kept(lines), {}};
   if (run_ != run || round_ != round || chosen.shares.empty()) {
-    chosen = choose(run, round, std::move(lines), std::move(chosen.shares), mean_ratio);
+    chosen = choose(std::move(lines), std::move(chosen.shares), mean_ratio);
   }
   take(run, round, chosen.shares);
   return chosen;
 }
 
-BandwidthPartition::Division BandwidthPartition::choose(RunId run, RoundId round, std::vector<Line> lines,
-                                                        std::vector<Share> kept, double mean_ratio) {
+BandwidthPartition::Division BandwidthPartition::choose(std::vector<Line> lines, std::vector<Share> kept,
+                                                        double mean_ratio) const {
   assume(lines);
   const auto owning = std::count_if(kept.begin(), kept.end(), [](const Share& s) { return s.share > 0; });
   const auto owned = std::count_if(of_.begin(), of_.end(), [](const auto& s) { return s.second > 0; });
   const bool all_kept = owning > 0 && owning == owned;
   std::vector<Share> before = all_kept ? std::move(kept) : equal_shares(lines);
-  before_.clear();
-  if (all_kept && run_ == run && round <= stay_until_) return {std::move(before), {}};
   std::vector<Share> filled = fill_lines(lines, mean_ratio);
   drop_crumbs(filled);
   const double before_takes = exchange_time(lines, before, mean_ratio);
@@ -127,22 +123,8 @@ BandwidthPartition::Division BandwidthPartition::choose(RunId run, RoundId round
   // Beyond rounding, and for more than what rates vary by.
   const bool equal_will_do = equal_takes * kWorthSettling < before_takes && equal_takes <= kWorthKeeping * filled_takes;
   if (!equal_will_do && filled_takes * kWorthMoving >= before_takes) return {std::move(before), {}};
-  if (took_ > Duration{0} && all_kept) before_ = whole_of(before);
   return equal_will_do ? Division{std::move(equal), equal_takes / before_takes}
                        : Division{std::move(filled), filled_takes / before_takes};
-}
-
-// Rates are what was seen, and what was assumed of them may be wrong: shares with which an exchange among the same
-// sites took longer than before are taken back, and tried again after a while.
-std::optional<Duration> BandwidthPartition::committed(RoundId round, Duration took, bool comparable) {
-  if (comparable && !before_.empty() && before_.size() == of_.size() && took > kSlower * took_) {
-    of_ = std::exchange(before_, {});
-    stay_until_ = RoundId{round.value + kRoundsToStay};
-    return took_;
-  }
-  before_.clear();
-  took_ = comparable ? took : Duration{0};
-  return std::nullopt;
 }
 
 }  // namespace collab::protocol

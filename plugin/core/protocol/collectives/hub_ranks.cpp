@@ -53,11 +53,6 @@ TimePoint HubRanks::deserted_at() const {
   return any_linked() ? kNever : later(heard_, std::max(config.join_timeout, 2 * config.link_grace));
 }
 
-std::pair<std::size_t, TimePoint> HubRanks::eviction_order() const {
-  const auto came = std::ranges::count_if(ranks_, [](const HubRank& rank) { return rank.acceptor.value != 0; });
-  return {static_cast<std::size_t>(came), heard_};
-}
-
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "collab/clock.h"
@@ -50,8 +49,6 @@ class HubRanks {
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  // Of worlds that nobody is linked to, the least goes first: how many ranks have ever come, when one was heard last.
-  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order() const;
   [[nodiscard]] TimePoint next_deadline() const;
 
   // Nobody is here: the others may take as long to come as for the first time.

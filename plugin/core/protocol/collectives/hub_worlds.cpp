@@ -11,7 +11,7 @@ namespace collab::protocol {
 void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
   std::string why = why_refused(link, message);
   const bool fresh = !worlds_.contains(message.world);
-  if (why.empty() && fresh) why = make_room(message);
+  if (why.empty() && fresh) why = why_full(message);
   if (why.empty() && fresh) {
     // A ballot is never used for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
@@ -59,27 +59,17 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
 }
 
 // Empty: there is room for one more world.
-std::string HubWorlds::make_room(const wire::Enter& message) {
+std::string HubWorlds::why_full(const wire::Enter& message) const {
   const std::size_t ranks = message.site_of.size();
-  for (;;) {
-    std::size_t in_all = ranks;
-    for (const auto& [number, world] : worlds_) in_all += world.ranks.size();
-    const bool too_long = ranks > kSmallWorld && in_all > kMaxWorldRanks;
-    if (worlds_.size() < kMaxWorlds && !too_long) return "";
-    const HubWorld* least = nullptr;
-    for (const auto& [number, world] : worlds_) {
-      if (world.ranks.deserted_at() == kNever) continue;
-      if (least == nullptr || world.ranks.eviction_order() < least->ranks.eviction_order()) least = &world;
-    }
-    if (least == nullptr) {
-      return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
-             std::to_string(worlds_.size()) + " worlds of " + std::to_string(in_all - ranks) + " ranks: at most " +
-             std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) +
-             " ranks where one has more than " + std::to_string(kSmallWorld) +
-             "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
-    }
-    erase(least->number);
-  }
+  std::size_t others = 0;
+  for (const auto& [number, world] : worlds_) others += world.ranks.size();
+  const bool too_long = ranks > kSmallWorld && ranks + others > kMaxWorldRanks;
+  if (worlds_.size() < kMaxWorlds && !too_long) return "";
+  return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
+         std::to_string(worlds_.size()) + " worlds of " + std::to_string(others) + " ranks: at most " +
+         std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) + " ranks where one has more than " +
+         std::to_string(kSmallWorld) +
+         "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
 }
 
 // ---- links

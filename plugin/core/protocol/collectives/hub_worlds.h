@@ -42,7 +42,7 @@ class HubWorlds {
 
  private:
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
-  [[nodiscard]] std::string make_room(const wire::Enter& message);
+  [[nodiscard]] std::string why_full(const wire::Enter& message) const;
   void erase(std::uint64_t number);
   void divide_budgets();
   void forget(LinkId link);

@@ -19,8 +19,8 @@
 //   Leave                Membership          `LeaveAck`; the others get `MemberLeft`; it goes as if its link had closed
 //   Heartbeat            AnchorInstaller     what it has taken of the anchor,
 //                        Round               and whether its exchange moves (exchange_watch.h)
-//   Promise, Accepted    from_member         nothing: it leads already
-//   any other            from_member         nothing, and a warning: no site sends it
+//   Promise, Accepted    take                nothing: it leads already
+//   any other            take                nothing, and a warning: no site sends it
 //   not from a site
 //   Closed               Membership          the member goes; its attempt is formed anew without it (Round::lost). What
 //                                            waits on that link waits no more
@@ -34,7 +34,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <type_traits>
 
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/wire/encoding.h"
@@ -42,27 +41,6 @@
 namespace collab::protocol {
 
 CoordinatorParts::CoordinatorParts(CoordinatorConfig c) : config(std::move(c)), leadership(config) { bind(); }
-
-CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
-    : config(other.config),
-      agreed(other.agreed),
-      leadership(other.leadership),
-      generation(other.generation),
-      admission(other.admission),
-      membership(other.membership),
-      anchor(other.anchor),
-      installer(other.installer),
-      gate(other.gate),
-      slices(other.slices),
-      period(other.period),
-      round(other.round),
-      tally(other.tally),
-      now(other.now),
-      out(other.out),
-      idle(other.idle),
-      changed(other.changed) {
-  bind();
-}
 
 void CoordinatorParts::bind() {
   leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
@@ -85,21 +63,10 @@ Coordinator::Coordinator(CoordinatorConfig config) : parts_(std::make_unique<Coo
 Coordinator::~Coordinator() = default;
 Coordinator::Coordinator(Coordinator&&) noexcept = default;
 Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
-Coordinator::Coordinator(const Coordinator& other) : parts_(std::make_unique<CoordinatorParts>(*other.parts_)) {}
-Coordinator& Coordinator::operator=(const Coordinator& other) {
-  if (this != &other) parts_ = std::make_unique<CoordinatorParts>(*other.parts_);
-  return *this;
+Coordinator::Coordinator(const Coordinator& other) : parts_(std::make_unique<CoordinatorParts>(*other.parts_)) {
+  parts_->bind();
 }
-
-std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
-  CoordinatorParts& all = *parts_;
-  all.now = now;
-  all.out.clear();
-  all.idle = false;
-  std::visit([this](const auto& what) { on_event(what); }, event);
-  if (!all.idle) advance();
-  return std::move(all.out);
-}
+Coordinator& Coordinator::operator=(const Coordinator& other) { return *this = Coordinator(other); }
 
 SwarmStatus Coordinator::status(TimePoint now) const { return status_of(*parts_, now); }
 std::string Coordinator::status_json(TimePoint now) const { return to_json(status(now)); }
@@ -123,19 +90,77 @@ std::vector<std::string> Coordinator::member_names() const {
   return names;
 }
 
-void Coordinator::on_event(const Received& event) {
-  CoordinatorParts& all = *parts_;
+namespace {
+
+void take(CoordinatorParts& all, Member& from, const wire::AnchorInstalled& what) {
+  all.installer.on_installed(from, what);
+}
+void take(CoordinatorParts& all, Member& from, const wire::Ready& what) { all.round.on_ready(from, what); }
+void take(CoordinatorParts& all, Member& from, const wire::Decline& what) { all.round.on_decline(from, what); }
+void take(CoordinatorParts& all, Member& from, const wire::PeerUnreachable& what) {
+  all.round.on_peer_unreachable(from, what);
+}
+void take(CoordinatorParts& all, Member& from, const wire::Done& what) { all.round.on_done(from, what); }
+void take(CoordinatorParts& all, Member& from, const wire::Leave& what) { all.membership.on_leave(from, what); }
+void take(CoordinatorParts& all, Member& from, const wire::Heartbeat& what) {
+  all.installer.on_progress(from, what.progress);
+  all.round.on_exchanged(from, what.exchanged);
+  all.idle = true;
+}
+// These came when others were enough already.
+void take(CoordinatorParts& all, Member&, const wire::Promise&) { all.idle = true; }
+void take(CoordinatorParts& all, Member&, const wire::Accepted&) { all.idle = true; }
+template <typename Other>
+void take(CoordinatorParts& all, Member& from, const Other& what) {
+  all.note(Note::Level::kWarning, "ignored",
+           from.name + " sent " + std::string(wire::name_of(what)) +
+               ", which no site sends a coordinator [link.unexpected-message]");
+}
+
+void tell_status(CoordinatorParts& all, LinkId link) {
+  wire::StatusReport report{to_json(status_of(all, all.now))};
+  if (const auto& reference = all.admission.reference()) {
+    report.elements = reference->elements();
+    report.settings = reference->settings();
+    report.tensors = reference->tensors();
+  }
+  all.out.emplace_back(Send{link, std::move(report)});
+}
+
+void tell_who_leads(CoordinatorParts& all, LinkId link, const wire::Inquire& inquire) {
+  const bool ours = inquire.swarm == all.config.swarm;
+  const bool leads = all.leadership.leads();
+  const auto& anchor = all.anchor.record();
+  wire::Leads answer{ours && leads && anchor, all.generation.generations().current(), all.config.fresh_run, {}, 0};
+  const std::size_t here = leads ? all.members().size() : all.leadership.election().size();
+  if (ours) answer.members = static_cast<std::uint32_t>(here);
+  if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);
+  all.out.emplace_back(Send{link, answer});
+  all.idle = true;
+}
+
+void on_event(CoordinatorParts& all, const Closed& event) {
+  if (const Member* member = all.membership.behind(event.link)) {
+    const std::string why = event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message();
+    return all.membership.remove(member->id, why);
+  }
+  all.admission.drop_claim(event.link);
+  all.generation.forget(event.link);
+  all.leadership.go(event.link);
+}
+
+void on_event(CoordinatorParts& all, const Received& event) {
   const auto& [link, message] = event;
   if (const std::string why = all.admission.damage(message); !why.empty()) {
     const Member* said = all.membership.behind(link);
     const auto* join = std::get_if<wire::Join>(&message);
     all.admission.refuse_link(link, said != nullptr ? said->name : join != nullptr ? join->site : "a site", why);
-    return on_event(Closed{link, refused(why)});
+    return on_event(all, Closed{link, refused(why)});
   }
   all.leadership.heard(link);
   if (const auto* join = std::get_if<wire::Join>(&message)) return all.admission.on_join(link, *join);
-  if (std::holds_alternative<wire::StatusQuery>(message)) return tell_status(link);
-  if (const auto* inquire = std::get_if<wire::Inquire>(&message)) return tell_who_leads(link, *inquire);
+  if (std::holds_alternative<wire::StatusQuery>(message)) return tell_status(all, link);
+  if (const auto* inquire = std::get_if<wire::Inquire>(&message)) return tell_who_leads(all, link, *inquire);
   if (const auto* forget = std::get_if<wire::Forget>(&message)) return all.leadership.on_forget(link, *forget);
   if (all.leadership.from_applicant(link, message)) return;
   const bool waits = all.generation.generations().waiting().contains(link);
@@ -149,93 +174,25 @@ void Coordinator::on_event(const Received& event) {
     return;
   }
   all.membership.heard(*member);
-  from_member(*member, message);
+  std::visit([&](const auto& what) { take(all, *member, what); }, message);
 }
 
-void Coordinator::from_member(Member& member, const wire::Message& message) {
-  CoordinatorParts& all = *parts_;
-  std::visit(
-      [&](const auto& what) {
-        using T = std::decay_t<decltype(what)>;
-        if constexpr (std::is_same_v<T, wire::AnchorInstalled>) {
-          all.installer.on_installed(member, what);
-        } else if constexpr (std::is_same_v<T, wire::Ready>) {
-          all.round.on_ready(member, what);
-        } else if constexpr (std::is_same_v<T, wire::Decline>) {
-          all.round.on_decline(member, what);
-        } else if constexpr (std::is_same_v<T, wire::PeerUnreachable>) {
-          all.round.on_peer_unreachable(member, what);
-        } else if constexpr (std::is_same_v<T, wire::Done>) {
-          all.round.on_done(member, what);
-        } else if constexpr (std::is_same_v<T, wire::Leave>) {
-          all.membership.on_leave(member, what);
-        } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
-          all.installer.on_progress(member, what.progress);
-          all.round.on_exchanged(member, what.exchanged);
-          all.idle = true;
-        } else if constexpr (std::is_same_v<T, wire::Promise> || std::is_same_v<T, wire::Accepted>) {
-          all.idle = true;  // it came when others were enough already
-        } else {
-          all.note(Note::Level::kWarning, "ignored",
-                   member.name + " sent " + std::string(wire::name_of(message)) +
-                       ", which no site sends a coordinator [link.unexpected-message]");
-        }
-      },
-      message);
-}
+void on_event(CoordinatorParts& all, const Undialable& event) { all.membership.on_undialable(event); }
 
-void Coordinator::tell_status(LinkId link) {
-  CoordinatorParts& all = *parts_;
-  wire::StatusReport report{to_json(status_of(all, all.now))};
-  if (const auto& reference = all.admission.reference()) {
-    report.elements = reference->elements();
-    report.settings = reference->settings();
-    report.tensors = reference->tensors();
-  }
-  all.out.emplace_back(Send{link, std::move(report)});
-}
+void on_event(CoordinatorParts& all, const CallsUnderWay& event) { all.gate.calls_under_way(event.sites); }
 
-void Coordinator::tell_who_leads(LinkId link, const wire::Inquire& inquire) {
-  CoordinatorParts& all = *parts_;
-  const bool ours = inquire.swarm == all.config.swarm;
-  const bool leads = all.leadership.leads();
-  const auto& anchor = all.anchor.record();
-  wire::Leads answer{ours && leads && anchor, all.generation.generations().current(), all.config.fresh_run, {}, 0};
-  const std::size_t here = leads ? all.members().size() : all.leadership.election().size();
-  if (ours) answer.members = static_cast<std::uint32_t>(here);
-  if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);
-  all.out.emplace_back(Send{link, answer});
-  all.idle = true;
-}
-
-void Coordinator::on_event(const Closed& event) {
-  CoordinatorParts& all = *parts_;
-  if (const Member* member = all.membership.behind(event.link)) {
-    const std::string why = event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message();
-    return all.membership.remove(member->id, why);
-  }
-  all.admission.drop_claim(event.link);
-  all.generation.forget(event.link);
-  all.leadership.go(event.link);
-}
-
-void Coordinator::on_event(const Undialable& event) { parts_->membership.on_undialable(event); }
-
-void Coordinator::on_event(const CallsUnderWay& event) { parts_->gate.calls_under_way(event.sites); }
-
-void Coordinator::on_event(const Tick&) {
-  parts_->generation.on_tick();
-  parts_->leadership.on_tick();
-  parts_->membership.on_tick();
-  parts_->anchor.on_tick();
-  parts_->installer.on_tick();
-  parts_->round.on_tick();
+void on_event(CoordinatorParts& all, const Tick&) {
+  all.generation.on_tick();
+  all.leadership.on_tick();
+  all.membership.on_tick();
+  all.anchor.on_tick();
+  all.installer.on_tick();
+  all.round.on_tick();
 }
 
 // One place decides what is possible now, after any event: an anchor to choose, joiners to serve, an attempt to finish,
 // a round to form. Whoever is removed on the way makes it look again.
-void Coordinator::advance() {
-  CoordinatorParts& all = *parts_;
+void advance(CoordinatorParts& all) {
   do {
     all.changed = false;
     all.generation.settle();
@@ -246,6 +203,18 @@ void Coordinator::advance() {
     all.installer.offer();
     all.round.advance();
   } while (all.changed);
+}
+
+}  // namespace
+
+std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
+  CoordinatorParts& all = *parts_;
+  all.now = now;
+  all.out.clear();
+  all.idle = false;
+  std::visit([&all](const auto& what) { on_event(all, what); }, event);
+  if (!all.idle) advance(all);
+  return std::move(all.out);
 }
 
 TimePoint Coordinator::next_deadline() const {

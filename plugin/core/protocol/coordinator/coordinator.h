@@ -13,7 +13,6 @@
 namespace collab::protocol {
 
 struct CoordinatorParts;
-struct Member;
 
 // The values here are for tests: a coordinator that runs takes each from the knobs (coordinator_server.cpp).
 struct CoordinatorConfig {
@@ -61,16 +60,6 @@ class Coordinator {
 
  private:
   friend struct Inside;  // shows tests what it knows (tests/sim/explorer)
-  void on_event(const Received& event);
-  void on_event(const Closed& event);
-  void on_event(const Undialable& event);
-  void on_event(const CallsUnderWay& event);
-  void on_event(const Tick& event);
-  void from_member(Member& member, const wire::Message& message);
-  void tell_status(LinkId link);
-  void tell_who_leads(LinkId link, const wire::Inquire& inquire);
-  void advance();
-
   std::unique_ptr<CoordinatorParts> parts_;
 };
 

@@ -41,7 +41,8 @@ namespace collab::protocol {
 
 struct CoordinatorParts {
   explicit CoordinatorParts(CoordinatorConfig c);
-  CoordinatorParts(const CoordinatorParts& other);
+  CoordinatorParts(const CoordinatorParts&) =
+      default;  // the copy's parts refer to the one that was copied until it is bound
   CoordinatorParts& operator=(const CoordinatorParts&) = delete;
   ~CoordinatorParts() = default;
 
@@ -72,9 +73,7 @@ struct CoordinatorParts {
     out.emplace_back(make_note(level, std::move(event), std::move(text), std::move(fields)));
   }
   void forget_swarm();  // nobody is here, or all that was agreed on is of another model
-
- private:
-  void bind();  // parts ask each other over this struct
+  void bind();          // parts ask each other over this struct
 };
 
 // What a status query is told.

@@ -1,6 +1,7 @@
 #include "core/protocol/coordinator/leadership.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <ranges>
 #include <tuple>
@@ -150,7 +151,8 @@ void Leadership::lead(Mandate mandate) {
   std::ranges::stable_partition(mandate.comers, [&](const auto& comer) { return mandate.is_of_a_voter(comer); });
   for (const Mandate::Comer& comer : mandate.comers) {
     if (mandate.disproves(comer)) {
-      if (mandate.is_of_a_voter(comer)) deposers_.disprove(comer.join.report.record.acceptor);
+      const bool kept = mandate.is_of_a_voter(comer) && disproved_.size() < wire::kMaxSites;
+      if (kept) disproved_.insert(comer.join.report.record.acceptor);
       refuse_disproved(comer.link, comer.join, mandate.round());
     } else {
       all_->admission.on_join(comer.link, comer.join);
@@ -211,11 +213,11 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
         link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
     return false;
   }
-  if (ahead && !newer_term && deposers_.is_disproved(record.acceptor)) {
+  if (ahead && !newer_term && disproved_.contains(record.acceptor)) {
     refuse_disproved(link, join, anchor->round);
     return false;
   }
-  if ((newer_term || ahead) && !deposers_.may(record.acceptor, all_->now, all_->config.link_grace)) {
+  if ((newer_term || ahead) && !may_depose(record.acceptor)) {
     all_->out.emplace_back(
         Hangup{link, join.site + " had leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
                          in_seconds(all_->config.link_grace) +
@@ -232,6 +234,14 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
     step_down(join.site + " is of a swarm older than the one that has just begun here");
   }
   return true;
+}
+
+// Each time costs the others an election and the attempt under way.
+bool Leadership::may_depose(AcceptorId voter) {
+  const TimePoint now = all_->now;
+  const double a_second = kMaxRepeats / std::chrono::duration<double>(all_->config.link_grace).count();
+  std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // as new
+  return depositions_.try_emplace(voter, kMaxRepeats, a_second).first->second.let(now).has_value();
 }
 
 // Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained

@@ -9,13 +9,14 @@
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/base/rate_limited.h"
 #include "core/protocol/agreement/election.h"
 #include "core/protocol/coordinator/coordinator.h"
-#include "core/protocol/coordinator/deposers.h"
 
 namespace collab::protocol {
 
@@ -62,6 +63,7 @@ class Leadership {
   void inherit(const Mandate& mandate);
   void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);
   void step_down(const std::string& reason);
+  [[nodiscard]] bool may_depose(AcceptorId voter);            // counts: asked when it would
   [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
   [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
 
@@ -73,7 +75,9 @@ class Leadership {
   std::set<LinkId> early_;
   TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
   std::set<RunId> begun_;              // runs, here
-  Deposers deposers_;                  // over all its terms
+  // Over all its terms: how often a voter may have it step down yet, and whose later round was disproved (election.h).
+  std::map<AcceptorId, Sparing> depositions_;
+  std::set<AcceptorId> disproved_;
 };
 
 }  // namespace collab::protocol

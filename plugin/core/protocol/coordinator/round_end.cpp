@@ -143,7 +143,6 @@ void Round::commit() {
     }
   }
   all_->out.emplace_back(std::move(all));
-  all_->slices.committed(start, all_->now - round_.started, round_.attempts == 1);
   all_->note(Note::Level::kInfo, "round",
              "round " + std::to_string(committed.value) +
                  (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),

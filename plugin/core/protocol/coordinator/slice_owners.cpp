@@ -40,17 +40,6 @@ std::vector<wire::Slice> SliceOwners::divide(const wire::StartAttempt& start, co
   return slices;
 }
 
-void SliceOwners::committed(const wire::StartAttempt& start, Duration took, bool at_once) {
-  const bool comparable = partition_.sites() == start.participants.size() && at_once && !start.slices.empty();
-  const auto before = partition_.committed(start.round, took, comparable);
-  if (!before) return;
-  const std::string round = std::to_string(start.round.value);
-  all_->note(Note::Level::kInfo, "shares",
-             "round " + round + " took " + in_seconds(took) + " in place of " + in_seconds(*before) +
-                 ": the shares of before are taken again",
-             {{"round", round}});
-}
-
 void SliceOwners::tell(RoundId round, const std::vector<Share>& shares, double takes) {
   double total = 0;
   for (const Share& share : shares) total += share.share;

@@ -18,7 +18,6 @@ class SliceOwners {
   // need not be sent again.
   [[nodiscard]] std::vector<wire::Slice> divide(const wire::StartAttempt& start, const std::vector<Line>& lines,
                                                 const std::vector<wire::Slice>& before);
-  void committed(const wire::StartAttempt& start, Duration took, bool at_once);
   [[nodiscard]] double share_of(SiteId site) const { return partition_.share_of(site); }
   void forget() { partition_ = {}; }
 

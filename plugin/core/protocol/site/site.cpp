@@ -31,14 +31,12 @@
 //   Chunk                the data plane      of a contribution, a mean, an anchor, a copy
 //   Heartbeat            PeerLinks           it was heard
 //   the link closes      PeerLinks           in an attempt with it: `PeerUnreachable` (SiteRound::link_lost)
-//   any other            from_coordinator,   nothing, and a warning
-//                        from_peer
+//   any other            take                nothing, and a warning
 //
 // What comes from the training process, the data plane and the store is routed below, one line an event.
 #include "core/protocol/site/site.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/encoding.h"
@@ -46,24 +44,6 @@
 namespace collab::protocol {
 
 SiteParts::SiteParts(SiteConfig c) : config(std::move(c)) { bind(); }
-
-SiteParts::SiteParts(const SiteParts& other)
-    : config(other.config),
-      coordinator(other.coordinator),
-      membership(other.membership),
-      inquiry(other.inquiry),
-      acceptor(other.acceptor),
-      writes(other.writes),
-      roster(other.roster),
-      peers(other.peers),
-      held(other.held),
-      installation(other.installation),
-      round(other.round),
-      optimizer(other.optimizer),
-      now(other.now),
-      out(other.out) {
-  bind();
-}
 
 void SiteParts::bind() {
   coordinator.all_ = membership.all_ = inquiry.all_ = writes.all_ = this;
@@ -80,20 +60,8 @@ Site::Site(SiteConfig config) : parts_(std::make_unique<SiteParts>(std::move(con
 Site::~Site() = default;
 Site::Site(Site&&) noexcept = default;
 Site& Site::operator=(Site&&) noexcept = default;
-Site::Site(const Site& other) : parts_(std::make_unique<SiteParts>(*other.parts_)) {}
-Site& Site::operator=(const Site& other) {
-  if (this != &other) parts_ = std::make_unique<SiteParts>(*other.parts_);
-  return *this;
-}
-
-std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
-  SiteParts& all = *parts_;
-  all.now = now;
-  all.out.clear();
-  if (all.membership.over()) return {};
-  std::visit([this](const auto& what) { on_event(what); }, event);
-  return std::move(all.out);
-}
+Site::Site(const Site& other) : parts_(std::make_unique<SiteParts>(*other.parts_)) { parts_->bind(); }
+Site& Site::operator=(const Site& other) { return *this = Site(other); }
 
 bool Site::knows(LinkId link) const { return parts_->peers.knows(link); }
 std::optional<SiteId> Site::peer_of(LinkId link) const { return parts_->peers.peer_of(link); }
@@ -106,141 +74,130 @@ Duration Site::heartbeat() const { return parts_->coordinator.heartbeat(); }
 wire::Record Site::record() const { return parts_->membership.report().record; }
 std::string Site::waiting_for(TimePoint now) const { return parts_->membership.waiting_text(now); }
 
+namespace {
+
+// ---- messages of the coordinator -----------------------------------------------------------------
+
+void take(SiteParts& all, const wire::Welcome& what) { all.membership.on_welcome(what); }
+void take(SiteParts& all, const wire::Refuse& what) { all.membership.on_refuse(what); }
+void take(SiteParts& all, const wire::Hold& what) { all.membership.on_hold(what); }
+void take(SiteParts& all, const wire::Prepare& what) { all.membership.on_prepare(what); }
+void take(SiteParts& all, const wire::Accept& what) { all.membership.on_accept(what); }
+void take(SiteParts& all, const wire::LeaveAck&) { all.membership.on_leave_ack(); }
+void take(SiteParts& all, const wire::Roster& what) { all.peers.on_roster(what); }
+void take(SiteParts& all, const wire::Keys& what) { all.peers.on_keys(what); }
+void take(SiteParts& all, const wire::InstallAnchor& what) { all.installation.on_install_anchor(what); }
+void take(SiteParts& all, const wire::StartAttempt& what) { all.round.on_start_attempt(what); }
+void take(SiteParts& all, const wire::Commit& what) { all.round.on_commit(what); }
+void take(SiteParts& all, const wire::RoundSkipped& what) { all.round.on_skipped(what); }
+void take(SiteParts& all, const wire::Leads& what) { all.inquiry.on_here(what); }
+void take(SiteParts&, const wire::Heartbeat&) {}  // that it came is all that matters
+void take(SiteParts& all, const wire::Notice& what) {
+  all.membership.on_notice(what);
+  all.peers.on_notice(what);
+}
+void take(SiteParts& all, const wire::MemberLeft& what) {
+  if (all.acceptor.on_member_left(what)) all.writes.keep();
+}
+template <typename Other>
+void take(SiteParts& all, const Other& what) {
+  all.note(Note::Level::kWarning, "ignored",
+           "the coordinator sent " + std::string(wire::name_of(what)) +
+               ", which it never sends a site [link.not-for-a-site]");
+}
+
+// ---- messages of other sites ---------------------------------------------------------------------
+
+void take(SiteParts& all, LinkId link, const PeerLinks::Peer&, const wire::FetchAnchor& what) {
+  all.held.on_fetch(link, what);
+}
+void take(SiteParts& all, LinkId, const PeerLinks::Peer& peer, const wire::AnchorMoved& what) {
+  all.installation.on_anchor_moved(peer.site, what);
+}
+void take(SiteParts& all, LinkId link, const PeerLinks::Peer& peer, const wire::FetchOptimizer& what) {
+  all.out.emplace_back(ServeOptimizer{link, peer.name, what});
+}
+void take(SiteParts& all, LinkId link, const PeerLinks::Peer&, const wire::OptimizerState& what) {
+  all.optimizer.on_state(link, what);
+}
+void take(SiteParts&, LinkId, const PeerLinks::Peer&, const wire::Chunk&) {}  // of the data plane
+void take(SiteParts&, LinkId, const PeerLinks::Peer&, const wire::Heartbeat&) {}
+template <typename Other>
+void take(SiteParts& all, LinkId, const PeerLinks::Peer& peer, const Other& what) {
+  all.note(Note::Level::kWarning, "ignored",
+           peer.name + " sent " + std::string(wire::name_of(what)) +
+               ", which no site sends another [link.not-between-sites]");
+}
+
+void from_peer(SiteParts& all, LinkId link, const wire::Message& message) {
+  if (const auto* hello = std::get_if<wire::Hello>(&message)) return all.peers.on_hello(link, *hello);
+  const PeerLinks::Peer* const peer = all.peers.on_message(link, std::string(wire::name_of(message)));
+  if (peer == nullptr) return;
+  std::visit([&](const auto& what) { take(all, link, *peer, what); }, message);
+}
+
 // ---- events from the training process ------------------------------------------------------------
 
-void Site::on_event(const Begin& event) { parts_->membership.begin(event); }
-void Site::on_event(const Trigger& event) { parts_->round.on_trigger(event); }
-void Site::on_event(const Depart& event) { parts_->membership.depart(event); }
-void Site::on_event(const SeekOptimizer&) { parts_->optimizer.seek(); }
-void Site::on_event(const TakeOptimizer&) { parts_->optimizer.take(); }
-void Site::on_event(const EndOptimizer&) { parts_->optimizer.end(); }
+void on_event(SiteParts& all, const Begin& event) { all.membership.begin(event); }
+void on_event(SiteParts& all, const Trigger& event) { all.round.on_trigger(event); }
+void on_event(SiteParts& all, const Depart& event) { all.membership.depart(event); }
+void on_event(SiteParts& all, const SeekOptimizer&) { all.optimizer.seek(); }
+void on_event(SiteParts& all, const TakeOptimizer&) { all.optimizer.take(); }
+void on_event(SiteParts& all, const EndOptimizer&) { all.optimizer.end(); }
 
 // ---- events from links ---------------------------------------------------------------------------
 
-void Site::on_event(const CoordinatorConnected& event) {
-  if (event.inquiry) return parts_->inquiry.on_connected(event.link, event.candidate);
-  parts_->coordinator.on_connected(event);
+void on_event(SiteParts& all, const CoordinatorConnected& event) {
+  if (event.inquiry) return all.inquiry.on_connected(event.link, event.candidate);
+  all.coordinator.on_connected(event);
 }
 
-void Site::on_event(const PeerConnected& event) { parts_->peers.on_connected(event); }
+void on_event(SiteParts& all, const PeerConnected& event) { all.peers.on_connected(event); }
 
-void Site::on_event(const DialFailed& event) {
-  if (event.inquiry) return parts_->inquiry.on_dial_failed(event.candidate, event.why.message());
-  if (event.site) return parts_->peers.on_dial_failed(*event.site, event.why.message());
-  parts_->coordinator.on_dial_failed(event);
+void on_event(SiteParts& all, const DialFailed& event) {
+  if (event.inquiry) return all.inquiry.on_dial_failed(event.candidate, event.why.message());
+  if (event.site) return all.peers.on_dial_failed(*event.site, event.why.message());
+  all.coordinator.on_dial_failed(event);
 }
 
-void Site::on_event(const Received& event) {
+void on_event(SiteParts& all, const Received& event) {
   const auto& [link, message] = event;
-  if (parts_->coordinator.link() == link) return from_coordinator(message);
-  if (const auto* leads = std::get_if<wire::Leads>(&message); leads != nullptr && parts_->inquiry.is_over(link)) {
-    return parts_->inquiry.on_leads(*leads);
+  if (all.coordinator.link() == link) {
+    all.coordinator.heard();
+    return std::visit([&all](const auto& what) { take(all, what); }, message);
   }
-  from_peer(link, message);
+  if (const auto* leads = std::get_if<wire::Leads>(&message); leads != nullptr && all.inquiry.is_over(link)) {
+    return all.inquiry.on_leads(*leads);
+  }
+  from_peer(all, link, message);
 }
 
-void Site::on_event(const Closed& event) {
-  if (parts_->coordinator.link() == event.link) return parts_->coordinator.on_closed(event.why);
+void on_event(SiteParts& all, const Closed& event) {
+  if (all.coordinator.link() == event.link) return all.coordinator.on_closed(event.why);
   const std::string why = event.why.ok() ? "the link was closed" : event.why.message();
-  if (parts_->inquiry.is_over(event.link)) return parts_->inquiry.on_closed(why);
-  parts_->peers.on_closed(event.link, why);
-}
-
-void Site::from_coordinator(const wire::Message& message) {
-  SiteParts& all = *parts_;
-  all.coordinator.heard();
-  std::visit(
-      [&](const auto& what) {
-        using T = std::decay_t<decltype(what)>;
-        if constexpr (std::is_same_v<T, wire::Welcome>) {
-          all.membership.on_welcome(what);
-        } else if constexpr (std::is_same_v<T, wire::Refuse>) {
-          all.membership.on_refuse(what);
-        } else if constexpr (std::is_same_v<T, wire::Hold>) {
-          all.membership.on_hold(what);
-        } else if constexpr (std::is_same_v<T, wire::Roster>) {
-          all.peers.on_roster(what);
-        } else if constexpr (std::is_same_v<T, wire::Keys>) {
-          all.peers.on_keys(what);
-        } else if constexpr (std::is_same_v<T, wire::InstallAnchor>) {
-          all.installation.on_install_anchor(what);
-        } else if constexpr (std::is_same_v<T, wire::StartAttempt>) {
-          all.round.on_start_attempt(what);
-        } else if constexpr (std::is_same_v<T, wire::Commit>) {
-          all.round.on_commit(what);
-        } else if constexpr (std::is_same_v<T, wire::RoundSkipped>) {
-          all.round.on_skipped(what);
-        } else if constexpr (std::is_same_v<T, wire::Prepare>) {
-          all.membership.on_prepare(what);
-        } else if constexpr (std::is_same_v<T, wire::Accept>) {
-          all.membership.on_accept(what);
-        } else if constexpr (std::is_same_v<T, wire::Notice>) {
-          all.membership.on_notice(what);
-          all.peers.on_notice(what);
-        } else if constexpr (std::is_same_v<T, wire::MemberLeft>) {
-          if (all.acceptor.on_member_left(what)) all.writes.keep();
-        } else if constexpr (std::is_same_v<T, wire::LeaveAck>) {
-          all.membership.on_leave_ack();
-        } else if constexpr (std::is_same_v<T, wire::Leads>) {
-          all.inquiry.on_here(what);
-        } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
-          // That it came is all that matters.
-        } else {
-          all.note(Note::Level::kWarning, "ignored",
-                   "the coordinator sent " + std::string(wire::name_of(message)) +
-                       ", which it never sends a site [link.not-for-a-site]");
-        }
-      },
-      message);
-}
-
-void Site::from_peer(LinkId link, const wire::Message& message) {
-  SiteParts& all = *parts_;
-  if (const auto* hello = std::get_if<wire::Hello>(&message)) return all.peers.on_hello(link, *hello);
-  const std::string name(wire::name_of(message));
-  const PeerLinks::Peer* const peer = all.peers.on_message(link, name);
-  if (peer == nullptr) return;
-  std::visit(
-      [&](const auto& what) {
-        using T = std::decay_t<decltype(what)>;
-        if constexpr (std::is_same_v<T, wire::FetchAnchor>) {
-          all.held.on_fetch(link, what);
-        } else if constexpr (std::is_same_v<T, wire::AnchorMoved>) {
-          all.installation.on_anchor_moved(peer->site, what);
-        } else if constexpr (std::is_same_v<T, wire::FetchOptimizer>) {
-          all.out.emplace_back(ServeOptimizer{link, peer->name, what});
-        } else if constexpr (std::is_same_v<T, wire::OptimizerState>) {
-          all.optimizer.on_state(link, what);
-        } else if constexpr (std::is_same_v<T, wire::Chunk> || std::is_same_v<T, wire::Heartbeat>) {
-          // The data plane takes chunks; that a heartbeat came is all that matters.
-        } else {
-          all.note(Note::Level::kWarning, "ignored",
-                   peer->name + " sent " + name + ", which no site sends another [link.not-between-sites]");
-        }
-      },
-      message);
+  if (all.inquiry.is_over(event.link)) return all.inquiry.on_closed(why);
+  all.peers.on_closed(event.link, why);
 }
 
 // ---- events from the data plane and the store -----------------------------------------------------
 
-void Site::on_event(const ExchangeComplete& event) { parts_->round.on_exchanged(event); }
-void Site::on_event(const ContributionUnfit& event) { parts_->round.on_unfit(event); }
-void Site::on_event(const ExchangeFailed& event) { parts_->round.on_exchange_failed(event); }
-void Site::on_event(const AnchorInPlace& event) { parts_->installation.on_in_place(event); }
-void Site::on_event(const AnchorSourceWrong& event) { parts_->installation.on_source_wrong(event); }
-void Site::on_event(const Persisted& event) { parts_->writes.on_persisted(event); }
-void Site::on_event(const OptimizerPart& event) { parts_->optimizer.on_part(event); }
-void Site::on_event(const OptimizerUnfit& event) { parts_->optimizer.on_unfit(event); }
+void on_event(SiteParts& all, const ExchangeComplete& event) { all.round.on_exchanged(event); }
+void on_event(SiteParts& all, const ContributionUnfit& event) { all.round.on_unfit(event); }
+void on_event(SiteParts& all, const ExchangeFailed& event) { all.round.on_exchange_failed(event); }
+void on_event(SiteParts& all, const AnchorInPlace& event) { all.installation.on_in_place(event); }
+void on_event(SiteParts& all, const AnchorSourceWrong& event) { all.installation.on_source_wrong(event); }
+void on_event(SiteParts& all, const Persisted& event) { all.writes.on_persisted(event); }
+void on_event(SiteParts& all, const OptimizerPart& event) { all.optimizer.on_part(event); }
+void on_event(SiteParts& all, const OptimizerUnfit& event) { all.optimizer.on_unfit(event); }
 
-void Site::on_event(const Applied& event) {
-  parts_->round.on_applied(event);
-  parts_->membership.applied();
+void on_event(SiteParts& all, const Applied& event) {
+  all.round.on_applied(event);
+  all.membership.applied();
 }
 
 // ---- time ----------------------------------------------------------------------------------------
 
-void Site::on_event(const Tick&) {
-  SiteParts& all = *parts_;
+void on_event(SiteParts& all, const Tick&) {
   all.membership.on_leave_tick();
   if (all.membership.over() || all.membership.phase() == SitePhase::kLeaving) return;
   all.membership.on_ask_tick();
@@ -258,6 +215,17 @@ void Site::on_event(const Tick&) {
   all.writes.on_tick();
   all.inquiry.on_tick();
   all.round.on_tick();
+}
+
+}  // namespace
+
+std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
+  SiteParts& all = *parts_;
+  all.now = now;
+  all.out.clear();
+  if (all.membership.over()) return {};
+  std::visit([&all](const auto& what) { on_event(all, what); }, event);
+  return std::move(all.out);
 }
 
 TimePoint Site::next_deadline() const {

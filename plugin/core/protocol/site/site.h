@@ -48,30 +48,6 @@ class Site {
 
  private:
   friend struct Inside;  // shows tests what it knows (tests/sim/explorer)
-  void on_event(const Begin& event);
-  void on_event(const Trigger& event);
-  void on_event(const Depart& event);
-  void on_event(const CoordinatorConnected& event);
-  void on_event(const PeerConnected& event);
-  void on_event(const DialFailed& event);
-  void on_event(const Received& event);
-  void on_event(const Closed& event);
-  void on_event(const ExchangeComplete& event);
-  void on_event(const ContributionUnfit& event);
-  void on_event(const ExchangeFailed& event);
-  void on_event(const AnchorInPlace& event);
-  void on_event(const AnchorSourceWrong& event);
-  void on_event(const Applied& event);
-  void on_event(const Persisted& event);
-  void on_event(const SeekOptimizer& event);
-  void on_event(const TakeOptimizer& event);
-  void on_event(const EndOptimizer& event);
-  void on_event(const OptimizerPart& event);
-  void on_event(const OptimizerUnfit& event);
-  void on_event(const Tick& event);
-  void from_coordinator(const wire::Message& message);
-  void from_peer(LinkId link, const wire::Message& message);
-
   std::unique_ptr<SiteParts> parts_;
 };
 

@@ -40,7 +40,7 @@ namespace collab::protocol {
 
 struct SiteParts {
   explicit SiteParts(SiteConfig c);
-  SiteParts(const SiteParts& other);
+  SiteParts(const SiteParts&) = default;  // the copy's parts refer to the one that was copied until it is bound
   SiteParts& operator=(const SiteParts&) = delete;
   ~SiteParts() = default;
 
@@ -65,8 +65,6 @@ struct SiteParts {
     out.emplace_back(make_note(level, std::move(event), std::move(text)));
   }
   [[nodiscard]] std::string name_of(SiteId site) const;
-
- private:
   void bind();  // parts ask each other over this struct
 };
 

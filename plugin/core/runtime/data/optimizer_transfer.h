@@ -66,7 +66,7 @@ class OptimizerTransfer {
   protocol::OptimizerLease lease_;
   std::atomic<bool> wanted_ = false;
   std::uint64_t bytes_sent_ = 0;
-  RateLimited asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
+  Sparing asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
   std::string why_none_;  // empty: there is one to lend
   std::shared_ptr<const OptimizerCopy> copy_;
   std::map<std::uint64_t, LinkId> on_their_way_;  // by token

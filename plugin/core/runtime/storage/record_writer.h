@@ -1,7 +1,7 @@
 // Writes a site's record on a thread of its own, so that who asks for it does not wait for the disk.
 //
 //   writer_.emplace(std::move(store), [this](std::uint64_t number, const Status& how) {
-//     post_call([this, number, how] { ... });
+//     mailbox_.post([this, number, how] { ... });
 //   });
 //   writer_->write(encoded, number);  // returns at once
 //

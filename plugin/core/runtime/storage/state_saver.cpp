@@ -74,7 +74,7 @@ struct StateSaver::Shared {
   bool left = false;  // nobody waits any more, and the memory is not there any more
   bool overdue = false;
   std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
-  RateLimited rate_limited{std::chrono::minutes(1)};
+  Sparing rate_limited{std::chrono::minutes(1)};
 };
 
 StateSaver::StateSaver(std::string path, Disk& disk, std::chrono::milliseconds patience)

@@ -58,9 +58,9 @@ class Strangers {
   std::deque<ConnectionPtr> loose_;           // the oldest first
   std::set<boost::asio::ip::address> hosts_;  // that have had a link here
   std::deque<boost::asio::ip::address> hosts_in_order_;
-  RateLimited not_accepted_{std::chrono::seconds(10)};
-  RateLimited turned_away_{std::chrono::seconds(1)};
-  RateLimited dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
+  Sparing not_accepted_{std::chrono::seconds(10)};
+  Sparing turned_away_{std::chrono::seconds(1)};
+  Sparing dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
 };
 
 }  // namespace collab::tcp

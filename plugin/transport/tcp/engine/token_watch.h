@@ -26,7 +26,7 @@ class TokenWatch {
 
   EngineParts& all_;
   TimePoint next_{};
-  RateLimited closed_{std::chrono::seconds(10)};
+  Sparing closed_{std::chrono::seconds(10)};
 };
 
 }  // namespace collab::tcp
