@@ -306,9 +306,9 @@ TEST_F(StateFileTest, FlippedBitsOfTheVectorsNameBothDigests) {
 
 TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   ASSERT_TRUE(write().ok());
-  for (const char format : {6, 8}) {
+  for (const int format : {6, 8}) {
     std::vector<char> other = bytes();
-    other[8] = format;
+    other[8] = static_cast<char>(format);
     put(other);
     const Status status = read();
     EXPECT_EQ(status.code(), StatusCode::kRefused);
