@@ -39,7 +39,8 @@ collab::Result<std::unique_ptr<collab::Page>> serve_page(const po::variables_map
                              .certificate = text("http-cert"),
                              .key = text("http-key"),
                              .objective = text("objective"),
-                             .leaderboard = text("leaderboard")},
+                             .leaderboard = text("leaderboard"),
+                             .join = {}},
                             config, std::move(server), coordinator);
 }
 
