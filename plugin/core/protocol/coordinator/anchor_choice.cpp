@@ -94,7 +94,9 @@ void AnchorChoice::lose() {
   start_gathering();
 }
 
+// An attempt is at the round after this anchor, under the name of its run: it goes with it.
 void AnchorChoice::drop() {
+  all_->round.start_afresh();
   anchor_.reset();
   all_->installer.all_wait();
 }
