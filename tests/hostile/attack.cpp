@@ -29,6 +29,7 @@ constexpr std::array kAttacks{
            &attack_early_chunks},
     Attack{"terms", "claims absurd terms, and voters' memories", &attack_terms},
     Attack{"records", "claims to have trained later rounds and later models, without a proof", &attack_records},
+    Attack{"anchors", "says that it holds the anchor, then that it holds another", &attack_anchors},
     Attack{"impersonate", "joins in members' names from their addresses, and greets sites in others' names",
            &attack_impersonate},
     Attack{"names", "names that a terminal obeys, that are too long, and empty ones", &attack_names},

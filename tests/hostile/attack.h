@@ -117,6 +117,7 @@ void attack_status(Context& context);
 void attack_enter_gone(Context& context);
 void attack_contribute(Context& context);
 // members.cpp
+void attack_anchors(Context& context);
 void attack_join_and_stall(Context& context);
 void attack_impersonate(Context& context);
 void attack_churn(Context& context);

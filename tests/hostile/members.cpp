@@ -90,6 +90,29 @@ void attack_records(Context& context) {
   }
 }
 
+// Under one name it is told the anchor; under the next it holds that, and then says that it holds another.
+void attack_anchors(Context& context) {
+  Member member(context);
+  std::optional<wire::InstallAnchor> known;
+  while (!context.done()) {
+    wire::Join join = proper_join(context.swarm, context.draw_name(), "", true, context.prng);
+    join.expected_sites = 1 + static_cast<std::uint32_t>(context.prng.below(wire::kMaxSites));
+    if (known) join.offer = {known->run, known->round, known->digest};
+    if (!member.join(join)) {
+      wait_ms(20);
+      continue;
+    }
+    known = context.peer->wait_for<wire::InstallAnchor>(member.link(), kInstallLimit);
+    if (!known || known->sources != std::vector{member.site()}) continue;
+    context.counts.arrives();
+    const RunId run(context.prng.chance(0.5) ? context.prng.next() >> 1U : known->run.value);
+    const RoundId round(known->round.value + context.prng.below(1'000'000));
+    const Digest digest{context.prng.next(), context.prng.next()};
+    context.peer->send(member.link(), wire::AnchorInstalled{run, round, digest, join.report.record.acceptor});
+    for (int beats = 0; beats < 10 && member.beat() && !context.done(); ++beats) wait_ms(20);
+  }
+}
+
 void attack_join_and_stall(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
   if (context.swarm.model.empty()) context.counts.answered("the model was not learnt: helpers alone");

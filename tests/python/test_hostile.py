@@ -26,7 +26,7 @@ SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "120"))
 QUIET_SECONDS = 4.0
 TESTS = 3
 # At rounds: of those that stop all of them nothing shows before the grace is over.
-AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered")
+AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered", "anchors")
 AIMED_SECONDS = GRACE + LATE + 2
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 

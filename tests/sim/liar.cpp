@@ -27,7 +27,11 @@ bool twist(Prng& prng, wire::Message& message) {
   } else if (auto* leave = std::get_if<wire::Leave>(&message)) {
     leave->next_generation = static_cast<std::uint32_t>(prng.below(4));
   } else if (auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
-    installed->digest = draw_digest(prng);
+    if (prng.chance(0.3)) installed->run.value = prng.chance(0.5) ? prng.next() >> 2 : installed->run.value + 1;
+    if (prng.chance(0.3)) installed->round.value += prng.below(1'000);
+    if (prng.chance(0.7)) installed->digest = draw_digest(prng);
+  } else if (auto* join = std::get_if<wire::Join>(&message)) {
+    join->expected_sites = 1 + static_cast<std::uint32_t>(prng.below(8));
   } else if (auto* done = std::get_if<wire::Done>(&message); done != nullptr && !done->slices.empty()) {
     if (prng.chance(0.3)) {  // an exchange that is done cannot go on, it says
       const SiteId peer{static_cast<std::uint32_t>(prng.below(5))};

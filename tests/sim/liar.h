@@ -1,6 +1,6 @@
-// What a member says that lies: about what it holds, is ready with and has computed, how it gets on, and things it has
-// said before once more. Some send nothing of their parts in exchanges. Not about what it has promised or accepted: an
-// agreement by quorums bears no such member.
+// What a member says that lies: about what it holds, is ready with and has computed, how it gets on, how many sites it
+// expects, and things it has said before once more. Some send nothing of their parts in exchanges. Not about what it
+// has promised or accepted: an agreement by quorums bears no such member.
 //
 // Threads: one. Ownership: what it has said lately.
 #pragma once

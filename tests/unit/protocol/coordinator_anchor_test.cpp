@@ -151,7 +151,7 @@ TEST_F(FirstAnchor, AllWhoWaitForTheNamedSiteAreToldSo) {
 }
 
 TEST_F(FirstAnchor, ANameThatNeverComesIsNamedInTheError) {
-  EXPECT_FALSE(chosen(come({fetching(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris", 2), "rome"), fetching(fresh("tokyo", 2), "rome")})));
   const auto actions = c.pass(seconds(301), {1, 2});
   EXPECT_FALSE(chosen(actions)) << "most are here, but not whom they wait for";
   const auto refused = sent<wire::Refuse>(actions);

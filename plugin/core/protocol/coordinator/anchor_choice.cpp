@@ -94,7 +94,9 @@ void AnchorChoice::lose() {
   start_gathering();
 }
 
+// An attempt is at the round after this anchor, under the name of its run: it goes with it.
 void AnchorChoice::drop() {
+  all_->round.start_afresh();
   anchor_.reset();
   all_->installer.all_wait();
 }
@@ -142,16 +144,23 @@ void AnchorChoice::give_up_wanted(const std::string& why) {
 
 // ---- whose model it is, where nobody holds an anchor -----------------------------------------------
 
+// By the coordinator's own word.
+std::uint32_t AnchorChoice::least_sites() const {
+  return all_->generation.generations().follows() ? 1 : all_->config.min_sites;
+}
+
 std::uint32_t AnchorChoice::sites_wanted() const {
-  std::uint32_t sites = all_->generation.generations().follows() ? 1 : all_->config.min_sites;
-  for (const auto& [id, member] : all_->members()) sites = std::max(sites, member.join.expected_sites);
+  std::uint32_t sites = least_sites();
+  for (const auto& [id, member] : all_->members()) {
+    if (!member.helper) sites = std::max(sites, member.join.expected_sites);
+  }
   return sites;
 }
 
 std::pair<std::string, std::string> AnchorChoice::init_from() const {
   if (!all_->config.init_from.empty()) return {all_->config.init_from, "the coordinator"};
   for (const auto& [id, member] : all_->members()) {
-    if (!member.join.init_from.empty()) return {member.join.init_from, member.name};
+    if (!member.helper && !member.join.init_from.empty()) return {member.join.init_from, member.name};
   }
   return {};
 }
@@ -159,7 +168,7 @@ std::pair<std::string, std::string> AnchorChoice::init_from() const {
 // Who holds an anchor, or joins a swarm that has one, may say what it likes: it is too late.
 std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
   const bool late = !all_->leadership.leads() || anchor_ || wanted_ || join.offer.run.value != 0;
-  if (late || join.init_from.empty() || anybody_resumes()) return {};
+  if (late || join.helper || join.init_from.empty() || anybody_resumes()) return {};
   const auto [named, by] = init_from();
   if (named.empty() || join.init_from == named) return {};
   return "COLLAB_INIT_FROM: this site has " + join.init_from + ", the swarm (from " + by + ") has " + named +
@@ -250,6 +259,7 @@ void AnchorChoice::choose() {
   const bool all_here =
       (gathered_ || all_->membership.sites_here() >= sites_wanted()) && complete && !init_from_missed();
   if (wanted_missed() && !wanted_may_come()) give_up_wanted("nobody who could is missing");
+  if (!brought && !wanted_) return gathering_.stop();  // the time runs from the first site that trains
   if (!brought || (wanted_ ? wanted_missed() : !all_here)) {
     if (!gathers()) start_gathering();
     return;
@@ -265,8 +275,12 @@ void AnchorChoice::choose() {
   if (!goes_on) {
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run(latest_run());
     all_->installer.begin_run(chosen.run);
+    // Helpers, which may be one peer under many names, get a say by a round; but where only they are here.
     Voters founders;
-    for (const auto& [id, member] : all_->members()) founders.emplace(id, voter_of(member));
+    const bool helpers_alone = all_->membership.sites_here() == 0;
+    for (const auto& [id, member] : all_->members()) {
+      if (helpers_alone || !member.helper) founders.emplace(id, voter_of(member));
+    }
     all_->agreed.begin_run(chosen, std::move(founders));
   }
   anchor_ = AnchorRecord{chosen.run, chosen.round, chosen.digest};
@@ -298,6 +312,17 @@ void AnchorChoice::give_up_gathering(const std::string& reason) {
   while (!all_->members().empty()) all_->membership.expel(all_->members().begin()->first, reason);
 }
 
+// The others go on without those who ask for it; where nobody who trains would be left, all end.
+template <class Asks>
+void AnchorChoice::refuse(bool all, Asks asks, const std::string& reason) {
+  std::vector<SiteId> sites;
+  for (const auto& [id, member] : all_->members()) {
+    if (!member.helper && asks(member)) sites.push_back(id);
+  }
+  if (all || sites.size() == all_->membership.sites_here()) return give_up_gathering(reason);
+  for (const SiteId id : sites) all_->membership.expel(id, reason);
+}
+
 TimePoint AnchorChoice::next_deadline() const {
   if (!gathers()) return kNever;
   const Duration limit = wanted_missed() ? all_->config.link_grace : all_->config.join_timeout;
@@ -308,25 +333,48 @@ void AnchorChoice::on_tick() {
   if (!gathers()) return;
   const auto waited = gathering_.due(all_->now);
   if (wanted_missed()) return wait_for_wanted(waited);
-  const Duration limit = all_->config.join_timeout;
-  const bool late = all_->now - gathering_.since() >= limit;
-  const std::string count = gathered_text();
-  const std::string after = " after " + in_seconds(limit) + " (COLLAB_JOIN_TIMEOUT)";
+  if (all_->now - gathering_.since() >= all_->config.join_timeout) {
+    while (gathers() && !end_gathering()) {
+    }
+  } else if (init_from_missed()) {
+    wait_for_named(waited);
+  } else if (waited) {
+    all_->note(Note::Level::kInfo, "waiting",
+               "round 0: " + gathered_text() + "; waiting for the others (" + in_seconds(*waited) + ")");
+  }
+}
+
+// Its time is over: true, those who are here begin; else some are refused. Who asks for what does not come ends nobody
+// else; the coordinator's own word is for all.
+bool AnchorChoice::end_gathering() {
+  const std::string limit = in_seconds(all_->config.join_timeout);
+  const std::string few = "only " + gathered_text() + " after " + limit + " (COLLAB_JOIN_TIMEOUT)";
   const auto go_on = [&](const std::string& how) {
-    all_->note(Note::Level::kWarning, "anchor", "only " + count + after + how + " [join.few-sites]");
+    all_->note(Note::Level::kWarning, "anchor", few + how + " [join.few-sites]");
     gathered_ = true;
   };
-  if (late && anybody_resumes()) return go_on("; they go on from what they bring");
-  if (init_from_missed()) return wait_for_named(count, waited, late);
-  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
-  if (late && 2 * all_->membership.sites_here() > sites_wanted()) return go_on("; most are, they begin");
-  if (late) {
-    return give_up_gathering("only " + count + after +
-                             ": start the others (separate worlds: or lower COLLAB_MIN_SITES) [join.too-few-sites]");
+  if (anybody_resumes()) {
+    go_on("; they go on from what they bring");
+    return true;
   }
-  if (!waited) return;
-  all_->note(Note::Level::kInfo, "waiting",
-             "round 0: " + count + "; waiting for the others (" + in_seconds(*waited) + ")");
+  if (init_from_missed()) {
+    const auto names_it = [](const Member& member) { return !member.join.init_from.empty(); };
+    refuse(!all_->config.init_from.empty(), names_it,
+           "round 0 is to have the parameters of " + named_text() + ", and no site of that name has come within " +
+               limit + " (COLLAB_JOIN_TIMEOUT); " + gathered_text() +
+               ": start that one, or name another [join.init-from-missing]");
+    return false;
+  }
+  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  const std::size_t here = all_->membership.sites_here();
+  if (2 * here > sites_wanted()) {
+    go_on("; most are, they begin");
+    return true;
+  }
+  refuse(
+      2 * here <= least_sites(), [here](const Member& member) { return 2 * here <= member.join.expected_sites; },
+      few + ": start the others (separate worlds: or lower COLLAB_MIN_SITES) [join.too-few-sites]");
+  return false;
 }
 
 void AnchorChoice::wait_for_wanted(std::optional<Duration> waited) {
@@ -340,17 +388,15 @@ void AnchorChoice::wait_for_wanted(std::optional<Duration> waited) {
       "nobody has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
 }
 
-void AnchorChoice::wait_for_named(const std::string& count, std::optional<Duration> waited, bool late) {
+std::string AnchorChoice::named_text() const {
   const auto [named, by] = init_from();
-  const std::string whom = named + " (COLLAB_INIT_FROM, from " + by + ")";
-  if (late) {
-    return give_up_gathering("round 0 is to have the parameters of " + whom +
-                             ", and no site of that name has come within " + in_seconds(all_->config.join_timeout) +
-                             " (COLLAB_JOIN_TIMEOUT); " + count +
-                             ": start that one, or name another [join.init-from-missing]");
-  }
+  return named + " (COLLAB_INIT_FROM, from " + by + ")";
+}
+
+void AnchorChoice::wait_for_named(std::optional<Duration> waited) {
   if (!waited) return;
-  const std::string text = "round 0: " + count + "; waiting for " + whom + " (" + in_seconds(*waited) + ")";
+  const std::string text =
+      "round 0: " + gathered_text() + "; waiting for " + named_text() + " (" + in_seconds(*waited) + ")";
   all_->note(Note::Level::kInfo, std::string(kWait), text);
   all_->membership.broadcast(wire::Notice{std::string(kWait), text});
 }

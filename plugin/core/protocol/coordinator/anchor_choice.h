@@ -6,7 +6,7 @@
 //       |                            the parameters of the site that COLLAB_INIT_FROM names
 //       |                            those of the lowest site that resumed, else of the lowest site
 //       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
-//                                 else all are told what was missing
+//                                 else those that asked for what has not come are refused; all, if all have
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -77,7 +77,12 @@ class AnchorChoice {
   void tell_passed_over(Member& member, const std::string& why, const std::string& or_else);
   void start_gathering();
   void wait_for_wanted(std::optional<Duration> waited);
-  void wait_for_named(const std::string& count, std::optional<Duration> waited, bool late);
+  [[nodiscard]] std::uint32_t least_sites() const;
+  [[nodiscard]] std::string named_text() const;
+  void wait_for_named(std::optional<Duration> waited);
+  [[nodiscard]] bool end_gathering();
+  template <class Asks>
+  void refuse(bool all, Asks asks, const std::string& reason);
   void give_up_gathering(const std::string& reason);
 
   CoordinatorParts* all_ = nullptr;

@@ -145,12 +145,24 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
     return;
   }
   if (all_->leadership.began_here(installed.run)) return;  // of a choice before; it is told the newer one
-  // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
   const AnchorRecord& anchor = *all_->anchor.record();
-  all_->note(Note::Level::kWarning, "anchor",
-             member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
-                 " by now, not that of " + anchor_text(anchor.run, anchor.round) +
-                 "; one is chosen again [join.anchor-changed]");
+  const std::string what = member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
+                           " by now, not that of " + anchor_text(anchor.run, anchor.round);
+  if (all_->round.count_state_repair(member.id) > kMaxRepeats) {
+    return all_->membership.expel(
+        member.id, what + ", " + times_text(kMaxRepeats + 1) + " another than it was told [join.anchor-unsteady]");
+  }
+  // One member's word does not take from the others what they hold, or are about to agree on: it is told to take that.
+  const bool held = somebody_holds() || all_->round.attempt();
+  all_->note(
+      Note::Level::kWarning, "anchor",
+      what + "; " + (held ? "it takes that one from the others" : "one is chosen again") + " [join.anchor-changed]",
+      {{"who", json_quote(member.name)}});
+  if (held) {
+    member.anchor.phase_ = MemberPhase::kJoined;
+    return;
+  }
+  // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
   all_->anchor.drop();
 }
 

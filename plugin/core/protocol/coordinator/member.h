@@ -19,6 +19,8 @@
 //   installing  its last source is lost (lost), its digest differs (on_installed),  joined
 //               or a newer anchor is agreed on (left_out)
 //   installing  it holds another anchor, as its parameters move (installed_another) stale
+//   installing  it holds another than it had brought, and others hold the swarm's   joined
+//               (installed_another)
 //   active      a round is committed without it (left_out)                          stale; joined if it is ready by now
 //   active      its anchor differs from the others' (install_again)                 installing; joined without a source
 //   stale       Ready: its parameters stand still (wait)                            joined

@@ -59,10 +59,11 @@ class Round {
   void advance();  // an attempt may be finished, or started
 
   void begin_term(TermId term);
-  void begin_anchor();                                           // another one was chosen
-  void keep_slices(std::vector<wire::Slice> slices);             // of an attempt that a predecessor gave up
-  void lost(const Member& gone);                                 // it is no member any more
-  void end_without_ready();                                      // nobody is left who waits for it
+  void begin_anchor();                                // another one was chosen
+  void keep_slices(std::vector<wire::Slice> slices);  // of an attempt that a predecessor gave up
+  void lost(const Member& gone);                      // it is no member any more
+  void end_without_ready();                           // nobody is left who waits for it
+  void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
   std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }  // how often by now
   void reform_if_owners_undialable();  // that the attempt in flight needs and nobody can make
@@ -108,7 +109,6 @@ class Round {
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
   void part_with(const Member& lost);                    // who takes part in the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
-  void start_afresh();
   void on_limit();
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again

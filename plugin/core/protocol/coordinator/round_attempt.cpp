@@ -28,7 +28,6 @@ void Round::abandon_attempt() {
   for (auto& [id, member] : all_->members()) member.round.done_.reset();
 }
 
-// Nothing of the round's exchange counts any more.
 void Round::start_afresh() {
   for (auto& [id, member] : all_->members()) member.round.since_ = AttemptId{};
   round_.gone.clear();
