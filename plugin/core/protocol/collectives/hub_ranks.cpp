@@ -42,6 +42,10 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
 
 bool HubRanks::any_linked() const { return std::ranges::any_of(ranks_, &HubRank::linked); }
 
+std::size_t HubRanks::linked() const {
+  return static_cast<std::size_t>(std::ranges::count_if(ranks_, &HubRank::linked));
+}
+
 bool HubRanks::all_left() const {
   return std::ranges::all_of(ranks_, [](const HubRank& rank) {
     return rank.left || (rank.gone.empty() ? !rank.entered : mutant(Mutant::kWorldForgottenWithGone));
@@ -51,11 +55,6 @@ bool HubRanks::all_left() const {
 TimePoint HubRanks::deserted_at() const {
   const HubConfig& config = world_.hub.config;
   return any_linked() ? kNever : later(heard_, std::max(config.join_timeout, 2 * config.link_grace));
-}
-
-std::pair<std::size_t, TimePoint> HubRanks::eviction_order() const {
-  const auto came = std::ranges::count_if(ranks_, [](const HubRank& rank) { return rank.acceptor.value != 0; });
-  return {static_cast<std::size_t>(came), heard_};
 }
 
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "collab/clock.h"
@@ -43,6 +42,7 @@ class HubRanks {
   [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
   [[nodiscard]] bool any_linked() const;
+  [[nodiscard]] std::size_t linked() const;  // how many are
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
   // That have entered; who is gone has not, and may yet come to be told so.
@@ -50,8 +50,6 @@ class HubRanks {
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  // Of worlds that nobody is linked to, the least goes first: how many ranks have ever come, when one was heard last.
-  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order() const;
   [[nodiscard]] TimePoint next_deadline() const;
 
   // Nobody is here: the others may take as long to come as for the first time.
