@@ -13,6 +13,7 @@
 
 #include "collab/config.h"
 #include "collab/session.h"
+#include "core/base/open_files.h"
 #include "core/runtime/addresses.h"
 #include "tools/environment.h"
 #include "tools/page/page.h"
@@ -53,6 +54,7 @@ int serve(const po::variables_map& arguments) {
   const collab::Result<collab::LoadedConfig> loaded = collab::tools::read_knobs(given, "coordinator");
   if (!loaded.ok()) return fail(loaded.status());
 
+  collab::allow_more_open_files();
   const sigset_t ends = collab::tools::block_ends();
 
   const collab::Result<collab::LinkChoice> choice = collab::tools::choose_links(*loaded);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collab/session.h"
+#include "core/base/open_files.h"
 #include "core/runtime/line_probe.h"
 #include "core/runtime/termination.h"
 #include "tools/page/page.h"
@@ -222,6 +223,7 @@ std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py:
     const py::gil_scoped_release released;
     Result<std::unique_ptr<Transport>> made = factory();
     if (!made.ok()) return made.status();
+    allow_more_open_files();
     return serve_coordinator(config.loaded.config, std::move(made).value(), listen);
   }();
   return std::make_unique<PyCoordinator>(without_lock(value_or_raise(std::move(server))));

@@ -40,6 +40,8 @@ constexpr std::array kAttacks{
            &attack_large_joins},
     Attack{"generations", "waits under many names for models that nobody trains", &attack_generations},
     Attack{"unanswered", "joins and goes under addresses at which no dial is answered", &attack_unanswered},
+    Attack{"many-names", "is helpers and ranks of worlds of its own, as many as it can be, all heard",
+           &attack_many_names},
 };
 
 }  // namespace

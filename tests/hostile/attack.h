@@ -128,6 +128,7 @@ void attack_take_part(Context& context);
 void attack_large_joins(Context& context);
 void attack_generations(Context& context);
 void attack_unanswered(Context& context);
+void attack_many_names(Context& context);
 // sites.cpp
 void attack_early_chunks(Context& context);
 void attack_fetch(Context& context);

@@ -235,4 +235,37 @@ void attack_unanswered(Context& context) {
   }
 }
 
+void attack_many_names(Context& context) {
+  constexpr std::size_t kMost = 700;  // this process, too, may have so many files
+  constexpr Duration kBeat = std::chrono::seconds(1);
+  std::vector<LinkId> held;
+  TimePoint beat_at = context.now();
+  while (!context.done()) {
+    const std::optional<LinkId> link = held.size() < kMost ? context.peer->dial(context.target) : std::nullopt;
+    if (!link) {
+      wait_ms(10);
+    } else if (context.prng.chance(0.5)) {
+      context.peer->send(*link, proper_join(context.swarm, context.draw_name(), "", true, context.prng));
+      held.push_back(*link);
+    } else {
+      wire::Enter enter;
+      enter.swarm = context.swarm.name;
+      enter.world = context.prng.next();
+      enter.sites = {"mallory"};
+      enter.site_of = {0, 0};
+      enter.acceptor = AcceptorId(1 + context.prng.below(1U << 30U));
+      context.peer->send(*link, enter);
+      held.push_back(*link);
+    }
+    if (context.now() < beat_at) continue;
+    beat_at = context.now() + kBeat;
+    std::erase_if(held, [&](LinkId each) { return !context.peer->is_open(each); });
+    for (const LinkId each : held) {
+      if (context.peer->next(each, {})) context.counts.arrives();
+      context.peer->send(each, wire::Heartbeat{1, false});
+    }
+  }
+  for (const LinkId each : held) context.peer->close(each);
+}
+
 }  // namespace collab::hostile

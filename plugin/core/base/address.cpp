@@ -1,5 +1,7 @@
 #include "core/base/address.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -62,6 +64,18 @@ Result<HostPort> parse_host_port(std::string_view text) {
     return wrong("\"" + std::string(digits) + "\" is not a port (0 to 65535)");
   }
   return parsed;
+}
+
+std::string network_of(std::string_view address) {
+  std::string_view host = address.substr(0, address.rfind(':'));
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  std::array<std::uint8_t, 16> bytes{};
+  if (::inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), bytes.data()) != 1) {
+    return std::string(host);
+  }
+  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  return std::string(::inet_ntop(AF_INET6, bytes.data(), text.data(), text.size())) + "/64";
 }
 
 std::string to_string(const HostPort& address) {

@@ -25,6 +25,10 @@ struct HostPort {
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets an IPv6 address
 
+// Who shares what one may have: of "host:port" an address of IPv4 or a name; of IPv6 its first half, as whoever has one
+// address of these has, as a rule, all with the same.
+[[nodiscard]] std::string network_of(std::string_view address);
+
 // This machine or a private network: where traffic in the clear is accepted without being asked for. `address` has the
 // 4 bytes of IPv4 or the 16 of IPv6, in the network's order; any other number is not near.
 [[nodiscard]] bool is_near(std::span<const std::uint8_t> address);

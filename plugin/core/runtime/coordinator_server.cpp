@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "collab/session.h"
+#include "core/base/address.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/base/rate_limited.h"
@@ -30,6 +31,7 @@
 #include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/proved_names.h"
+#include "core/runtime/taken_links.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -45,7 +47,9 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
 constexpr Duration kProbeLimit = std::chrono::seconds(5);
 // Questions that are answered in a second. The others are passed over.
 constexpr double kStatusesOfLink = 4;
-constexpr double kStatusesInAll = 64;
+constexpr double kStatusesOfHost = 16;
+constexpr double kStatusesInAll = 64;  // but for this machine's
+constexpr std::size_t kFewHosts = 256;
 constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator says: a site asks each heartbeat
 
 [[nodiscard]] protocol::CoordinatorConfig machine_config(const Config& config) {
@@ -144,6 +148,34 @@ class Server final : public CoordinatorServer {
     for (const LinkId link : links) transport_->close(link);
   }
 
+  // Of whoever is there; empty: it is this machine, or nobody knows.
+  [[nodiscard]] std::string network_behind(LinkId link) const {
+    const auto found = networks_.find(link);
+    return found == networks_.end() ? std::string() : found->second;
+  }
+
+  void came(LinkId link, const std::string& peer) {
+    const std::string network = network_of(peer);
+    const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
+    networks_[link] = here ? std::string() : network;
+    turn_out(doorstep_.came(clock_.now(), link, peer, is_known()));
+  }
+
+  // Whoever is about to be taken in. What is said on a link that is closed for it is not heard any more.
+  void make_room_for_link(LinkId link, const std::string& site) {
+    if (taken_.has(link) || is_known()(link)) return;
+    const auto has_say = [this](const std::string& name) { return machine_.has_say(name); };
+    const std::optional<LinkId> gone = taken_.came(link, network_behind(link), site, has_say);
+    if (!gone) return;
+    taken_.closed(*gone);
+    left_.leave(*gone);
+    const std::string network = network_behind(*gone);
+    refuse(*gone,
+           (network.empty() ? "this machine" : network) +
+               " has more links here than its share, of a quarter of the files that this process may have open: let it "
+               "have more (ulimit -n) if they are yours; it may come again [coordinator.links-full]");
+  }
+
   void refuse(LinkId link, const std::string& why) {
     const auto line = refused_.let(
         clock_.now(), "the coordinator refused a message and closed its link: " + why + " [link.message-refused]");
@@ -158,12 +190,25 @@ class Server final : public CoordinatorServer {
     return {};
   }
 
+  // Each host has its share, and this machine one beside the others'.
+  [[nodiscard]] bool may_ask_status(const std::string& network) {
+    const TimePoint now = clock_.now();
+    if (host_statuses_.size() > kFewHosts) {
+      std::erase_if(host_statuses_, [now](auto each) { return each.second.has(now, kStatusesOfHost); });
+    }
+    Sparing& host = host_statuses_.try_emplace(network, kStatusesOfHost, kStatusesOfHost).first->second;
+    if (!host.has(now, 1) || !(network.empty() || all_statuses_.has(now, 1))) return false;
+    host.take(1);
+    if (!network.empty()) all_statuses_.take(1);
+    return true;
+  }
+
   [[nodiscard]] bool may_ask(LinkId link, const wire::Message& message) {
     const auto let = [&](std::map<LinkId, Sparing>& links, double a_second) {
       return links.try_emplace(link, a_second, a_second).first->second.let(clock_.now()).has_value();
     };
     if (std::holds_alternative<wire::StatusQuery>(message)) {
-      return let(statuses_, kStatusesOfLink) && all_statuses_.let(clock_.now());
+      return let(statuses_, kStatusesOfLink) && may_ask_status(network_behind(link));
     }
     const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
     return !small || let(small_questions_, kSmallQuestionsOfLink);
@@ -174,12 +219,12 @@ class Server final : public CoordinatorServer {
     if (const auto* connected = std::get_if<LinkConnected>(&event))
       return transport_->close(connected->link);  // a probe
     if (auto* proved = std::get_if<LinkProved>(&event)) return proved_.proved(proved->link, std::move(proved->names));
-    if (const auto* accepted = std::get_if<LinkAccepted>(&event)) {
-      return turn_out(doorstep_.came(clock_.now(), accepted->link, accepted->peer, is_known()));
-    }
+    if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return came(accepted->link, accepted->peer);
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
       left_.closed(closed->link);
       doorstep_.closed(closed->link);
+      taken_.closed(closed->link);
+      networks_.erase(closed->link);
       joins_.closed(closed->link);
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
@@ -208,9 +253,12 @@ class Server final : public CoordinatorServer {
         act(protocol::Send{arrived->link, wire::Refuse{why}});
         return refuse(arrived->link, why);
       }
+      make_room_for_link(arrived->link, std::holds_alternative<wire::Join>(*message) ? site : std::string());
+      if (left_.has(arrived->link)) return;
     }
     if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
-      return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
+      return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload),
+                                            network_behind(arrived->link)});
     }
     if (const auto* join = std::get_if<wire::Join>(&*message)) {
       make_room_for_join(arrived->link, held_bytes(*join, arrived->message.head.size()));
@@ -319,9 +367,12 @@ class Server final : public CoordinatorServer {
   Notes notes_{events_, std::string(kName)};
   Happenings rounds_, notable_;
   Doorstep doorstep_;
+  TakenLinks taken_;
+  std::map<LinkId, std::string> networks_;  // of links that others have dialled, but from this machine
   LeftLinks left_;
   KeptJoins joins_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
+  std::map<std::string, Sparing> host_statuses_;          // by network
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
   Sparing refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};

@@ -13,6 +13,8 @@
 
 #include "collab/clock.h"
 #include "collab/types.h"
+#include "core/base/address.h"
+#include "core/base/open_files.h"
 
 namespace collab {
 
@@ -22,15 +24,18 @@ class Doorstep {
   static constexpr std::size_t kMostOfHost = 64;
   static constexpr std::size_t kMost = 256;
 
+  // No more than an eighth of the files that the process may have open.
+  explicit Doorstep(std::size_t (*files)() = most_open_files) : files_(files) {}
+
   // `peer` as a transport names it, "host:port". `is_known(link)`: it has been taken in. Gives the links that are to be
   // closed to make room: the oldest of its host, or where there are too many in all, of the host with the most.
   template <typename IsKnown>
   [[nodiscard]] std::vector<LinkId> came(TimePoint now, LinkId link, const std::string& peer, IsKnown is_known) {
-    const std::string host = peer.substr(0, peer.rfind(':'));
+    const std::string host = network_of(peer);
     waiting_[link] = {host, now};
     std::vector<LinkId> gone;
     if (count(host) > kMostOfHost) make_room(host, is_known, gone);
-    if (waiting_.size() > kMost) make_room(host_with_most(), is_known, gone);
+    if (waiting_.size() > std::min(kMost, files_() / 8)) make_room(host_with_most(), is_known, gone);
     return gone;
   }
   void closed(LinkId link) { waiting_.erase(link); }
@@ -82,6 +87,7 @@ class Doorstep {
     waiting_.erase(oldest);
   }
 
+  std::size_t (*files_)();
   std::map<LinkId, Waiting> waiting_;
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/base/address.h"
 #include "core/base/log.h"
 #include "core/runtime/line_probe.h"
 #include "core/wire/encoding.h"
@@ -78,7 +79,10 @@ void SiteDriver::on_accepted(LinkId link, const std::string& peer) {
 void SiteDriver::on_connected(LinkId link) {
   const auto dial = dials_.extract(link);
   if (!dial) return;
-  if (const auto* site = std::get_if<SiteId>(&dial.mapped())) return feed(protocol::PeerConnected{*site, link});
+  if (const auto* site = std::get_if<SiteId>(&dial.mapped())) {
+    feed(protocol::PeerConnected{*site, link});
+    return make_room_for_link(link, voter_of(*site));
+  }
   const auto& asked = std::get<protocol::DialCoordinator>(dial.mapped());
   feed(protocol::CoordinatorConnected{link, asked.inquiry, asked.candidate});
 }
@@ -88,6 +92,7 @@ void SiteDriver::on_closed(LinkId link, Status why) {
   ends_.erase(link);
   data_.link_closed(link);
   doorstep_.closed(link);
+  taken_.closed(link);
   proved_.closed(link);
   const auto dial = dials_.extract(link);
   if (!dial) return feed(protocol::Closed{link, std::move(why)});
@@ -102,6 +107,29 @@ void SiteDriver::refuse(LinkId link, const std::string& why) {
                                      " [link.site-message-refused]");
   if (line) log_warning(*line);
   transport_.close(link);
+}
+
+// Its name, where it has a say in what is agreed on.
+std::string SiteDriver::voter_of(SiteId site) const {
+  for (const wire::Voter& voter : site_.record().voters) {
+    if (voter.site == site) return voter.name;
+  }
+  return {};
+}
+
+// Another site comes, or was reached.
+void SiteDriver::make_room_for_link(LinkId link, const std::string& site) {
+  if (taken_.has(link)) return;
+  const auto has_say = [voters = site_.record().voters](const std::string& name) {
+    return std::ranges::any_of(voters, [&](const wire::Voter& voter) { return voter.name == name; });
+  };
+  const std::optional<LinkId> gone = taken_.came(link, network_of(end_of(link)), site, has_say);
+  if (!gone) return;
+  taken_.closed(*gone);
+  left_.leave(*gone);
+  refuse(*gone,
+         "its host has more links here than its share, of a quarter of the files that this process may have open "
+         "[link.site-links-full]");
 }
 
 std::string SiteDriver::end_of(LinkId link) const {
@@ -120,6 +148,8 @@ void SiteDriver::on_message(LinkId link, TransportMessage message) {
   }
   if (const auto* hello = std::get_if<wire::Hello>(&*decoded)) {
     if (const std::string why = proved_.difference(link, hello->name); !why.empty()) return refuse(link, why);
+    make_room_for_link(link, hello->name);
+    if (left_.has(link)) return;
   }
   const auto* chunk = std::get_if<wire::Chunk>(&*decoded);
   if (chunk == nullptr) return feed(protocol::Received{link, std::move(*decoded)});

@@ -21,6 +21,7 @@
 #include "core/runtime/doorstep.h"
 #include "core/runtime/left_links.h"
 #include "core/runtime/proved_names.h"
+#include "core/runtime/taken_links.h"
 
 namespace collab {
 
@@ -86,6 +87,8 @@ class SiteDriver final : public TransportHandler {
   // In the middle of a pass over all elements: the coordinator hears that this site is alive.
   void while_passing();
   void refuse(LinkId link, const std::string& why);
+  void make_room_for_link(LinkId link, const std::string& site);
+  [[nodiscard]] std::string voter_of(SiteId site) const;
   [[nodiscard]] std::string end_of(LinkId link) const;
   void feed_all(DataPlane::Events events);
   void queue(DataPlane::Events events);
@@ -105,6 +108,7 @@ class SiteDriver final : public TransportHandler {
   std::map<LinkId, std::string> ends_;  // of each link the other end's address
   LeftLinks left_;
   Doorstep doorstep_;  // links whose peers have not said Hello
+  TakenLinks taken_;   // of other sites
   ProvedNames proved_;
   Sparing refused_{std::chrono::seconds(10)};
   Sparing probed_{std::chrono::seconds(10)};

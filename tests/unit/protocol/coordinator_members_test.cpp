@@ -13,6 +13,18 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+TEST(CoordinatorMembers, WhoIsInTheAgreementHasASayAndNobodyElse) {
+  CoordinatorHarness h;
+  EXPECT_FALSE(h.coordinator.has_say("paris"));
+  h.gather({"paris", "tokyo"});
+  static_cast<void>(h.come(3, join_of("guest")));
+  EXPECT_TRUE(h.coordinator.has_say("paris"));
+  EXPECT_TRUE(h.coordinator.has_say("tokyo"));
+  EXPECT_FALSE(h.coordinator.has_say("guest"));
+  static_cast<void>(h.close(2));
+  EXPECT_TRUE(h.coordinator.has_say("tokyo")) << "while it is away";
+}
+
 TEST(CoordinatorMembers, HeartbeatsGoToAll) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});

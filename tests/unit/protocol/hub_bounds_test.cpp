@@ -250,6 +250,67 @@ TEST(HubBounds, WorldsAreFewAndRememberedWhileTheirRanksMayComeBack) {
   EXPECT_EQ(hub.says(LinkId(7), HubFixture::enter(0, 4, 1000)), "") << "all of world 4 have left";
 }
 
+// A full hub, most of whose worlds were begun from one host.
+class WorldsOfHosts : public ::testing::Test {
+ protected:
+  void begin(const std::string& host, std::uint64_t first, std::uint64_t count) {
+    hub.from(host);
+    for (std::uint64_t world = first; world < first + count; ++world) {
+      EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)), "") << host << " " << world;
+    }
+  }
+  // It is full: whether that world finds room.
+  [[nodiscard]] bool finds_room(const std::string& host, std::uint64_t world) {
+    hub.from(host);
+    return hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)).empty();
+  }
+  // Nobody else's entry tells: a rank of that world speaks, and the hub answers.
+  [[nodiscard]] bool is_there(std::uint64_t world) {
+    (void)hub.says(HubFixture::link_of(0, world), wire::Heartbeat{});
+    return hub.sent() > 0;
+  }
+  HubFixture hub;
+};
+
+TEST_F(WorldsOfHosts, TheHostWithMostMakesRoom) {
+  begin("honest", 1, kWorldsOfHost);
+  begin("greedy", 100, kMaxWorlds - kWorldsOfHost);
+  EXPECT_TRUE(finds_room("third", 500));
+  EXPECT_TRUE(finds_room("fourth", 501));
+  EXPECT_FALSE(is_there(100 + kMaxWorlds - kWorldsOfHost - 1)) << "the latest";
+  EXPECT_FALSE(finds_room("greedy", 900)) << "and it takes no other's place";
+  for (std::uint64_t world = 1; world <= kWorldsOfHost; ++world) EXPECT_TRUE(is_there(world)) << world;
+  EXPECT_TRUE(is_there(500));
+  EXPECT_THAT(hub.lines().front(), HasSubstr("greedy has begun the most"));
+}
+
+TEST_F(WorldsOfHosts, TheOneWithTheFewestRanksHereGoes) {
+  begin("greedy", 100, kMaxWorlds);
+  (void)hub.says(HubFixture::link_of(1, 163), HubFixture::enter(1, 4, 163));
+  hub.close(HubFixture::link_of(0, 105));
+  EXPECT_TRUE(finds_room("honest", 1)) << "world 105 goes, where nobody is";
+  EXPECT_TRUE(finds_room("honest", 2)) << "world 162, the latest of one rank";
+  EXPECT_TRUE(is_there(163));
+  EXPECT_TRUE(is_there(161));
+  EXPECT_FALSE(is_there(162));
+}
+
+TEST_F(WorldsOfHosts, WhereNoneHasMoreThanItsShareANewOneIsRefused) {
+  for (std::uint64_t host = 0; host < kMaxWorlds / kWorldsOfHost; ++host) {
+    begin("host" + std::to_string(host), 100 * (1 + host), kWorldsOfHost);
+  }
+  EXPECT_FALSE(finds_room("another", 1));
+  EXPECT_TRUE(is_there(100));
+}
+
+// Who has more than others keeps what evens out no further.
+TEST_F(WorldsOfHosts, TwoHostsDoNotTakeRoomFromEachOtherInTurn) {
+  begin("one", 100, kMaxWorlds / 2);
+  begin("two", 200, kMaxWorlds / 2);
+  EXPECT_FALSE(finds_room("one", 1));
+  EXPECT_FALSE(finds_room("two", 2));
+}
+
 TEST(HubBounds, LargeWorldsShareTheirRanks) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2; ++world) {

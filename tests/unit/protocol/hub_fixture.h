@@ -36,13 +36,15 @@ class HubFixture {
     return {group, step, 0, "sum", "[4]", wire::Absence::kGoesOn, 0, true, false, 0, {}};
   }
 
+  // Of all that is said from now on.
+  void from(std::string host) { host_ = std::move(host); }
   // Why the link is refused; empty: it is not.
   std::string says(LinkId link, wire::Message message, std::size_t payload = 0) {
     BufferPtr buffer = payload == 0 ? nullptr : pool_->take(payload);
     std::string why;
     std::vector<LinkId> closed;
     sent_ = 0;
-    for (const HubAction& action : hub_.step(now_, HubReceived{link, std::move(message), std::move(buffer)})) {
+    for (const HubAction& action : hub_.step(now_, HubReceived{link, std::move(message), std::move(buffer), host_})) {
       if (const auto* note = std::get_if<Note>(&action)) lines_.push_back(note->text);
       if (const auto* hangup = std::get_if<Hangup>(&action)) closed.push_back(hangup->link);
       const auto* send = std::get_if<HubSend>(&action);
@@ -86,6 +88,7 @@ class HubFixture {
   CollectiveHub hub_{{"default", std::chrono::seconds(1), std::chrono::seconds(60), std::chrono::seconds(300), 50}};
   std::vector<std::string> lines_;
   std::size_t sent_ = 0;
+  std::string host_;
 };
 
 }  // namespace collab::protocol::testing

@@ -1,6 +1,8 @@
 // Links between sites: who is who, who dials, which of two links stays, who may fetch.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
@@ -202,6 +204,31 @@ TEST(PeersHidden, WhoCannotBeDialledDialsEverybody) {
   const auto dials = all<DialPeer>(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo")));
   ASSERT_EQ(dials.size(), 2U);
   EXPECT_EQ(dials[1].site, SiteId{2});
+}
+
+// Where nobody answers a dial is over after a while only.
+TEST(PeersHidden, WhoCannotBeDialledDialsSoManyAtOnceAndTheOthersInTurn) {
+  constexpr std::size_t kSites = 150;
+  SiteHarness s;
+  wire::Join join = join_of("site0");
+  join.address.clear();
+  static_cast<void>(s.step(Begin{join}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kSites; ++i) names.push_back("site" + std::to_string(i));
+  std::set<SiteId> dialled;
+  auto dials = all<DialPeer>(s.hear(1, SiteHarness::roster(names, "site0")));
+  EXPECT_EQ(dials.size(), 64U);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const DialPeer& dial : dials) {
+      dialled.insert(dial.site);
+      static_cast<void>(s.step(DialFailed{dial.site, unavailable("nobody answers")}));
+    }
+    dials = all<DialPeer>(s.tick(seconds(0.5)));
+    EXPECT_LE(dials.size(), 64U);
+  }
+  EXPECT_EQ(dialled.size(), kSites - 1) << "each once before one is dialled again";
 }
 
 TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {

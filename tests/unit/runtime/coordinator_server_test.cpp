@@ -7,6 +7,7 @@
 
 #include "collab/session.h"
 #include "core/wire/encoding.h"
+#include "tests/unit/runtime/few_files.h"
 
 namespace collab {
 namespace {
@@ -77,7 +78,31 @@ class CoordinatorServerTest : public ::testing::Test {
     EXPECT_TRUE(served.ok()) << served.status().to_string();
     server_ = std::move(*served);
   }
-  void come(LinkId link) { noted_->handler->on_accepted(link, "10.0.0.1:" + std::to_string(link.value)); }
+  void come(LinkId link, const std::string& host = "10.0.0.1") {
+    noted_->handler->on_accepted(link, host + ":" + std::to_string(link.value));
+  }
+  void join(LinkId link, const std::string& host) {
+    come(link, host);
+    wire::Join join;
+    join.swarm = "default";
+    join.site = "site" + std::to_string(link.value);
+    join.helper = true;
+    join.elements = 10;
+    join.report.record.acceptor = AcceptorId(link.value);
+    noted_->say(link, join);
+  }
+  // The only rank at a site of its own, of a world of so many.
+  void enter(LinkId link, const std::string& host, std::uint64_t world, std::uint32_t ranks = 1) {
+    come(link, host);
+    wire::Enter enter;
+    enter.swarm = "default";
+    enter.world = world;
+    enter.rank = RankId(static_cast<std::uint32_t>(link.value % ranks));
+    enter.sites = {"site"};
+    enter.site_of.assign(ranks, 0);
+    enter.acceptor = AcceptorId(link.value);
+    noted_->say(link, enter);
+  }
   // What came on this link before is handled when this ends it.
   void end(LinkId link) {
     noted_->handler->on_message(link, {Lane::kControl, std::vector<std::byte>(40), nullptr});
@@ -98,16 +123,89 @@ TEST_F(CoordinatorServerTest, OfAFloodOfStatusQueriesAFewAreAnswered) {
   EXPECT_LT(answers, kQueries / 10U) << "four a second, and handling them takes no minutes";
 }
 
-// In all, over links of which each asks no more than it may.
+// In all, over links and hosts of which each asks no more than it may.
 TEST_F(CoordinatorServerTest, OfManyLinksQueriesSixtyFourASecondAreAnswered) {
   constexpr std::uint64_t kLinks = 2000;
-  for (std::uint64_t link = 1; link <= kLinks; ++link) noted_->say(LinkId{link}, wire::StatusQuery{});
+  for (std::uint64_t link = 1; link <= kLinks; ++link) {
+    come(LinkId{link}, "10.0.0." + std::to_string(link));
+    noted_->say(LinkId{link}, wire::StatusQuery{});
+  }
   end(LinkId{kLinks});
   std::size_t answers = 0;
   for (std::uint64_t link = 1; link <= kLinks; ++link)
     answers += noted_->heard_by<wire::StatusReport>(LinkId{link}).size();
   EXPECT_GE(answers, 64U);
   EXPECT_LT(answers, kLinks / 4) << "and handling them takes no seven seconds";
+}
+
+TEST_F(CoordinatorServerTest, OneHostsQueriesOverManyLinksTakeNothingFromAnothers) {
+  constexpr std::uint64_t kLinks = 60;
+  for (std::uint64_t link = 1; link <= kLinks; ++link) {
+    come(LinkId{link}, "10.6.6.6");
+    for (int i = 0; i < 4; ++i) noted_->say(LinkId{link}, wire::StatusQuery{});
+  }
+  for (const std::uint64_t link : {101, 102}) {
+    come(LinkId{link}, link == 101 ? "10.0.0.1" : "127.0.0.1");
+    noted_->say(LinkId{link}, wire::StatusQuery{});
+  }
+  end(LinkId{102});
+  std::size_t answers = 0;
+  for (std::uint64_t link = 1; link <= kLinks; ++link)
+    answers += noted_->heard_by<wire::StatusReport>(LinkId{link}).size();
+  EXPECT_GE(answers, 16U);
+  EXPECT_LT(answers, 60U);
+  for (const std::uint64_t link : {101, 102}) {
+    EXPECT_EQ(noted_->heard_by<wire::StatusReport>(LinkId{link}).size(), 1U) << link;
+  }
+}
+
+// ---- links that are taken in ---------------------------------------------------------------------
+
+class CoordinatorOfFewFiles : private testing::FewFiles, public CoordinatorServerTest {
+ protected:
+  static constexpr std::uint64_t kMost = 100;
+  CoordinatorOfFewFiles() : FewFiles(4 * kMost) {}
+  static constexpr std::uint64_t kHonest = 1'000;
+  [[nodiscard]] std::size_t closed() {
+    const std::lock_guard lock(noted_->mutex);
+    return noted_->closed.size();
+  }
+};
+
+TEST_F(CoordinatorOfFewFiles, UnderManyNamesOnePeerTakesAQuarterOfThemAndNobodysPlace) {
+  for (std::uint64_t link = 1; link <= kMost + 30; ++link) join(LinkId{link}, "10.6.6.6");
+  join(LinkId{kHonest}, "10.0.0.1");
+  come(LinkId{kHonest + 1});
+  end(LinkId{kHonest + 1});
+  EXPECT_EQ(noted_->heard_by<wire::Welcome>(LinkId{kHonest}).size(), 1U);
+  EXPECT_EQ(closed(), 30U + 1U + 1U) << "those beyond, one for the honest one, and the one that was ended";
+}
+
+TEST_F(CoordinatorOfFewFiles, SoDoTheRanksOfAWorld) {
+  for (std::uint64_t link = 1; link <= kMost + 30; ++link) enter(LinkId{link}, "10.6.6.6", 1, 1'000);
+  enter(LinkId{kHonest}, "10.0.0.1", 2);
+  come(LinkId{kHonest + 1});
+  end(LinkId{kHonest + 1});
+  EXPECT_EQ(noted_->heard_by<wire::Entered>(LinkId{kHonest}).size(), 1U);
+  EXPECT_EQ(closed(), 30U + 1U + 1U);
+}
+
+TEST_F(CoordinatorOfFewFiles, WhoHasGoneMakesRoom) {
+  for (std::uint64_t link = 1; link <= kMost; ++link) join(LinkId{link}, "10.6.6.6");
+  noted_->handler->on_closed(LinkId{1}, {});
+  join(LinkId{500}, "10.6.6.6");
+  come(LinkId{kHonest});
+  end(LinkId{kHonest});
+  EXPECT_EQ(closed(), 1U);
+}
+
+TEST_F(CoordinatorServerTest, WorldsOfOneHostMakeRoomForAnothers) {
+  for (std::uint64_t link = 1; link <= 64; ++link) enter(LinkId{link}, "10.6.6.6", link);
+  enter(LinkId{100}, "10.0.0.1", 100);
+  come(LinkId{101});
+  end(LinkId{101});
+  EXPECT_EQ(noted_->heard_by<wire::Entered>(LinkId{100}).size(), 1U);
+  EXPECT_EQ(noted_->heard_by<wire::Refuse>(LinkId{64}).size(), 1U);
 }
 
 TEST_F(CoordinatorServerTest, OfAFloodOfQuestionsWhoLeadsAFewAreAnswered) {
@@ -133,7 +231,7 @@ TEST_F(CoordinatorServerTest, OneLinksFloodTakesNothingFromAnothersQuestion) {
 TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) {
   constexpr std::uint64_t kSites = 70;
   for (std::uint64_t link = 1; link <= kSites; ++link) {
-    come(LinkId{link});
+    come(LinkId{link}, "10.0.0." + std::to_string(link));
     wire::Join join;
     join.swarm = "default";
     join.site = "site" + std::to_string(link);

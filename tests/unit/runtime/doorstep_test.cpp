@@ -19,7 +19,7 @@ class DoorstepTest : public ::testing::Test {
   [[nodiscard]] std::function<bool(LinkId)> is_known() const {
     return [this](LinkId link) { return known_.contains(link.value); };
   }
-  Doorstep doorstep_;
+  Doorstep doorstep_{[] { return std::size_t{1} << 16; }};
   std::set<std::uint64_t> known_;
 };
 
@@ -61,6 +61,16 @@ TEST_F(DoorstepTest, ThereAreSoManyInAll) {
     closed += come(i, "10.0." + std::to_string(i % 100) + ".1:1").size();
   }
   EXPECT_EQ(closed, Doorstep::kMost);
+}
+
+TEST(Doorstep, ThereAreNoMoreThanAnEighthOfTheFiles) {
+  Doorstep doorstep{[] { return std::size_t{1024}; }};
+  std::size_t closed = 0;
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    const std::string peer = "10.0." + std::to_string(i % 100) + ".1:1";
+    closed += doorstep.came({}, LinkId{i}, peer, [](LinkId) { return false; }).size();
+  }
+  EXPECT_EQ(closed, 200U - 128U);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "core/runtime/line_probe.h"
 #include "core/runtime/tensors/host_vector.h"
 #include "core/wire/encoding.h"
+#include "tests/unit/runtime/few_files.h"
 #include "tests/unit/runtime/noting_transport.h"
 #include "tests/unit/runtime/private_arena.h"
 
@@ -233,6 +234,33 @@ TEST_F(SiteDriverTest, StoppedItFeedsNothingAndWaitsForNothing) {
   begin();
   EXPECT_EQ(events_.size(), 1U);
   EXPECT_EQ(driver_->next_deadline(), kNever);
+}
+
+class SiteDriverOfFewFiles : private testing::FewFiles, public SiteDriverTest {
+ protected:
+  static constexpr std::uint64_t kMost = 50;  // fewer than may wait for a roster that lists them
+  SiteDriverOfFewFiles() : FewFiles(4 * kMost) {}
+  void hello(std::uint64_t link, const std::string& host) {
+    driver_->on_accepted(LinkId{link}, host + ":" + std::to_string(link));
+    wire::Hello hello;
+    hello.swarm = "run";
+    hello.name = "site" + std::to_string(link);
+    hello.site = SiteId(static_cast<std::uint32_t>(link));
+    says(LinkId{link}, hello);
+  }
+};
+
+TEST_F(SiteDriverOfFewFiles, LinksOfOthersAreAQuarterOfThemAndHostsShareThem) {
+  begin();
+  for (std::uint64_t link = 1; link <= kMost; ++link) hello(link, "10.6.6.6");
+  EXPECT_THAT(transport_.closed, IsEmpty());
+  hello(100, "10.6.6.6");
+  EXPECT_THAT(transport_.closed, ElementsAre(LinkId{100}));
+  hello(200, "10.0.0.1");
+  EXPECT_THAT(transport_.closed, ElementsAre(LinkId{100}, LinkId{kMost}));
+  driver_->on_closed(LinkId{1}, {});
+  hello(201, "10.0.0.1");
+  EXPECT_THAT(transport_.closed, ElementsAre(LinkId{100}, LinkId{kMost})) << "there is room";
 }
 
 }  // namespace

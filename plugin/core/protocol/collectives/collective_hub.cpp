@@ -23,7 +23,7 @@ namespace {
 
 void on_event(HubParts& all, const HubReceived& event) {
   if (all.worlds.is_hung_up(event.link)) return;
-  if (const auto* enter = std::get_if<wire::Enter>(&event.message)) return all.worlds.on_enter(event.link, *enter);
+  if (const auto* enter = std::get_if<wire::Enter>(&event.message)) return all.worlds.on_enter(event, *enter);
   const HubWorlds::Place* const found = all.worlds.find_place(event.link);
   if (found == nullptr) return;
   const HubWorlds::Place place = *found;

@@ -29,6 +29,7 @@ struct HubReceived {
   LinkId link;
   wire::Message message;
   BufferPtr payload;
+  std::string host{};  // of who sends it, as far as that is known; a client looks at none
 };
 // On the data lane, in order, all of a link; Heartbeats on the control lane, which overtakes.
 struct HubSend {

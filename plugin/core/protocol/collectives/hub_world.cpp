@@ -8,10 +8,12 @@
 
 namespace collab::protocol {
 
-HubWorld::HubWorld(HubParts& all, const wire::Enter& first, const wire::Ballot& ballot, HubTotal& parts,
-                   HubTotal& memory_total)
+HubWorld::HubWorld(HubParts& all, const wire::Enter& first, std::string first_host, const wire::Ballot& ballot,
+                   HubTotal& parts, HubTotal& memory_total)
     : hub(all),
       number(first.world),
+      begun(ballot.term),
+      host(std::move(first_host)),
       only_hub(first.candidates == 1),
       ranks(*this, first),
       memory(*this, parts, memory_total),

@@ -23,14 +23,17 @@ namespace collab::protocol {
 struct HubParts;
 
 struct HubWorld {
-  HubWorld(HubParts& all, const wire::Enter& first, const wire::Ballot& ballot, HubTotal& parts, HubTotal& memory);
+  HubWorld(HubParts& all, const wire::Enter& first, std::string first_host, const wire::Ballot& ballot, HubTotal& parts,
+           HubTotal& memory);
   HubWorld(const HubWorld&) = delete;
   HubWorld& operator=(const HubWorld&) = delete;
   ~HubWorld() = default;
 
   HubParts& hub;
   const std::uint64_t number;
-  const bool only_hub;  // it decides alone, at once
+  const std::uint64_t begun;  // which one it is of all that this hub has begun
+  const std::string host;     // of the rank that came first
+  const bool only_hub;        // it decides alone, at once
   HubRanks ranks;
   HubMemory memory;
   HubMembership membership;

@@ -8,14 +8,15 @@
 
 namespace collab::protocol {
 
-void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
+void HubWorlds::on_enter(const HubReceived& event, const wire::Enter& message) {
+  const LinkId link = event.link;
   std::string why = why_refused(link, message);
   const bool fresh = !worlds_.contains(message.world);
-  if (why.empty() && fresh) why = why_full(message);
+  if (why.empty() && fresh) why = make_room(message, event.host);
   if (why.empty() && fresh) {
     // A ballot is never used for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
-    worlds_.try_emplace(message.world, all_, message, ballot, parts_, memory_);
+    worlds_.try_emplace(message.world, all_, message, event.host, ballot, parts_, memory_);
     divide_budgets();
   }
   if (why.empty()) why = worlds_.at(message.world).why_refused(message);
@@ -58,18 +59,50 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
          std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
 }
 
-// Empty: there is room for one more world.
-std::string HubWorlds::why_full(const wire::Enter& message) const {
+// Empty: there is room for one more world, of a rank of that host.
+std::string HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
   const std::size_t ranks = message.site_of.size();
   std::size_t others = 0;
   for (const auto& [number, world] : worlds_) others += world.ranks.size();
   const bool too_long = ranks > kSmallWorld && ranks + others > kMaxWorldRanks;
   if (worlds_.size() < kMaxWorlds && !too_long) return "";
+  if (const HubWorld* const least = too_long ? nullptr : least_of_greedy(host)) {
+    end(*least, "a host that has begun no more than its share of the " + std::to_string(kMaxWorlds) +
+                    " worlds of this coordinator asks for one, and " + least->host +
+                    " has begun the most: its world with the fewest ranks here makes room [hub.too-many-worlds]");
+    return "";
+  }
   return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
          std::to_string(worlds_.size()) + " worlds of " + std::to_string(others) + " ranks: at most " +
          std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) + " ranks where one has more than " +
          std::to_string(kSmallWorld) +
          "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
+}
+
+// Of the worlds of the host with the most, if it would still have as many as `host` then: the one with the fewest ranks
+// here, the latest of these. Null: no host has more than its share.
+const HubWorld* HubWorlds::least_of_greedy(const std::string& host) const {
+  std::map<std::string, std::size_t> begun;
+  for (const auto& [number, world] : worlds_) ++begun[world.host];
+  const std::size_t own = begun[host] + 1;
+  const auto greedy = std::ranges::max_element(begun, {}, [](const auto& each) { return each.second; });
+  if (greedy->second <= std::max(kWorldsOfHost, own)) return nullptr;
+  const HubWorld* least = nullptr;
+  const auto order = [](const HubWorld& world) { return std::pair(world.ranks.linked(), ~world.begun); };
+  for (const auto& [number, world] : worlds_) {
+    if (world.host == greedy->first && (least == nullptr || order(world) < order(*least))) least = &world;
+  }
+  return least;
+}
+
+void HubWorlds::end(const HubWorld& world, const std::string& why) {
+  for (std::uint32_t i = 0; i < world.ranks.size(); ++i) {
+    const LinkId link = world.ranks[RankId(i)].link;
+    all_.send(link, wire::Refuse{why});
+    hang_up(link, why);
+  }
+  all_.note(Note::Level::kWarning, "hub", why);
+  erase(world.number);
 }
 
 // ---- links

@@ -31,7 +31,7 @@ class HubWorlds {
   [[nodiscard]] bool is_hung_up(LinkId link) const { return hung_up_.contains(link); }
   [[nodiscard]] const Place* find_place(LinkId link) const;
 
-  void on_enter(LinkId link, const wire::Enter& message);
+  void on_enter(const HubReceived& event, const wire::Enter& message);
   void on_left(std::uint64_t number);  // one of its ranks has
   void on_tick();
   // ---- links
@@ -42,7 +42,9 @@ class HubWorlds {
 
  private:
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
-  [[nodiscard]] std::string why_full(const wire::Enter& message) const;
+  [[nodiscard]] std::string make_room(const wire::Enter& message, const std::string& host);
+  [[nodiscard]] const HubWorld* least_of_greedy(const std::string& host) const;
+  void end(const HubWorld& world, const std::string& why);
   void erase(std::uint64_t number);
   void divide_budgets();
   void forget(LinkId link);

@@ -81,6 +81,12 @@ bool Coordinator::keeps_join_of(LinkId link) const {
          all.generation.generations().waiting().contains(link);
 }
 
+bool Coordinator::has_say(const std::string& site) const {
+  const auto is_it = [&](const auto& entry) { return entry.second.name == site; };
+  const AgreedMembership& agreed = parts_->agreed;
+  return std::ranges::any_of(agreed.voters(), is_it) || std::ranges::any_of(agreed.next_voters(), is_it);
+}
+
 std::vector<std::string> Coordinator::member_names() const {
   const Generations& generations = parts_->generation.generations();
   std::vector<std::string> names = parts_->membership.names();

@@ -53,8 +53,10 @@ class Coordinator {
   [[nodiscard]] bool waits_for_sites() const;
   [[nodiscard]] bool knows(LinkId link) const;          // whoever is there is a member, or waits to be one
   [[nodiscard]] bool keeps_join_of(LinkId link) const;  // it waits
-  [[nodiscard]] std::size_t members() const;            // joining and active
-  [[nodiscard]] std::uint64_t changes() const;          // of who is a member, so far
+  // What is agreed on counts the site of that name among those who decide.
+  [[nodiscard]] bool has_say(const std::string& site) const;
+  [[nodiscard]] std::size_t members() const;    // joining and active
+  [[nodiscard]] std::uint64_t changes() const;  // of who is a member, so far
   // Ascending SiteId; then who waits for, or is on its way to, another generation.
   [[nodiscard]] std::vector<std::string> member_names() const;
 

@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kDialLimit = std::chrono::seconds(15);   // a dial the runtime has not answered
 constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 constexpr std::size_t kMaxUnknownPeers = 64;
+constexpr std::ptrdiff_t kMaxDials = 64;  // that nothing waits for
 
 }  // namespace
 
@@ -250,23 +251,34 @@ void PeerLinks::forget(LinkId link, const std::string& why) {
   all_->round.link_lost(peer.site, why);
 }
 
-void PeerLinks::dial(SiteId site) {
+bool PeerLinks::dial(SiteId site) {
   const wire::Member* const member = all_->roster.find(site);
-  if (member == nullptr || member->address.empty() || linked(site)) return;
+  if (member == nullptr || member->address.empty() || linked(site)) return false;
   for (const auto& [link, peer] : peers_) {
-    if (peer.dialled && peer.site == site) return;  // connected; its Hello is on its way
+    if (peer.dialled && peer.site == site) return false;  // connected; its Hello is on its way
   }
   Dial& dial = dials_[site];
-  if (dial.out || (dial.at != kNever && all_->now < dial.at)) return;
+  if (dial.out || (dial.at != kNever && all_->now < dial.at)) return false;
   dial.out = true;
   dial.at = later(all_->now, kDialLimit);
   all_->out.emplace_back(DialPeer{site, member->address});
+  return true;
 }
 
+// Where nobody answers a dial is over after a while only: they have their turns.
 void PeerLinks::dial_everyone() {
   if (!all_->membership.self() || !cannot_be_dialled()) return;
-  for (const auto& [site, member] : all_->roster.members()) {
-    if (site != *all_->membership.self() && !member.address.empty()) dial(site);
+  auto out =
+      std::ranges::count_if(dials_, [](const auto& each) { return each.second.out; }) +
+      std::ranges::count_if(peers_, [](const auto& each) { return each.second.state == Peer::State::kGreeting; });
+  const auto& members = all_->roster.members();
+  auto next = members.upper_bound(last_dialled_);
+  for (std::size_t looked = 0; looked < members.size() && out < kMaxDials; ++looked, ++next) {
+    if (next == members.end()) next = members.begin();
+    const SiteId site = next->first;
+    if (site == *all_->membership.self() || !dial(site)) continue;
+    last_dialled_ = site;
+    ++out;
   }
 }
 

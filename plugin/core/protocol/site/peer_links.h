@@ -62,8 +62,8 @@ class PeerLinks {
   void on_tick();
 
   // ---- what others ask for
-  void dial(SiteId site);  // unless a dial is out or its back-off runs
-  void dial_everyone();    // for a site that cannot be dialled
+  bool dial(SiteId site);  // unless a dial is out or its back-off runs: whether it does
+  void dial_everyone();    // for a site that cannot be dialled: so many at once, in turn
   void forget_dial(SiteId site) { dials_.erase(site); }
   void hang_up(LinkId link, const std::string& why);
   void hang_up_on(SiteId site, const std::string& why);  // where a link is usable
@@ -94,6 +94,7 @@ class PeerLinks {
   std::map<LinkId, Peer> peers_;
   std::map<SiteId, LinkId> link_of_;  // the usable link to a site
   std::map<SiteId, Dial> dials_;
+  SiteId last_dialled_{};   // by dial_everyone()
   bool dials_out_ = false;  // nobody gets through to our address
 };
 

@@ -1,7 +1,5 @@
 #include "transport/tcp/engine/strangers.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/open_files.h"
 #include "transport/tcp/engine/engine_parts.h"
 
 namespace collab::tcp {
@@ -23,13 +22,10 @@ constexpr std::size_t kMaxHosts = 4096;  // remembered
 constexpr std::size_t kLeastDataConnections = 128;
 
 // A process may have 1,024 files, as a rule, and needs some of its own, for its record above all: an eighth is for
-// strangers, another for links of which nothing was handled yet, a quarter for data.
-std::size_t files() {
-  rlimit limit{};
-  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
-}
-std::size_t most_strangers() { return std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers); }
-std::size_t most_data_connections() { return std::max(kLeastDataConnections, files() / 4); }
+// strangers, another for links of which nothing was handled yet, a quarter for data; and for links that were taken in
+// another (runtime/taken_links.h).
+std::size_t most_strangers() { return std::clamp<std::size_t>(most_open_files() / 8, kLeastStrangers, kMaxStrangers); }
+std::size_t most_data_connections() { return std::max(kLeastDataConnections, most_open_files() / 4); }
 
 }  // namespace
 

@@ -1,0 +1,89 @@
+// Links of others that were taken in: as a member's, a rank's, another site's. Each is a file, and one peer may come
+// under any number of names: hosts share them.
+//
+//   Of all that were taken in there are so many, of one host 1,024. Beyond that one goes, of the host with the most: of
+//   its links one without a say in what is agreed on before one with, the latest first. A host that has no more than
+//   the least share keeps what it has: then it is the one who comes, or, if that one has a say or is of this machine,
+//   the latest that is neither.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "collab/types.h"
+#include "core/base/open_files.h"
+
+namespace collab {
+
+class TakenLinks {
+ public:
+  static constexpr std::size_t kMostOfHost = 1024;
+  static constexpr std::size_t kLeastShare = 64;
+
+  // In all a quarter of the files that the process may have open.
+  explicit TakenLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
+
+  // `network`: of its host; empty: it is this machine, whose links go after all others'. `name`: which site says so.
+  // `has_say(name)`. Gives the link that is to be closed, which may be this one.
+  template <typename HasSay>
+  [[nodiscard]] std::optional<LinkId> came(LinkId link, std::string network, std::string name, HasSay has_say) {
+    const std::size_t own = ++hosts_[network];
+    links_[link] = {std::move(network), std::move(name), ++came_};
+    const Link& taken = links_.at(link);
+    if (own > kMostOfHost && !taken.network.empty()) return last_of(&taken.network, has_say);
+    const std::size_t most_in_all = std::max<std::size_t>(1, files_() / 4);
+    if (links_.size() <= most_in_all) return std::nullopt;
+    const std::string* greedy = nullptr;
+    std::pair<std::size_t, bool> most;  // of as many the host of the one who comes
+    for (const auto& [host, count] : hosts_) {
+      const std::pair each(count, host == taken.network);
+      if (host.empty() || (greedy != nullptr && each <= most)) continue;
+      greedy = &host;
+      most = each;
+    }
+    const bool may_go = most.first > std::min(kLeastShare, most_in_all / 4);
+    return last_of(may_go ? greedy : nullptr, has_say);
+  }
+  [[nodiscard]] bool has(LinkId link) const { return links_.contains(link); }
+  void closed(LinkId link) {
+    const auto taken = links_.extract(link);
+    if (!taken) return;
+    const auto host = hosts_.find(taken.mapped().network);
+    if (--host->second == 0) hosts_.erase(host);
+  }
+
+ private:
+  struct Link {
+    std::string network, name;
+    std::uint64_t order = 0;
+  };
+
+  // Of that host, or of all.
+  template <typename HasSay>
+  [[nodiscard]] LinkId last_of(const std::string* network, HasSay has_say) const {
+    const auto stays = [&](const Link& each) {  // the smallest goes
+      return std::tuple(has_say(each.name), each.network.empty(), UINT64_MAX - each.order);
+    };
+    const std::pair<const LinkId, Link>* last = nullptr;
+    for (const auto& each : links_) {
+      if (network != nullptr && each.second.network != *network) continue;
+      if (last == nullptr || stays(each.second) < stays(last->second)) last = &each;
+    }
+    return last->first;
+  }
+
+  std::size_t (*files_)();
+  std::uint64_t came_ = 0;
+  std::map<LinkId, Link> links_;
+  std::map<std::string, std::size_t> hosts_;  // how many each has
+};
+
+}  // namespace collab
