@@ -35,6 +35,7 @@ class TakenLinks {
   // `has_say(name)`. Gives the link that is to be closed, which may be this one.
   template <typename HasSay>
   [[nodiscard]] std::optional<LinkId> came(LinkId link, std::string network, std::string name, HasSay has_say) {
+    closed(link);
     const std::size_t own = ++hosts_[network];
     links_[link] = {std::move(network), std::move(name), ++came_};
     const Link& taken = links_.at(link);

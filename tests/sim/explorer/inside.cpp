@@ -279,7 +279,7 @@ void Inside::write(Canon& canon, const SiteRoster& part) {
 }
 
 void Inside::write(Canon& canon, const PeerLinks& part) {
-  const auto& [all, peers, link_of, dials, last_dialled, dials_out] = part;
+  const auto& [all, peers, link_of, dials, next_to_dial, dials_out] = part;
   static_cast<void>(all);
   canon.put(peers.size());
   for (const auto& [link, peer] : peers) {
@@ -292,7 +292,7 @@ void Inside::write(Canon& canon, const PeerLinks& part) {
     const auto& [out, at, backoff, last_reason] = dial;
     canon.all(site, out, at, backoff, last_reason);
   }
-  canon.all(last_dialled, dials_out);
+  canon.all(next_to_dial, dials_out);
 }
 
 void Inside::write(Canon& canon, const HeldAnchor& part) {

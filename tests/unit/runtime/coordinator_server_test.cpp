@@ -86,7 +86,6 @@ class CoordinatorServerTest : public ::testing::Test {
     wire::Join join;
     join.swarm = "default";
     join.site = "site" + std::to_string(link.value);
-    join.helper = true;
     join.elements = 10;
     join.report.record.acceptor = AcceptorId(link.value);
     noted_->say(link, join);

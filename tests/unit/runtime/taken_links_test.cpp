@@ -32,7 +32,7 @@ TEST_F(TakenLinksTest, ManyNamesOfOnePeerTakeAQuarterOfTheFilesAndMakeRoom) {
   come_all(1000, kMost - 40, "greedy");
   EXPECT_EQ(come(5000, "greedy", "one more"), 5000U);
   EXPECT_EQ(come(50, "site"), 1000 + kMost - 40 - 1) << "its latest";
-  EXPECT_EQ(come(1, "third"), 1000 + kMost - 40 - 2);
+  EXPECT_EQ(come(60, "third"), 1000 + kMost - 40 - 2);
 }
 
 TEST_F(TakenLinksTest, AWholeSiteBehindOneAddressKeepsItsLinks) {

@@ -272,12 +272,12 @@ void PeerLinks::dial_everyone() {
       std::ranges::count_if(dials_, [](const auto& each) { return each.second.out; }) +
       std::ranges::count_if(peers_, [](const auto& each) { return each.second.state == Peer::State::kGreeting; });
   const auto& members = all_->roster.members();
-  auto next = members.upper_bound(last_dialled_);
+  auto next = members.lower_bound(next_to_dial_);
   for (std::size_t looked = 0; looked < members.size() && out < kMaxDials; ++looked, ++next) {
     if (next == members.end()) next = members.begin();
     const SiteId site = next->first;
     if (site == *all_->membership.self() || !dial(site)) continue;
-    last_dialled_ = site;
+    next_to_dial_ = SiteId{site.value + 1};
     ++out;
   }
 }

@@ -94,7 +94,7 @@ class PeerLinks {
   std::map<LinkId, Peer> peers_;
   std::map<SiteId, LinkId> link_of_;  // the usable link to a site
   std::map<SiteId, Dial> dials_;
-  SiteId last_dialled_{};   // by dial_everyone()
+  SiteId next_to_dial_{};   // by dial_everyone(), or the first after it
   bool dials_out_ = false;  // nobody gets through to our address
 };
 
