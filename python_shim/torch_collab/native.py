@@ -7,6 +7,7 @@ Errors arrive as ValueError (bad input), ConnectionError (nobody there), Timeout
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,8 +180,25 @@ def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str
 
 
 def digest(tensor: Any) -> str:
-    """Of the tensor's bytes."""
-    return str(_module().tensor_digest(tensor.detach()))
+    """Of the tensor's bytes; of one that is made of others (quantised weights) of theirs. Raises TypeError."""
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        parts = "".join(digest(getattr(tensor, name)) for name in names)
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+    tensor = tensor.detach()
+    if tensor.numel() > 0 and not _address(tensor):
+        raise TypeError(
+            f"collab: a tensor of {type(tensor).__name__} has no memory of its own, and does not say what it is "
+            "made of (__tensor_flatten__): whether sites hold the same cannot be seen [capture.no-memory]"
+        )
+    return str(_module().tensor_digest(tensor))
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:  # newer releases of torch
+        return 0
 
 
 @_worded

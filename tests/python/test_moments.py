@@ -152,6 +152,23 @@ def test_another_optimizer_is_not_given_it(kind: type[torch.optim.Optimizer], op
     assert not joiner.state
 
 
+@pytest.mark.parametrize(
+    ("held", "fresh"),
+    [
+        ({}, True),
+        ({"momentum_buffer": None}, True),
+        ({"momentum_buffer": torch.zeros(3)}, True),  # made with the optimizer
+        ({"func_evals": 0, "n_iter": 0, "old_dirs": []}, True),  # LBFGS, before its closure runs
+        ({"step": torch.tensor(0.0), "sum": torch.ones(3)}, True),  # Adagrad
+        ({"momentum_buffer": torch.tensor([0.0, 1e-9])}, False),
+        ({"step": 3, "exp_avg": torch.zeros(3)}, False),
+        ({"n_iter": 1}, False),
+    ],
+)
+def test_what_an_optimizer_keeps_before_its_first_step_is_no_state(held: dict[str, Any], fresh: bool) -> None:
+    assert optimizer_copy.is_fresh(held) is fresh
+
+
 def test_a_rate_may_differ() -> None:
     source = trained(torch.optim.AdamW, weight_decay=0.0)
     joiner = trained(torch.optim.AdamW, 0, weight_decay=0.1, foreach=False)

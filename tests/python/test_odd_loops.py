@@ -27,6 +27,7 @@ CASES = [
     "a_copy_for_each_task",
     "a_copy_before_any_forward",
     "a_copy_that_takes_over",
+    "a_barrier_beside_the_training",
     "join_of_one_rank",
 ]
 TOLD = {
@@ -35,6 +36,7 @@ TOLD = {
     "forwards_unseen": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
     "no_samples": ["[round.no-samples]"],
+    "a_barrier_beside_the_training": ["[round.barrier-thread]"],
 }
 CODES = sorted({code for codes in TOLD.values() for code in codes})
 

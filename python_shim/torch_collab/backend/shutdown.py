@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _REPLACED = 1 << 62  # in the place of a round
+_BESIDE = _REPLACED + 1  # likewise
 _exit_status: Any = None
 _registered_in = 0  # the process whose exit comes to at_exit()
 
@@ -78,9 +79,9 @@ def _end_the_run() -> None:
 
 
 def _raising() -> bool:
-    """Also true in an `except` block that handles the error: nothing tells the two apart."""
+    """Also true in an `except` block that handles the error: nothing tells the two apart. The end of data is none."""
     kind = sys.exc_info()[0]
-    return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit))
+    return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit, StopIteration, StopAsyncIteration))
 
 
 def before_world_barrier() -> None:
@@ -91,15 +92,30 @@ def before_world_barrier() -> None:
     world = state.current()
     if world is None or world.run.finished:
         return
+    if world.training.is_beside():  # what is counted or moved now would be moved under the training
+        world.backend.most_at_barrier(_BESIDE)
+        return world.installed.once("told of a barrier beside the training", lambda: _tell_of_beside(world))
     session = world.training.session
     rounds.count_owed(world)
     settles_at = 0 if session is None else session.settles_at()
     replaced = settles_at > 0 and rounds.values_replaced(world)  # else no round is due here
     most = world.backend.most_at_barrier(_REPLACED if replaced else settles_at)
-    if most >= _REPLACED:
+    if most >= _BESIDE:
+        world.installed.once("told of a barrier beside the training", lambda: _tell_of_beside(world))
+    elif most >= _REPLACED:
         world.installed.once("told of replaced values", lambda: _tell_of_replaced(world))
     elif most > 0 and session is not None:
         rounds.run_round(world, until=most)
+
+
+def _tell_of_beside(world: World) -> Callable[[], None]:
+    if world.is_leader:
+        log.warning(
+            "no round in a barrier: some rank came to it in another thread than the one that trains (that of "
+            "torch.distributed.checkpoint.async_save, say), where parameters may be in use. The steps since the last "
+            "round count towards the next one [round.barrier-thread]"
+        )
+    return lambda: None
 
 
 def _tell_of_replaced(world: World) -> Callable[[], None]:

@@ -203,8 +203,15 @@ def settings_of(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_fresh(held: Any) -> bool:
-    """Of a parameter: what its optimizer keeps for it is as before the first step."""
-    return all(value is None for value in held.values()) or (held.get("step") is not None and float(held["step"]) == 0)
+    """Of a parameter: what its optimizer keeps for it is as before the first step. Some make their zeros early: before
+    the first step, or in it before its closure runs."""
+    return all(map(_is_nothing, held.values())) or (held.get("step") is not None and float(held["step"]) == 0)
+
+
+def _is_nothing(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return not bool(torch.count_nonzero(value))
+    return value is None or (isinstance(value, bool | int | float | list | tuple | dict) and not value)
 
 
 def parts_of(text: str, elements: list[int]) -> list[Part | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,7 @@ class Training:
         self.ddps: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # whose training forwards ran
         self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # of the vector
         self.stepped_in_backward = False  # since the last step: counted at the next training forward
+        self._thread: threading.Thread | None = None  # of the last training forward
 
     @property
     def owes_step(self) -> bool:
@@ -66,7 +68,14 @@ class Training:
         self.session = None
 
     def ran(self, ddp: nn.Module) -> None:
+        """A training forward of it runs, in this thread."""
         self.ddps.add(ddp)
+        self._thread = threading.current_thread()
+
+    def is_beside(self) -> bool:
+        """Another thread than this one trains, and may be in the midst of a step."""
+        thread = self._thread
+        return thread is not None and thread is not threading.current_thread() and thread.is_alive()
 
     def step_in_backward(self) -> None:
         self.stepped_in_backward = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+import threading
 from collections.abc import Callable
 
 import torch
@@ -296,6 +297,21 @@ def uneven_inputs() -> None:
     expect(steps=22)
     dist.barrier()
     assert torch_collab.status()["round"] > 2
+
+
+@case
+def a_barrier_beside_the_training() -> None:
+    """As in torch.distributed.checkpoint.async_save: a round there would move the parameters under the training."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    fit(ddp, optimizer, steps=6)
+    beside = threading.Thread(target=dist.barrier)
+    beside.start()
+    beside.join()
+    expect(steps=6, round=1)
+    fit(ddp, optimizer, steps=2, first=6)
+    expect(steps=8, round=2)
+    expect_common(ddp)
 
 
 @case

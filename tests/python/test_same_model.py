@@ -1,0 +1,44 @@
+"""What of two models is compared between sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch_collab import native
+
+
+class Quantised(torch.Tensor):
+    """As weights of 8 bits are: made of two others, with no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor, scale: torch.Tensor) -> Quantised:
+        made: Quantised = torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=torch.float32)
+        made.values, made.scale = values, scale
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["values", "scale"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert function is torch.ops.aten.detach.default
+        return cls(args[0].values, args[0].scale)
+
+
+class Opaque(Quantised):
+    __tensor_flatten__ = property()  # says nothing
+
+
+def test_of_a_tensor_that_is_made_of_others_these_are_compared() -> None:
+    values, scale = torch.arange(6, dtype=torch.int8).reshape(2, 3), torch.tensor([0.5, 2.0])
+    told = native.digest(Quantised(values, scale))
+    assert len(told) == 32 and told == native.digest(Quantised(values.clone(), scale.clone()))
+    assert told != native.digest(Quantised(values + 1, scale)) and told != native.digest(Quantised(values, scale + 1))
+
+
+def test_one_that_says_nothing_of_its_memory_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"tensor of Opaque has no memory of its own.*\[capture\.no-memory\]"):
+        native.digest(Opaque(torch.ones(3, dtype=torch.int8), torch.ones(1)))
+    assert native.digest(torch.empty(0)) == native.digest(torch.empty(0))
