@@ -87,8 +87,18 @@ def values_replaced(world: World) -> bool:
     return training.vector is not None and training.vector.values.replaced(training.unseen.steps)
 
 
+def is_to_average(world: World) -> bool:
+    """There are other sites, or may be."""
+    return world.info.several_sites or bool(world.info.config.coordinator)
+
+
+def reduces_by_itself(world: World) -> bool:
+    """There is no DDP, and the script reduces its gradients between sites."""
+    return world.training.without_ddp.are_reduced(world.traffic.reduced)
+
+
 def _warn_of_undone(world: World, why: str) -> None:
-    if world.is_leader and (world.info.several_sites or world.info.config.coordinator):
+    if world.is_leader and is_to_average(world):
         log.warning(
             f"{why}: an optimizer that keeps parameters of its own (fp32 masters, slow weights, the z of "
             "schedule-free) goes on from those, and undoes what a round brings, in part or whole. Sites then drift "
@@ -189,7 +199,7 @@ def _why() -> str:
 
 
 def _warn_of_nothing_averaged(world: World) -> None:
-    if not world.is_leader or not (world.info.several_sites or world.info.config.coordinator):
+    if not world.is_leader or not is_to_average(world):
         return
     if world.training.session is not None:
         if world.training.session.status().steps == 0 and not world.training.owes_step:
@@ -199,7 +209,7 @@ def _warn_of_nothing_averaged(world: World) -> None:
                 "before the model was copied does not. A script that updates them by itself calls torch_collab.step() "
                 "[optimizer.no-step-seen]"
             )
-    elif world.generations.number == 0:
+    elif world.generations.number == 0 and not reduces_by_itself(world):
         log.warning(
             "no training forward of a DistributedDataParallel was seen here, so nothing was averaged between sites. "
             "Wrap the model in DistributedDataParallel after init_process_group, and call what that gives, ddp(x), not "
