@@ -89,6 +89,18 @@ def test_a_misspelt_variable_is_refused(variable: str) -> None:
         native.load_config({variable: "x"}, {})
 
 
+def test_who_goes_on_from_an_error_of_collab_is_told_what_it_was() -> None:
+    for rank in expect_success(run_ranks("bad.py", TWO, "goes-on-from-errors", environment={"COLLAB_SYNC_EVERY": "2"})):
+        assert rank.output.count("is left out") == 1, rank.output
+        training, _, rest = rank.output.partition("in a barrier")
+        barrier, _, end = rest.partition("at the end")
+        assert "[round.after-error]" in training.partition("steps go on")[0], rank.output
+        assert (training.count("[round.after-error]"), barrier.count("[round.after-error]")) == (2, 1), rank.output
+        for said in (training, barrier, end):
+            assert "0.extra was added to the model" in said and "[capture.parameter-added]" in said, rank.output
+        assert "[round.no-last]" in end and "is handling an error" not in end, rank.output
+
+
 def test_a_misspelt_variable_ends_a_script() -> None:
     with Ranks("bad.py", ["plain"], [{"COLLAB_SITE": "a", "COLLAB_CODDEC": "x"}]) as ranks:
         refused(ranks.join(), "COLLAB_CODDEC", "[knob.misspelt]")

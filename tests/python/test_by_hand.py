@@ -29,5 +29,17 @@ def test_gradients_reduced_by_hand_mean_what_the_script_says(world: list[Finishe
     assert all(f"{case}: as it should be" in rank.output for rank in world), listing(world)
 
 
+def test_steps_of_a_script_that_reduces_by_hand_count_as_steps() -> None:
+    for rank in expect_success(run_ranks("without_ddp.py", ["a", "b"], "reduces")):
+        assert "[capture.collectives-every-step]" in rank.output, rank.output
+        assert "[ddp.none" not in rank.output, "it averages by itself\n" + rank.output
+
+
+def test_who_reduces_nothing_but_metrics_is_told_that_nothing_is_averaged() -> None:
+    for rank in expect_success(run_ranks("without_ddp.py", ["a", "b"])):
+        before, _, after = rank.output.partition("all steps are done")
+        assert before.count("[ddp.none-made]") == 1 and "[ddp.none-trained]" in after, rank.output
+
+
 def test_the_world_of_these_cases_ends_well(world: list[Finished]) -> None:
     expect_success(world)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import PATIENCE, Coordinator
-from ranks import SCRIPTS, run_worlds
+from ranks import SCRIPTS, expect_success, run_ranks, run_worlds
 
 
 @pytest.mark.slow
@@ -48,3 +48,14 @@ def test_one_word_under_torchrun(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("loss") == 2
+
+
+def test_a_world_of_one_rank_without_ddp_is_told_while_it_trains() -> None:
+    with Coordinator("--sites", "1") as coordinator:
+        environment = {"COLLAB_COORDINATOR": coordinator.address}
+        (rank,) = expect_success(run_ranks("without_ddp.py", ["a"], environment=environment))
+        (alone,) = expect_success(run_ranks("without_ddp.py", ["a"]))
+    before, _, after = rank.output.partition("all steps are done")
+    assert before.count("[ddp.none-made]") == 1 and "`if world_size > 1:`" in before, rank.output
+    assert "[ddp.none-trained]" in after, rank.output
+    assert "[ddp.none" not in alone.output, "no other site is there, nor asked for\n" + alone.output

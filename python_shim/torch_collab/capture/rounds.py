@@ -22,7 +22,7 @@ def count(world: World) -> None:
     """One step of the model is done; a round may run here."""
     training = world.training
     session = training.session
-    if session is None or world.run.failed:
+    if session is None or _has_failed(world, "step"):
         return
     samples = training.end_step()
     if world.uneven.inside is not None:
@@ -40,6 +40,18 @@ def count(world: World) -> None:
         run_round(world)
 
 
+def _has_failed(world: World, left_out: str) -> bool:
+    """The script has gone on from what the run failed with: that is told, by the rank it concerns, which may be one."""
+    run = world.run
+    if run.failed and run.leaves_out(left_out):
+        log.warning(
+            f"rank {world.info.rank} has failed, and the script went on from the error (an `except` around the step?). "
+            "Its steps count no more, no round comes, and it trains alone. End it, mend the cause and start it again. "
+            f"The error was: {run.error} [round.after-error]"
+        )
+    return run.failed
+
+
 def _count_step(world: World, session: _C.Session, samples: int) -> bool:
     """Whether a round is due."""
     with world.run:
@@ -49,6 +61,8 @@ def _count_step(world: World, session: _C.Session, samples: int) -> bool:
 def count_owed(world: World) -> None:
     """What was trained since the last step that was counted, before a round that is waited for."""
     training = world.training
+    if training.session is None or _has_failed(world, "round"):
+        return
     if training.owes_step and world.uneven.inside is None:
         count_before_round(world, training.end_step())
 
@@ -87,8 +101,18 @@ def values_replaced(world: World) -> bool:
     return training.vector is not None and training.vector.values.replaced(training.unseen.steps)
 
 
+def is_to_average(world: World) -> bool:
+    """There are other sites, or may be."""
+    return world.info.several_sites or bool(world.info.config.coordinator)
+
+
+def reduces_by_itself(world: World) -> bool:
+    """There is no DDP, and the script reduces its gradients between sites."""
+    return world.training.without_ddp.are_reduced(world.traffic.reduced)
+
+
 def _warn_of_undone(world: World, why: str) -> None:
-    if world.is_leader and (world.info.several_sites or world.info.config.coordinator):
+    if world.is_leader and is_to_average(world):
         log.warning(
             f"{why}: an optimizer that keeps parameters of its own (fp32 masters, slow weights, the z of "
             "schedule-free) goes on from those, and undoes what a round brings, in part or whole. Sites then drift "
@@ -153,7 +177,9 @@ def finish(aborting: bool = False) -> None:
     failed = aborting or world.run.failed
     try:
         if world.training.session is not None and world.is_leader and failed:
-            log.warning(f"site {world.info.site.name} leaves without a last round, because {_why()} [round.no-last]")
+            log.warning(
+                f"site {world.info.site.name} leaves without a last round, because {_why(world)} [round.no-last]"
+            )
         if not failed:
             _warn_of_nothing_averaged(world)
             last_round(world)
@@ -181,15 +207,15 @@ def last_round(world: World, next_generation: int = 0) -> None:
     world.training.metrics.write(session)
 
 
-def _why() -> str:
+def _why(world: World) -> str:
     kind = sys.exc_info()[0] or getattr(sys, "last_type", None)
     if kind is not None and issubclass(kind, KeyboardInterrupt):
         return "it was interrupted (SIGTERM, as `kill` sends it, lets a site have its last round first)"
-    return "the script is handling an error"
+    return f"it has failed: {world.run.error}" if world.run.failed else "the script is handling an error"
 
 
 def _warn_of_nothing_averaged(world: World) -> None:
-    if not world.is_leader or not (world.info.several_sites or world.info.config.coordinator):
+    if not world.is_leader or not is_to_average(world):
         return
     if world.training.session is not None:
         if world.training.session.status().steps == 0 and not world.training.owes_step:
@@ -199,7 +225,7 @@ def _warn_of_nothing_averaged(world: World) -> None:
                 "before the model was copied does not. A script that updates them by itself calls torch_collab.step() "
                 "[optimizer.no-step-seen]"
             )
-    elif world.generations.number == 0:
+    elif world.generations.number == 0 and not reduces_by_itself(world):
         log.warning(
             "no training forward of a DistributedDataParallel was seen here, so nothing was averaged between sites. "
             "Wrap the model in DistributedDataParallel after init_process_group, and call what that gives, ddp(x), not "

@@ -10,7 +10,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
-from torch_collab.capture import forward, refuse, rounds, running
+from torch_collab.capture import forward, refuse, rounds, running, traffic
+from torch_collab.model.unseen import PASSES
 from torch_collab.model.values import capturing
 from torch_collab.swarm import optimizer_state
 from torch_collab.world import state
@@ -48,7 +49,7 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     training = world.training
     if not training.trains(optimizer):
         if training.session is None and not nested:
-            training.unseen_forwards.stepped(optimizer, world.ddps.constructed.values(), world.is_leader)
+            _before_any_session(world, optimizer)
         return
     if capturing():
         _tell_of_graph(world, optimizer)
@@ -66,6 +67,22 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         _tell_of_cycle(world)
     if ends:
         rounds.count(world)
+
+
+def _before_any_session(world: World, optimizer: Any) -> None:
+    training, constructed = world.training, world.ddps.constructed
+    if constructed:
+        training.unseen_forwards.stepped(optimizer, constructed.values(), world.is_leader)
+        return
+    traffic.stepped(world)
+    many = training.without_ddp.stepped(optimizer)
+    if many and world.is_leader and rounds.is_to_average(world) and not rounds.reduces_by_itself(world):
+        log.warning(
+            f"{PASSES} steps of an optimizer ({type(optimizer).__name__}) are done, and no model is wrapped in "
+            "DistributedDataParallel. So no round comes, and nothing is averaged between sites. Wrap the model in a "
+            "world of one rank too: where a script says `if world_size > 1:`, a site of one GPU leaves it out "
+            "[ddp.none-made]"
+        )
 
 
 def _tell_of_graph(world: World, optimizer: Any) -> None:

@@ -27,6 +27,7 @@ COLLECTIVES = (
     "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter",
     "reduce_scatter_tensor", "scatter", "scatter_object_list",
 )  # fmt: skip
+_REDUCING = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"}
 
 
 def install(world: World) -> None:
@@ -49,7 +50,12 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
         world = state.current()
         if world is None:
             return original(*args, **kwargs)
-        if torch_compat.in_backward() or not crosses_sites(world.info, _group_of(args, kwargs)):
+        if not crosses_sites(world.info, _group_of(args, kwargs)):
+            return original(*args, **kwargs)
+        if name in _REDUCING:
+            tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
+            world.traffic.reduces(sum(each.numel() for each in tensors))
+        if torch_compat.in_backward():
             return original(*args, **kwargs)
         began = time.monotonic()
         try:

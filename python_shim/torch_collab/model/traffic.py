@@ -21,6 +21,7 @@ class EveryStep(NamedTuple):
 
 class CollectiveTraffic:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reduced = 0  # elements, between sites, in backward too
         self._clock = clock
         self._rest = _REST
         self._skip = 1  # the first step begins long before it is counted
@@ -38,6 +39,9 @@ class CollectiveTraffic:
         self._calls += 1
         self._seconds += seconds
         self._names.add(name)
+
+    def reduces(self, elements: int) -> None:
+        self.reduced += elements
 
     def stepped(self) -> EveryStep | None:
         """A step of the model is done; what to tell, at the end of a window in which they came at every step."""

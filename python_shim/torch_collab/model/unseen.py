@@ -1,12 +1,14 @@
 """Training of which nobody sees the steps, or the forwards: parameters that change between synchronised backward
 passes without a `torch.optim.Optimizer` of theirs, and optimizers that step before any forward of a DDP that they
-train. No round would ever come, and nothing would say so.
+train, or where there is no DDP. No round would ever come, and nothing would say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from torch.nn.parameter import is_lazy
 
 from torch_collab import log, torch_compat
 from torch_collab.model.values import capturing
@@ -76,6 +78,28 @@ class UnseenForwards:
                 "no training forward of that was seen. So no round comes, and nothing is averaged between sites. Call "
                 "the DistributedDataParallel itself, ddp(x), not the module inside it [optimizer.unseen-forward]"
             )
+
+
+class StepsWithoutDdp:
+    """Counts steps of optimizers while no DDP is there."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._elements = 0  # of the largest optimizer
+
+    def stepped(self, optimizer: Optimizer) -> bool:
+        """Whether they are so many by now."""
+        if self._steps == PASSES:
+            return False
+        self._steps += 1
+        held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._elements = max(self._elements, sum(each.numel() for each in held if not is_lazy(each)))
+        return self._steps == PASSES
+
+    def are_reduced(self, elements: int) -> bool:
+        """Whether the script reduces gradients by itself, which has reduced so many `elements` between sites: more than
+        metrics, and the parameters once, that sites begin alike."""
+        return 0 < 2 * self._elements < elements
 
 
 def sample(parameters: list[Tensor]) -> list[float]:

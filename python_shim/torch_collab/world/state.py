@@ -7,6 +7,7 @@ sees `current()` as None and so runs no hook.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -46,18 +47,29 @@ class Installed:
         self._undo.close()
 
 
+_TOLD_AGAIN = 100
+
+
 class Run:
     """running --an error left the script or a round--> failed; either --finish--> finished"""
 
     def __init__(self) -> None:
         self.failed = False  # no step is counted any more, and there is no last round
+        self.error = ""  # that it has failed with
         self.finished = False
+        self._left_out: Counter[str] = Counter()
 
     def __enter__(self) -> None:
         """`with world.run:` what the run fails with, if it raises."""
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.failed = self.failed or kind is not None
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is not None and not self.failed:
+            self.failed, self.error = True, str(error) or kind.__name__
+
+    def leaves_out(self, what: str) -> bool:
+        """One more that does not count, since it has failed. Whether to tell of it: the first, and each hundredth."""
+        self._left_out[what] += 1
+        return self._left_out[what] % _TOLD_AGAIN == 1
 
     def finish(self) -> None:
         self.finished = True

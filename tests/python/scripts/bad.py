@@ -12,6 +12,7 @@ from common import RANK, batch, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch_collab import log
 
 
 def train(model: nn.Module, optimizer: type[torch.optim.Optimizer] | None = None) -> None:
@@ -21,6 +22,30 @@ def train(model: nn.Module, optimizer: type[torch.optim.Optimizer] | None = None
         x, y = batch(step, RANK)
         cross_entropy(ddp(x), y).backward()
         adam.step()
+
+
+def go_on_from_errors() -> None:
+    """As a guard against lack of memory does."""
+    ddp = DistributedDataParallel(small_model())
+    sgd = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(120):
+        if step == 3:
+            ddp.module[0].extra = nn.Parameter(torch.zeros(2))
+        x, y = batch(step, RANK)
+        try:
+            cross_entropy(ddp(x), y).backward()
+            sgd.step()
+        except RuntimeError:
+            print(f"step {step} is left out", flush=True)
+        if step == 6:
+            log.flush()
+            print("steps go on", flush=True)
+    log.flush()
+    print("in a barrier", flush=True)
+    dist.barrier()
+    log.flush()
+    print("at the end", flush=True)
+    dist.destroy_process_group()
 
 
 def other_model() -> nn.Module:
@@ -40,6 +65,8 @@ def main(what: str) -> None:
             model[2].bias.requires_grad_(True)
         ddp = DistributedDataParallel(model, init_sync=False)
         ddp(batch(0, RANK)[0])
+    elif what == "goes-on-from-errors":
+        go_on_from_errors()
     else:
         train(small_model())
     print("went through", flush=True)
