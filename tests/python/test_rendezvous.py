@@ -10,7 +10,7 @@ import pytest
 from handlers import handler, ranks, rendezvous
 from ranks import free_port
 from torch.distributed import HashStore, PrefixStore
-from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
@@ -54,11 +54,12 @@ def test_how_many_sites_begin_may_be_said(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nodes_of_the_only_site_wait_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLLAB_SITE", "paris")
     port = free_port()
-    rendezvous(*(handler(port) for _ in range(2)))
+    first = [handler(port), handler(port)]  # who serve the endpoint, for as long as they live
+    rendezvous(*first)
     again = [handler(port), handler(port)]
-    rendezvous(*again)
+    assert all(isinstance(info, RendezvousInfo) for info in rendezvous(*again))
     assert os.environ["COLLAB_START"] == "lone" and "COLLAB_MIN_SITES" not in os.environ
-    for each in again:
+    for each in (*again, *first):
         each.shutdown()
 
 

@@ -329,14 +329,15 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     for node in nodes.all:
         node.wait_for_rounds(2, "paris", "tokyo")
     assert "chmod 600" in nodes.all[0].output, "a key that others can read is warned of"
-    status = run(folder, "status")
+    status = run(folder, "status", "--json")
     assert status.returncode == 0 and "paris" in status.stdout and "tokyo" in status.stdout, status.stderr
     (page,) = re.findall(r"page at (http://\S+/)", nodes.all[0].output)
     password = run(folder, "token", "--page-password", "swarm.key").stdout.strip()
     seen = status_of(page, password)
     assert seen["objective"] == "Letters, 100 %"
     assert {member["name"] for member in seen["swarm"]["members"]} == {"paris", "tokyo"}
-    assert seen["join"] == f"collab run --join 127.0.0.1:{port} --token-file swarm.key train.py"
+    name = json.loads(status.stdout)["swarm"]
+    assert seen["join"] == f"collab run --join 127.0.0.1:{port} --token-file swarm.key --run {name} train.py"
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
     assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)
