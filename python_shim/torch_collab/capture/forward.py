@@ -104,8 +104,10 @@ def follow(world: World, module: Any) -> bool:
     elif held is not None and held.covers(module, world.ddps.constructed):
         world.ddps.join(module)
     elif module not in world.ddps.constructed:
-        world.copies.called(module)
-        return False
+        first = world.copies.called(module)
+        if not (held is None and first and world.ddps.none_lives() and vector.trained_by(module, {})):
+            return False
+        _begin(world, [module])  # that torch.load() brought: a copy of nothing that is here
     elif held is None:
         _begin(world, world.ddps.made_since(module))
     else:
