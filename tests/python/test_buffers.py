@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ import torch
 from commands import Coordinator, collab
 from ranks import Finished, Ranks, expect_success, listing, run_ranks
 from torch import nn
+from torch.nn.utils import prune
+from torch_collab import log
+from torch_collab.capture import forward
 from torch_collab.model import vector
+from torch_collab.world import state
 
 EVERY = {"COLLAB_SYNC_EVERY": "4"}
 
@@ -81,6 +86,34 @@ def test_finite_is_said_of_what_would_travel(values: torch.Tensor, kept: bool) -
     module.register_buffer("table", values)
     (entry,) = [entry for entry in vector.collect([Wrapped(module)], {}, True) if entry.buffer]  # type: ignore[list-item]
     assert (entry.trained, entry.left_out, entry.kind) == (kept, not kept, "averaged" if kept else "left out")
+
+
+@pytest.mark.parametrize("averages", [True, False])
+def test_buffers_that_come_later_are_told_of_once(monkeypatch: pytest.MonkeyPatch, averages: bool) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(log, "_say", lambda level, message: told.append(message))
+    ddp: Any = Wrapped(nn.Sequential(Part(), nn.Linear(2, 2)))
+    followed = vector.Vector([ddp], vector.collect([ddp], {}, averages), 1)
+    info = SimpleNamespace(several_sites=True, config=SimpleNamespace(buffers=averages))
+    training = SimpleNamespace(vector=followed, session=object())
+    world: Any = SimpleNamespace(run=state.Run(), is_leader=True, info=info, training=training)
+    told.clear()
+
+    def look() -> None:
+        followed.look_again()
+        forward._follow_parameters(world)
+
+    look()
+    assert told == [], "all were there"
+    prune.l1_unstructured(ddp.module[1], "weight", amount=0.5)
+    ddp.module[0].register_buffer("passing", torch.ones(2), persistent=False)
+    ddp.module[0].register_buffer("causal", torch.tensor([0.0, float("-inf")]))
+    ddp.module[0].register_buffer("calls", torch.tensor(0))
+    ddp.module[0].register_buffer("same", ddp.module[0].mean)
+    for _ in range(2):
+        look()
+    assert len(told) == averages
+    assert not averages or (": 1.weight_mask. " in told[0] and "[capture.buffer-added]" in told[0]), told
 
 
 def value(finished: Finished, name: str) -> float:

@@ -28,6 +28,7 @@ CASES = [
     "a_copy_before_any_forward",
     "a_copy_that_takes_over",
     "a_barrier_beside_the_training",
+    "a_whole_ddp_that_was_saved",
     "join_of_one_rank",
 ]
 TOLD = {

@@ -104,8 +104,10 @@ def follow(world: World, module: Any) -> bool:
     elif held is not None and held.covers(module, world.ddps.constructed):
         world.ddps.join(module)
     elif module not in world.ddps.constructed:
-        world.copies.called(module)
-        return False
+        first = world.copies.called(module)
+        if not (held is None and first and world.ddps.none_lives() and vector.trained_by(module, {})):
+            return False
+        _begin(world, [module])  # that torch.load() brought: a copy of nothing that is here
     elif held is None:
         _begin(world, world.ddps.made_since(module))
     else:
@@ -212,9 +214,21 @@ def _follow_parameters(world: World) -> None:
         return
     with world.run:
         changes = followed.changes()
+        _tell_of_added_buffers(world, followed.take_added_buffers())
         for position, _, tensor in changes:
             session.replace_tensor(position, tensor)
         followed.take(changes)
         for _, entry, _ in changes:
             if world.is_leader and not entry.buffer:  # some modules make their buffers anew at each step
                 log.info(f"{entry.name} is another object by now, as load_state_dict(assign=True) leaves it; followed")
+
+
+def _tell_of_added_buffers(world: World, names: list[str]) -> None:
+    if names and world.is_leader and world.info.config.buffers and rounds.is_to_average(world):
+        log.warning(
+            f"buffer{'s' if len(names) > 1 else ''} registered after training began: {', '.join(names[:16])}"
+            + (f" and {len(names) - 16} more" if len(names) > 16 else "")
+            + ". Sites do not average what was not there at the first training forward: each has its own. Register it "
+            "before that, or wrap the model in a new DistributedDataParallel. A mask that sites are to have in common "
+            "(torch.nn.utils.prune) is made of the same weights, after dist.barrier() [capture.buffer-added]"
+        )

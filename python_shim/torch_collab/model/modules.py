@@ -37,6 +37,12 @@ class Ddps:
         made = [each for each in (ref() for ref in self._new) if each is not None]
         return made if any(each is ddp for each in made) else [*made, ddp]
 
+    def none_lives(self) -> bool:
+        """No DDP that was constructed here."""
+        if self.constructed:
+            gc.collect()  # see made_since()
+        return not self.constructed
+
     def is_new(self, ddp: DistributedDataParallel) -> bool:
         return any(ref() is ddp for ref in self._new)
 
@@ -59,10 +65,12 @@ class Copies:
     def __init__(self) -> None:
         self._seen: list[tuple[weakref.ref[DistributedDataParallel], list[int]]] = []  # and steps of its optimizers
 
-    def called(self, copy: DistributedDataParallel) -> None:
-        self._seen = [each for each in self._seen if each[0]() not in (None, copy)] + [
-            next((each for each in self._seen if each[0]() is copy), (weakref.ref(copy), [0]))
-        ]
+    def called(self, copy: DistributedDataParallel) -> bool:
+        """True: for the first time."""
+        known = next((each for each in self._seen if each[0]() is copy), None)
+        self._seen = [each for each in self._seen if each[0]() not in (None, copy)]
+        self._seen.append(known or (weakref.ref(copy), [0]))
+        return known is None
 
     def stepped(self, optimizer: Any, constructed: Iterable[frozenset[int]]) -> DistributedDataParallel | None:
         """An optimizer of something else than the vector is about to step: the copy that is trained by now.

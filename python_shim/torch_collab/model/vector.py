@@ -145,6 +145,8 @@ class Vector:
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         self._frozen: list[tuple[str, torch.Tensor]] = []
         self._told: set[str] = set()
+        self._buffers_seen: set[str] = set()  # that came after this was made
+        self._buffers_added: list[str] = []
         self.values = Values()
         self.undone = UndoneRounds()
         self._index()
@@ -221,6 +223,7 @@ class Vector:
         """Compares the modules as they are with the entries, by name."""
         changed: list[tuple[int, Entry, torch.Tensor]] = []
         now: dict[str, torch.Tensor] = {}
+        passing: set[str] = set()
         gone: list[str] = []  # prefixes of models that the script has dropped
         for index, ref in enumerate(self._roots):
             prefix = f"ddp{index}." if len(self._roots) > 1 else ""
@@ -231,6 +234,7 @@ class Vector:
             for name, held in (*root.named_parameters(), *root.named_buffers()):
                 if not is_ignored(root, name):
                     now[prefix + name] = held
+            passing.update(prefix + name for name in _not_persistent(root))
         self._follow_tied(now)
         known = {each.name for entry in self.entries for each in (entry, *entry.tied)}
         held_now = {id(other) for other in now.values()}
@@ -263,7 +267,22 @@ class Vector:
                     "does not know it, and sites do not average it. Make a new DistributedDataParallel around the "
                     "model [capture.parameter-added]"
                 )
+            if name not in known and name not in passing:
+                self._note_buffer(name, tensor)
         return changed
+
+    def _note_buffer(self, name: str, tensor: torch.Tensor) -> None:
+        """One that has a name which is in no entry."""
+        if isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or name in self._buffers_seen:
+            return
+        self._buffers_seen.add(name)
+        if not any(entry.tensor is tensor for entry in self.entries) and _finite(tensor):
+            self._buffers_added.append(name)
+
+    def take_added_buffers(self) -> list[str]:
+        """Names of those that have come since, and would be averaged if they had been there; each once."""
+        added, self._buffers_added = self._buffers_added, []
+        return added
 
     def _follow_tied(self, now: dict[str, torch.Tensor]) -> None:
         """New objects in the place of tied ones, which must lie in the memory of what they are tied to by now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import sys
 import threading
@@ -278,6 +279,19 @@ def a_copy_that_takes_over() -> None:
     fit(other, optimizer, steps=4)
     expect(generation=2, steps=4, round=1)
     expect_common(other)
+
+
+@case
+def a_whole_ddp_that_was_saved() -> None:
+    """No other is there when it trains; a frozen one that was loaded before it is a teacher."""
+    saved = io.BytesIO()
+    torch.save(DistributedDataParallel(small_model()), saved)
+    teacher, ddp = (torch.load(io.BytesIO(saved.getvalue()), weights_only=False) for _ in range(2))
+    teacher.requires_grad_(False)(batch(0, RANK)[0])
+    expect(generation=0)
+    fit(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=8)
+    expect(steps=8, round=2, generation=1)
+    expect_common(ddp)
 
 
 @case
