@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/open_files.h"
 #include "core/base/text.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/schedule.h"
@@ -103,6 +104,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
              options_.disk != nullptr ? *options_.disk : system_disk()),
       egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_budget_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
+  allow_more_open_files();  // a link for each other site
   const protocol::SiteConfig site{.coordinators = options_.coordinators,
                                   .join_timeout = options_.config.join_timeout,
                                   .round_timeout = options_.config.round_timeout,

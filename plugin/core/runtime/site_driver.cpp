@@ -81,7 +81,8 @@ void SiteDriver::on_connected(LinkId link) {
   if (!dial) return;
   if (const auto* site = std::get_if<SiteId>(&dial.mapped())) {
     feed(protocol::PeerConnected{*site, link});
-    return make_room_for_link(link, voter_of(*site));
+    if (site_.knows(link)) make_room_for_link(link, voter_of(*site));  // unless it was closed at once
+    return;
   }
   const auto& asked = std::get<protocol::DialCoordinator>(dial.mapped());
   feed(protocol::CoordinatorConnected{link, asked.inquiry, asked.candidate});
