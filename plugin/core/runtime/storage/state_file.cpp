@@ -23,6 +23,12 @@ namespace {
 
 constexpr std::array<char, 8> kStateMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
 constexpr std::uint32_t kStateVersion = 7;
+constexpr std::uint32_t kOldestVersion = 2;
+constexpr std::uint32_t kWithResidual = 3;
+constexpr std::uint32_t kWithEgress = 4;
+constexpr std::uint32_t kWithLeftOut = 5;
+constexpr std::uint32_t kWithoutIntervals = 6;
+constexpr std::uint32_t kWithRecord = 7;
 constexpr std::size_t kStatePrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -55,8 +61,23 @@ void residual_fields(Io& io, Record& record) {
   });
 }
 
+// Up to format 6: whom the sites were then told apart by is not known.
 template <typename Io, typename Header>
-void header_fields(Io& io, Header& header) {
+void older_membership(Io& io, Header& header) {
+  auto& record = header.record;
+  io.id("term", record.promised);
+  io.list("voters", record.voters, wire::kMaxSites, 6, [&io](auto& voter) {
+    io.id("site", voter.site);
+    io.text("name", voter.name, wire::kMaxNameBytes);
+  });
+  std::vector<std::uint64_t> branches;
+  io.list("branch", branches, 1, 24, [&io](auto& run) {
+    for (int i = 0; i < 3; ++i) io.number("branch", run);
+  });
+}
+
+template <typename Io, typename Header>
+void header_fields(Io& io, Header& header, std::uint32_t version) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
   io.text("site", header.site, wire::kMaxNameBytes);
   io.id("run", header.run);
@@ -65,16 +86,27 @@ void header_fields(Io& io, Header& header) {
   digest_fields(io, "fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);
   io.boolean("outer_state", header.outer_state);
-  io.part("record", header.record);
-  io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
-  io.number("egress_spent", header.egress.spent);
-  io.number("egress_round", header.egress.round);
+  if (version >= kWithRecord) {
+    io.part("record", header.record);
+  } else {
+    older_membership(io, header);
+  }
+  if (version >= kWithResidual) {
+    io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
+  }
+  if (version >= kWithEgress) {
+    io.number("egress_spent", header.egress.spent);
+    std::uint64_t intervals = 0;  // that what was sent had lasted for
+    if (version < kWithoutIntervals) io.number("egress_intervals", intervals);
+    io.number("egress_round", header.egress.round);
+  }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
-  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
+  const TensorKind last_kind = version >= kWithLeftOut ? TensorKind::kLeftOut : TensorKind::kAveraged;
+  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io, last_kind](auto& tensor) {
     io.text("name", tensor.name, wire::kMaxNameBytes);
     io.text("dtype", tensor.dtype, wire::kMaxNameBytes);
     io.list("shape", tensor.shape, wire::kMaxDims, 8, [&io](auto& extent) { io.number("extent", extent); });
-    io.enumeration("kind", tensor.kind, TensorKind::kLeftOut);
+    io.enumeration("kind", tensor.kind, last_kind);
     digest_fields(io, "digest", tensor.digest);
   });
 }
@@ -142,25 +174,26 @@ U get(const std::byte* at) {
   return static_cast<U>(value);
 }
 
-// With the format before the header: two formats may be the same bytes but for that.
-std::uint64_t header_hash(std::span<const std::byte> body) {
-  std::vector<std::byte> hashed(sizeof kStateVersion + body.size());
-  put(hashed.data(), kStateVersion);
-  std::ranges::copy(body, hashed.begin() + sizeof kStateVersion);
+// With the format before the header: formats 4 and 5 may be the same bytes but for that.
+std::uint64_t header_hash(std::uint32_t version, std::span<const std::byte> body) {
+  if (version < kWithLeftOut) return hash64(body);
+  std::vector<std::byte> hashed(sizeof version + body.size());
+  put<std::uint32_t>(hashed.data(), version);
+  std::ranges::copy(body, hashed.begin() + sizeof version);
   return hash64(hashed);
 }
 
 // Prologue, header and padding: all that comes before the vectors.
 Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   wire::Writer writer;
-  header_fields(writer, header);
+  header_fields(writer, header, kStateVersion);
   COLLAB_RETURN_IF_ERROR(writer.status());
   const std::vector<std::byte>& body = writer.bytes();
   std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
   std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
   put<std::uint32_t>(start.data() + 8, kStateVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + 16, header_hash(body));
+  put<std::uint64_t>(start.data() + 16, header_hash(kStateVersion, body));
   std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
@@ -189,8 +222,9 @@ Result<Opened> read_start(const File& file, const std::string& path) {
     return damaged(path, "it does not begin as one");
   }
   const auto version = get<std::uint32_t>(prologue.data() + 8);
-  if (version != kStateVersion) {
-    return refused("the state file " + path + " has format " + std::to_string(version) + ", this collab reads format " +
+  if (version < kOldestVersion || version > kStateVersion) {
+    return refused("the state file " + path + " has format " + std::to_string(version) +
+                   ", this collab reads formats " + std::to_string(kOldestVersion) + " to " +
                    std::to_string(kStateVersion) + ": use the collab that wrote it, or move it away [state.format]");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
@@ -200,12 +234,12 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   std::vector<std::byte> body(header_bytes);
   if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
-  if (header_hash(body) != get<std::uint64_t>(prologue.data() + 16)) {
+  if (header_hash(version, body) != get<std::uint64_t>(prologue.data() + 16)) {
     return damaged(path, "its header does not have the hash it says");
   }
   Opened opened;
   wire::Reader reader(body);
-  header_fields(reader, opened.header);
+  header_fields(reader, opened.header, version);
   reader.finish();
   if (!reader.status().ok()) return damaged(path, reader.status().message());
   if (const std::string fault = fault_of(opened.header); !fault.empty()) return damaged(path, fault);
