@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from torch_collab.network.page import OPTIONS
+
 _FILES = ("http_cert", "http_key", "leaderboard")
 
 
@@ -35,11 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Those that are given, for `network.page.serve`; empty: no page is asked for. Raises ValueError."""
-    words = ("http", *_FILES, "objective")
-    given = {word: getattr(arguments, word) for word in words if getattr(arguments, word)}
+    given = {word: "1" if said is True else said for word in OPTIONS if (said := getattr(arguments, word))}
     given |= {word: os.path.abspath(os.path.expanduser(given[word])) for word in _FILES if word in given}
-    if arguments.http_insecure:
-        given["http_insecure"] = "1"
     if given and "http" not in given:
         word = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{word} is for the page, which --http HOST:PORT serves [page.no-http]")
