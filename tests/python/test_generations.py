@@ -57,10 +57,14 @@ def test_a_distributed_checkpoint_over_the_world_is_warned_of() -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_others_wait_for_is_named() -> None:
-    environments = [{"COLLAB_SITE": "a", **ENVIRONMENT}] * 3
+@pytest.mark.parametrize(
+    ("sites", "named"),
+    [("aaa", "ranks 1, 2 of site a"), ("abb", "ranks 1, 2 of site b"), ("abc", "ranks 1, 2 of sites b, c")],
+)
+def test_a_rank_that_others_wait_for_is_named(sites: str, named: str) -> None:
+    environments = [{"COLLAB_SITE": site, **ENVIRONMENT} for site in sites]
     with Ranks("generations.py", ["one_rank_alone"], environments) as ranks:
-        ranks.wait_for_line(0, "ranks 1, 2 of site a have not come to the first training forward of generation 1")
+        ranks.wait_for_line(0, f"{named} have not come to the first training forward of generation 1")
         assert "[capture.ranks-late]" in ranks.output(0)
 
 

@@ -24,13 +24,17 @@ from torch_collab.world.topology import Sites, Start, WorldInfo
 
 
 def create_backend(opts: Any, backend_options: Any) -> Any:
+    # A group that is destroyed and made again has the same name and store, which keeps what its ranks told the first
+    # time. All its ranks count alike.
+    time = opts.store.add(f"collab/made/{opts.group_rank}", 1)
+    opts.store = dist.PrefixStore(f"collab/made{time}", opts.store)
     world = state.current()
     if world is None:
-        return _create_world(opts, backend_options)
-    return _create_subgroup(world, opts)
+        return _create_world(opts, backend_options, time)
+    return _create_subgroup(world, opts, time)
 
 
-def _create_world(opts: Any, backend_options: Any) -> Any:
+def _create_world(opts: Any, backend_options: Any, time: int) -> Any:
     rank, size, store, timeout = opts.group_rank, opts.group_size, opts.store, opts.timeout
     variables, key = collab_variables(), NO_KEY
     try:
@@ -76,7 +80,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     try:
         if hub.wanted:
             coordinators.meet()
-        part = hub.group(opts) if info.several_sites else None
+        part = hub.group(opts, time) if info.several_sites else None
         backend = make_backend(opts, sites, part, info.one_host, is_world=True)
     except Exception:
         hub.leave()
@@ -141,9 +145,9 @@ def _site_store(start: Start, store: Any, timeout: Any) -> Any:
     return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
 
 
-def _create_subgroup(world: state.World, opts: Any) -> Any:
+def _create_subgroup(world: state.World, opts: Any, time: int) -> Any:
     sites = world.info.sites.restricted(list(opts.global_ranks_in_group))
-    part = world.hub.group(opts) if len(sites.sites) > 1 else None
+    part = world.hub.group(opts, time) if len(sites.sites) > 1 else None
     backend = make_backend(opts, sites, part, world.info.one_host, is_world=False)
     running.watch(backend)
     return backend

@@ -188,23 +188,29 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
 
 
 def _meet(world: World) -> None:
-    """The ranks of the site go on together; a rank that is waited for in vain is named."""
+    """The ranks that begin a generation go on together; a rank that is waited for in vain is named.
+
+    They are those of the site. Of one world the first generation begins at all ranks; later a site may be gone.
+    """
     info = world.info
-    if len(info.site.ranks) == 1:
+    begins_everywhere = info.one_world and world.generations.number == 1
+    ranks = range(info.size) if begins_everywhere else info.site.ranks
+    if len(ranks) == 1:
         return
-    keys = {rank: f"collab/forward/{world.generations.number}/{rank}" for rank in info.site.ranks}
+    keys = {rank: f"collab/forward/{world.generations.number}/{rank}" for rank in ranks}
     info.site_store.set(keys[info.rank], "1")
     try:
         info.site_store.wait(list(keys.values()), timedelta(seconds=_SECONDS_TO_MEET))
     except Exception:
         late = [rank for rank, key in keys.items() if not info.site_store.check([key])]
         if late and info.rank == min(keys.keys() - late):
+            names = dict.fromkeys(info.sites.of(rank).name for rank in late)
             log.warning(
-                f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))} of site {info.site.name} "
+                f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))} of "
+                f"site{'s' if len(names) > 1 else ''} {', '.join(names)} "
                 f"{'have' if len(late) > 1 else 'has'} not come to the first training forward of generation "
                 f"{world.generations.number}, in which rank {info.rank} has waited for {_SECONDS_TO_MEET} s: all ranks "
-                "of a site train together. A forward of one rank alone belongs under torch.no_grad() "
-                "[capture.ranks-late]"
+                "begin together. A forward of one rank alone belongs under torch.no_grad() [capture.ranks-late]"
             )
 
 

@@ -70,14 +70,12 @@ class Hub:
             with contextlib.suppress(RuntimeError):
                 self._info.told.wait([f"{_KEY}/entered/{rank}" for rank in range(self._info.size)], limit)
 
-    def group(self, opts: Any) -> HubGroup | None:
-        """Of the process group that torch asks for. The same at all its ranks, and of no other group, before or
-        after."""
+    def group(self, opts: Any, time: int) -> HubGroup | None:
+        """Of the process group that torch asks for, made for the `time`-th time. The same at all its ranks, and of no
+        other group, before or after."""
         if self.link is None:
             return None
         ranks = tuple(opts.global_ranks_in_group) or tuple(range(opts.group_size))
-        # A group that is destroyed and made again has the same name; all its ranks count alike.
-        time = opts.store.add(f"{_KEY}/{opts.group_rank}", 1)
         return self._numbered(self.link, f"{opts.group_id}/{list(ranks)}/{time}", ranks)
 
     def gather(self, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
