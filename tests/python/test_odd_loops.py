@@ -14,6 +14,7 @@ CASES = [
     "forward_by_name",
     "forward_by_its_parts",
     "samples_once",
+    "sent_by_one_rank",
     "around_the_ddp",
     "forwards_unseen",
     "masters_by_hand",
@@ -36,6 +37,7 @@ TOLD = {
     "a_copy_before_any_forward": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "forwards_unseen": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
+    "sent_by_one_rank": ["[capture.parameter-broadcast]"],
     "no_samples": ["[round.no-samples]"],
     "a_barrier_beside_the_training": ["[round.barrier-thread]"],
 }
@@ -68,6 +70,13 @@ def test_a_foreign_optimizer_is_no_reason_to_warn_of_unseen_forwards(world: list
     for rank in world:
         before, _, after = part(rank, "forwards_unseen").partition("now its own")
         assert "[optimizer.unseen-forward]" not in before and "[optimizer.unseen-forward]" in after
+
+
+@pytest.mark.slow
+def test_parameters_that_one_rank_sends_are_warned_of_where_others_lose_steps(world: list[Finished]) -> None:
+    for rank in world:
+        before, _, after = part(rank, "sent_by_one_rank").partition("now between two rounds")
+        assert "[capture.parameter-broadcast]" not in before and "[capture.parameter-broadcast]" in after
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import multiprocessing.util
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import log, torch_compat
@@ -21,8 +20,15 @@ from torch_collab.world import state
 if TYPE_CHECKING:
     from torch_collab.world.state import World
 
-_REPLACED = 1 << 62  # in the place of a round
-_BESIDE = _REPLACED + 1  # likewise
+# In the place of a round, for the reason that there is none.
+_REPLACED = 1 << 62
+_BESIDE = _REPLACED + 1
+_NO_ROUND = {
+    _REPLACED: "since the last step, some rank has put other values in its parameters' place (an average of weights "
+    "while it evaluates, a state that it loads), which are not averaged [round.values-swapped]",
+    _BESIDE: "some rank came to it in another thread than the one that trains (that of "
+    "torch.distributed.checkpoint.async_save, say), where parameters may be in use [round.barrier-thread]",
+}
 _exit_status: Any = None
 _registered_in = 0  # the process whose exit comes to at_exit()
 
@@ -94,35 +100,18 @@ def before_world_barrier() -> None:
         return
     if world.training.is_beside():  # what is counted or moved now would be moved under the training
         world.backend.most_at_barrier(_BESIDE)
-        return world.installed.once("told of a barrier beside the training", lambda: _tell_of_beside(world))
+        return _tell_of_no_round(world, _BESIDE)
     session = world.training.session
     rounds.count_owed(world)
     settles_at = 0 if session is None else session.settles_at()
     replaced = settles_at > 0 and rounds.values_replaced(world)  # else no round is due here
     most = world.backend.most_at_barrier(_REPLACED if replaced else settles_at)
-    if most >= _BESIDE:
-        world.installed.once("told of a barrier beside the training", lambda: _tell_of_beside(world))
-    elif most >= _REPLACED:
-        world.installed.once("told of replaced values", lambda: _tell_of_replaced(world))
+    if most >= _REPLACED:
+        _tell_of_no_round(world, most)
     elif most > 0 and session is not None:
         rounds.run_round(world, until=most)
 
 
-def _tell_of_beside(world: World) -> Callable[[], None]:
+def _tell_of_no_round(world: World, why: int) -> None:
     if world.is_leader:
-        log.warning(
-            "no round in a barrier: some rank came to it in another thread than the one that trains (that of "
-            "torch.distributed.checkpoint.async_save, say), where parameters may be in use. The steps since the last "
-            "round count towards the next one [round.barrier-thread]"
-        )
-    return lambda: None
-
-
-def _tell_of_replaced(world: World) -> Callable[[], None]:
-    if world.is_leader:
-        log.warning(
-            "no round in a barrier: since the last step, some rank has put other values in its parameters' place (an "
-            "average of weights while it evaluates, a state that it loads). Those are not averaged; the steps since "
-            "the last round count towards the next one [round.values-swapped]"
-        )
-    return lambda: None
+        log.warn_once(f"no round in a barrier; the steps since the last round count towards the next: {_NO_ROUND[why]}")

@@ -55,6 +55,8 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
         if name in _REDUCING:
             tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
             world.traffic.reduces(sum(each.numel() for each in tensors))
+        if name == "broadcast":
+            _look_at_broadcast(world, kwargs.get("tensor", args[0] if args else None))
         if torch_compat.in_backward():
             return original(*args, **kwargs)
         began = time.monotonic()
@@ -64,6 +66,23 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
             world.traffic.called(name, time.monotonic() - began)
 
     return collective
+
+
+def _look_at_broadcast(world: World, tensor: Any) -> None:
+    """Of a trained parameter, by itself or its `.data`: one rank's takes the place of what others have trained."""
+    training = world.training
+    if training.session is None or training.vector is None or not isinstance(tensor, torch.Tensor):
+        return
+    of_parameter = any(
+        tensor.data_ptr() == each.data_ptr() and tensor.numel() == each.numel() for each in training.vector.parameters
+    )
+    steps = training.session.status().steps_since_round if of_parameter else 0
+    if steps > 0 and world.is_leader:
+        log.warn_once(
+            "the script broadcasts a trained parameter of one rank to other sites, with steps since the last round: "
+            "what these have trained in it meanwhile is lost. Rounds keep the sites alike, so leave it out, or call "
+            "torch.distributed.barrier() before it, which averages first [capture.parameter-broadcast]"
+        )
 
 
 def _group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -99,6 +99,28 @@ def samples_once() -> None:
 
 
 @case
+def sent_by_one_rank() -> None:
+    """As a careful script does: harmless at the start and after a barrier; else what others trained is lost."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+
+    def send() -> None:
+        dist.broadcast(torch.ones(1), 0)
+        for parameter in ddp.parameters():
+            dist.broadcast(parameter.data, src=0)
+
+    send()
+    fit(ddp, optimizer, steps=2)
+    dist.barrier()
+    send()
+    print("sent_by_one_rank: now between two rounds", flush=True)
+    fit(ddp, optimizer, steps=2)
+    send()
+    expect(steps=4, round=1)
+    expect_common(ddp)
+
+
+@case
 def around_the_ddp() -> None:
     """One forward of the DDP, a summary, say; then the module inside it is trained."""
     ddp = DistributedDataParallel(small_model())
