@@ -18,23 +18,20 @@ from torch_collab.network.signed_store import SignedStore
 from torch_collab.world import state, topology
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations
-from torch_collab.world.groups import SiteGroups, make_backend
+from torch_collab.world.groups import GroupOptions, SiteGroups, make_backend
 from torch_collab.world.hub import Hub
 from torch_collab.world.topology import Sites, Start, WorldInfo
 
 
 def create_backend(opts: Any, backend_options: Any) -> Any:
-    # A group that is destroyed and made again has the same name and store, which keeps what its ranks told the first
-    # time. All its ranks count alike.
-    time = opts.store.add(f"collab/made/{opts.group_rank}", 1)
-    opts.store = dist.PrefixStore(f"collab/made{time}", opts.store)
+    asked = GroupOptions.of(opts)
     world = state.current()
     if world is None:
-        return _create_world(opts, backend_options, time)
-    return _create_subgroup(world, opts, time)
+        return _create_world(asked, backend_options)
+    return _create_subgroup(world, asked)
 
 
-def _create_world(opts: Any, backend_options: Any, time: int) -> Any:
+def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     rank, size, store, timeout = opts.group_rank, opts.group_size, opts.store, opts.timeout
     variables, key = collab_variables(), NO_KEY
     try:
@@ -80,7 +77,7 @@ def _create_world(opts: Any, backend_options: Any, time: int) -> Any:
     try:
         if hub.wanted:
             coordinators.meet()
-        part = hub.group(opts, time) if info.several_sites else None
+        part = hub.group(opts) if info.several_sites else None
         backend = make_backend(opts, sites, part, info.one_host, is_world=True)
     except Exception:
         hub.leave()
@@ -145,9 +142,9 @@ def _site_store(start: Start, store: Any, timeout: Any) -> Any:
     return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
 
 
-def _create_subgroup(world: state.World, opts: Any, time: int) -> Any:
-    sites = world.info.sites.restricted(list(opts.global_ranks_in_group))
-    part = world.hub.group(opts, time) if len(sites.sites) > 1 else None
+def _create_subgroup(world: state.World, opts: GroupOptions) -> Any:
+    sites = world.info.sites.restricted(list(opts.ranks))
+    part = world.hub.group(opts) if len(sites.sites) > 1 else None
     backend = make_backend(opts, sites, part, world.info.one_host, is_world=False)
     running.watch(backend)
     return backend

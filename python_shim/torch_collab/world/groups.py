@@ -64,6 +64,34 @@ def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelt
 
 
 @dataclass(frozen=True)
+class GroupOptions:
+    """What a backend is made of: torch's _DistributedBackendOptions, as far as it is used here."""
+
+    group_rank: int
+    group_size: int
+    timeout: timedelta
+    store: Store | None = None
+    group_id: str = ""
+    ranks: tuple[int, ...] = ()  # of the world, by rank of the group; (): all
+    time: int = 1  # how often this group of torch's has been made
+
+    @staticmethod
+    def of(opts: Any) -> GroupOptions:
+        """A group that is destroyed and made again has the same name, and a store that keeps what its ranks told the
+        time before; all its ranks count alike."""
+        time = opts.store.add(f"collab/made/{opts.group_rank}", 1)
+        return GroupOptions(
+            group_rank=opts.group_rank,
+            group_size=opts.group_size,
+            timeout=opts.timeout,
+            store=dist.PrefixStore(f"collab/made{time}", opts.store),
+            group_id=opts.group_id,
+            ranks=tuple(opts.global_ranks_in_group),
+            time=time,
+        )
+
+
+@dataclass(frozen=True)
 class HubGroup:
     """What one process group is at the hub."""
 
@@ -73,7 +101,7 @@ class HubGroup:
     site_names: tuple[str, ...]  # by rank of the group
 
 
-def make_backend(opts: Any, sites: Sites, hub: HubGroup | None, one_host: bool, is_world: bool) -> Any:
+def make_backend(opts: GroupOptions, sites: Sites, hub: HubGroup | None, one_host: bool, is_world: bool) -> Any:
     """Of the process group that torch asks for; what it runs on is shared with nobody else.
 
     Of one site that is Gloo over all ranks. Several sites have Gloo at each site of several ranks, and a group of the

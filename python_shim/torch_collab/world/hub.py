@@ -12,14 +12,13 @@ import json
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from torch_collab import native
 from torch_collab.network import links
-from torch_collab.world.groups import HubGroup, make_backend
+from torch_collab.world.groups import GroupOptions, HubGroup, make_backend
 from torch_collab.world.topology import Site, Sites
 
 if TYPE_CHECKING:
@@ -70,13 +69,13 @@ class Hub:
             with contextlib.suppress(RuntimeError):
                 self._info.told.wait([f"{_KEY}/entered/{rank}" for rank in range(self._info.size)], limit)
 
-    def group(self, opts: Any, time: int) -> HubGroup | None:
-        """Of the process group that torch asks for, made for the `time`-th time. The same at all its ranks, and of no
-        other group, before or after."""
+    def group(self, opts: GroupOptions) -> HubGroup | None:
+        """Of the process group that torch asks for. The same at all its ranks, and of no other group, before or
+        after."""
         if self.link is None:
             return None
-        ranks = tuple(opts.global_ranks_in_group) or tuple(range(opts.group_size))
-        return self._numbered(self.link, f"{opts.group_id}/{list(ranks)}/{time}", ranks)
+        ranks = opts.ranks or tuple(range(opts.group_size))
+        return self._numbered(self.link, f"{opts.group_id}/{list(ranks)}/{opts.time}", ranks)
 
     def gather(self, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
         """What every rank of the world brings, by rank, all as many bytes. Collective, once for each `what`.
@@ -88,7 +87,7 @@ class Hub:
         assert self.link is not None
         size = self._info.size
         group = self._numbered(self.link, what, tuple(range(size)))
-        opts = SimpleNamespace(group_rank=self._info.rank, group_size=size, timeout=limit)
+        opts = GroupOptions(self._info.rank, size, limit)
         # Each rank for itself: nothing here is summed over a site first.
         apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(group.site_names)))
         backend = make_backend(opts, apart, group, one_host=False, is_world=False)
