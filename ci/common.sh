@@ -28,7 +28,7 @@ configure_and_build() {
   local preset="$1"
   shift
   cmake --preset "$preset"
-  cmake --build "build/$preset" ${1+--target "$@"}
+  cmake --build --preset "$preset" ${1+--target "$@"}
 }
 
 # A Python 3.11 that can make virtual environments and has its headers; the first on PATH is not always one.

@@ -38,8 +38,8 @@ part setup ci/setup.sh
 [ "$failed" -eq 0 ] || die "the set-up failed; nothing can be tested (see above)"
 use_venv
 
-part build configure_and_build release
-part ctest ctest --preset release --no-tests=error
+part build configure_and_build ci
+part ctest ctest --preset ci --no-tests=error
 part model ci/model.sh
 workers=()
 [ "$(id -u)" -ne 0 ] || workers=(-n 2) # two tests at a time (tests/python/turns.py)

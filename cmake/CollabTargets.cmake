@@ -77,6 +77,24 @@ function(collab_test name)
                                           RUN_SERIAL ${alone})
 endfunction()
 
+# collab_own_names(a_test.cpp ...): these use names in their anonymous namespace that other sources of the program have too,
+# so that a build of several sources at a time (CMAKE_UNITY_BUILD, as CI has it) compiles them alone.
+function(collab_own_names)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# collab_in_place_of(VARIABLE LIBRARY a.cpp ...): the sources of a library that a program compiles again, with other
+# definitions, to link them in place of the library's. Where several are compiled at a time that is all of them.
+function(collab_in_place_of variable library)
+  get_target_property(folder ${library} SOURCE_DIR)
+  set(sources ${ARGN})
+  if(CMAKE_UNITY_BUILD)
+    get_target_property(sources ${library} SOURCES)
+  endif()
+  list(TRANSFORM sources PREPEND "${folder}/")
+  set(${variable} "${sources}" PARENT_SCOPE)
+endfunction()
+
 # collab_bench(NAME SOURCES a_bench.cpp ... DEPS target ...): built, never timed as a test.
 function(collab_bench name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})

@@ -12,6 +12,10 @@
 
 namespace collab::testing {
 
+inline void expect_all_ok(const std::vector<Status>& statuses) {
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
 inline Swarm swarm_of(std::size_t sites, CodecId codec) {
   Swarm swarm;
   swarm.sites = sites;

@@ -13,10 +13,6 @@
 namespace collab::testing {
 namespace {
 
-void expect_all_ok(const std::vector<Status>& results) {
-  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
-}
-
 std::vector<float> delta_of(std::size_t site, std::size_t elements) {
   Prng random(70 + site);
   std::vector<float> delta(elements);

@@ -64,10 +64,6 @@ Swarm in_fragments(std::size_t sites, CodecId codec = CodecId::kFp32) {
   return swarm;
 }
 
-void expect_all_ok(const std::vector<Status>& results) {
-  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
-}
-
 struct Shape {
   std::size_t sites = 2;
   std::size_t ranks = 1;

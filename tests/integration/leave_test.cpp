@@ -6,10 +6,6 @@
 namespace collab::testing {
 namespace {
 
-void expect_all_ok(const std::vector<Status>& statuses) {
-  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
-}
-
 TEST(Leaving, ASiteThatLeavesEarlyDoesNotStopTheOthers) {
   Swarm swarm = swarm_of(3, CodecId::kFp32);
   swarm.start_coordinator();

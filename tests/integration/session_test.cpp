@@ -52,10 +52,6 @@ std::vector<float> reference(std::size_t sites, std::size_t elements, std::size_
   return anchor;
 }
 
-void expect_all_ok(const std::vector<Status>& results) {
-  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
-}
-
 std::vector<std::string> lines_with(const std::string& path, const std::string& part) {
   std::ifstream file(path);
   std::vector<std::string> lines;

@@ -11,17 +11,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Actions = CoordinatorHarness::Actions;
 
-wire::Join holding(wire::Join join, const wire::Offer& offer) {
-  join.offer = offer;
-  return join;
-}
-
-std::vector<std::string> refused_by(const Actions& actions) {
-  std::vector<std::string> reasons;
-  for (const auto& [link, refuse] : sent<wire::Refuse>(actions)) reasons.push_back(refuse.reason);
-  return reasons;
-}
-
 const wire::AnchorInstalled kFarAhead{RunId{1ULL << 62U}, RoundId{1000}, kWrong};
 
 // Two train; mallory says that it holds what they hold, and is told to keep it.

@@ -21,20 +21,9 @@ wire::Join helper_of(const std::string& name, std::uint32_t expected = 1) {
   return join;
 }
 
-wire::Join holding(wire::Join join, const wire::Offer& offer) {
-  join.offer = offer;
-  return join;
-}
-
 wire::Join naming(wire::Join join, const std::string& init_from) {
   join.init_from = init_from;
   return join;
-}
-
-std::vector<std::string> refused_by(const Actions& actions) {
-  std::vector<std::string> reasons;
-  for (const auto& [link, refuse] : sent<wire::Refuse>(actions)) reasons.push_back(refuse.reason);
-  return reasons;
 }
 
 std::vector<std::string> voters_in(const Actions& actions) {

@@ -69,6 +69,17 @@ std::vector<std::pair<LinkId, M>> sent(const std::vector<Action>& actions) {
   return found;
 }
 
+inline std::vector<std::string> refused_by(const std::vector<CoordinatorAction>& actions) {
+  std::vector<std::string> reasons;
+  for (const auto& [link, refuse] : sent<wire::Refuse>(actions)) reasons.push_back(refuse.reason);
+  return reasons;
+}
+
+inline wire::Join holding(wire::Join join, const wire::Offer& offer) {
+  join.offer = offer;
+  return join;
+}
+
 template <typename A, typename Action>
 std::vector<A> all(const std::vector<Action>& actions) {
   std::vector<A> found;
