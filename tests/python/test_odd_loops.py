@@ -10,6 +10,7 @@ from commands import PATIENCE, bare_environment
 from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_ranks
 
 EVERY_4 = {"COLLAB_SYNC_EVERY": "4"}
+STEP_APART = {**EVERY_4, "COLLAB_HEARTBEAT": "500ms"}  # a round and a collective wait for each other for five of them
 CASES = [
     "forward_by_name",
     "forward_by_its_parts",
@@ -85,6 +86,12 @@ def test_the_last_round_counts_what_the_cycle_had_not_ended(world: list[Finished
         line for rank in world for line in rank.output.splitlines() if line.startswith("a_cycle_in_a_barrier: 4 st")
     ]
     assert len(ends) == 2 and ends[0] == ends[1], ends
+
+
+@pytest.mark.slow
+def test_sites_a_step_apart_have_rounds_though_a_collective_comes_more_often() -> None:
+    for rank in expect_success(run_ranks("odd_loops.py", ["a", "b"], "a_step_apart", environment=STEP_APART)):
+        assert "[round.skipped]" not in rank.output or rank.output.count("[round.skipped]") == 1, rank.output
 
 
 @pytest.mark.slow

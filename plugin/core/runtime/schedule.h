@@ -69,6 +69,8 @@ class SyncSchedule {
     round_started(now);
     round_merged(round, period);
   }
+  // None came about, and it stays due: the next step asks again.
+  void round_put_off() { steps_at_call_ = steps_; }
   // The two ends of a round behind the training: counting starts again with the first.
   void round_started(TimePoint now) {
     steps_at_round_ = steps_at_call_ = steps_;

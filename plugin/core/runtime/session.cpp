@@ -412,14 +412,28 @@ class RankSession final : public Session {
       return mine;
     }
     if (!behind || leaving_) {
+      const TimePoint start = clock_.now();
       const Result<RoundReport> report = leader_->round(trigger());
       leaving_ = leaving_ || termination_requested();  // meanwhile: this was the last one
-      return outcome_of(report, leaving_);
+      mine = outcome_of(report, leaving_);
+      mine.stays_due = stays_due(mine, clock_.now() - start);
+      return mine;
     }
     mine.round = round_;
     fail_outcome(mine, leader_->start_round(trigger()));
     mine.in_flight = mine.ok();
     return mine;
+  }
+
+  // Sites that are a step apart, as after one that GradScaler has skipped, meet once this one asks again: where the
+  // script calls a collective in every step, or every few, the others may stand in it whenever a period is over here.
+  // Only a few times until a round comes about: each may be a wait, though none of a grace.
+  bool stays_due(const Outcome& mine, Duration waited) {
+    constexpr std::uint32_t kMost = 4;
+    if (!mine.skipped) asked_again_ = 0;
+    const bool asks = mine.skipped && !mine.leaving && waited < options_.config.link_grace && asked_again_ < kMost;
+    asked_again_ += asks ? 1 : 0;
+    return asks;
   }
 
   [[nodiscard]] protocol::Trigger trigger() const {
@@ -489,13 +503,16 @@ class RankSession final : public Session {
     const std::uint64_t steps = merged ? std::exchange(steps_in_flight_, 0) : schedule_.steps_since_round();
     // No round came about, or this site is alone: what was trained counts later.
     skipped_ = call_ > 1 && (outcome->skipped || outcome->round == round_);
-    carried_steps_ = skipped_ ? carried_steps_ + steps : 0;
+    const bool stays_due = skipped_ && outcome->stays_due && !merged;
+    if (!stays_due) carried_steps_ = skipped_ ? carried_steps_ + steps : 0;
     turns_ = skipped_ || merged ? 0 : std::min(turns_ + 1, fragments_);
     left_ = left_ || (outcome->leaving && !skipped_);
     merged_ = merged || (merged_ && skipped_);
     round_ = outcome->round;
     if (merged) {
       schedule_.round_merged(round_, outcome->period);
+    } else if (stays_due) {
+      schedule_.round_put_off();
     } else {
       schedule_.round_ended(clock_.now(), round_, outcome->period);
     }
@@ -534,6 +551,7 @@ class RankSession final : public Session {
   std::uint64_t samples_ = 0;        // of this rank since the last round
   std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all, but what was dropped
   std::uint64_t dropped_steps_ = 0;  // leader: likewise
+  std::uint32_t asked_again_ = 0;    // leader: rounds that stayed due since the last one that came about
   std::uint32_t loss_ = wire::kNoLoss;
   std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round

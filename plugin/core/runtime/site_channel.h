@@ -31,7 +31,8 @@ struct Decision {
   bool alone = false;        // it has left the swarm, and trains on
   bool in_flight = false;    // a round runs behind the training from here on
   bool skipped = false;      // no round came about, though the anchor may be a newer one
-  std::array<std::uint8_t, 3> zeros{};
+  bool stays_due = false;    // the next step asks again
+  std::array<std::uint8_t, 2> zeros{};
 };
 static_assert(std::is_trivially_copyable_v<Decision> && std::has_unique_object_representations_v<Decision>);
 

@@ -351,6 +351,20 @@ def a_barrier_beside_the_training() -> None:
 
 
 @case
+def a_step_apart() -> None:
+    """One step is skipped at one site (GradScaler, a batch without a target), and collectives come more often than
+    rounds: whenever a period is over here, the other site stands in a collective that waits for this one."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    fit(ddp, optimizer, steps=1 - RANK)
+    for step in range(1, 24):
+        fit(ddp, optimizer, steps=1, first=step)
+        if step % 2:
+            dist.all_reduce(torch.ones(1))
+    assert torch_collab.status()["round"] >= 4, torch_collab.status()
+
+
+@case
 def join_of_one_rank() -> None:
     """Nobody to wait for: rounds come inside."""
     ddp = DistributedDataParallel(small_model())

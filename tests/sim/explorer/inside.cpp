@@ -320,12 +320,12 @@ void Inside::write(Canon& canon, const ContributedWork& work) {
 }
 
 void Inside::write(Canon& canon, const SiteRound& part) {
-  const auto& [all, round, work, owed, owed_base, no_quorum_since, period] = part;
+  const auto& [all, round, work, owed, owed_base, skipped, period] = part;
   static_cast<void>(all);
   const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
                of_before, outcome] = round;
   canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
-            of_before, outcome, work, owed, owed_base, no_quorum_since != kNever, period);
+            of_before, outcome, work, owed, owed_base, skipped > 0, period);
 }
 
 void Inside::write(Canon& canon, const OptimizerFetch& part) {

@@ -350,7 +350,7 @@ void SiteRound::apply(const wire::Commit& commit) {
     base = work_.mark_counted();
   }
   work_.close();
-  no_quorum_since_ = kNever;
+  skipped_ = 0;
   all_->acceptor.committed(past);
   round_.phase = Phase::kApplying;
   const bool bare = mutant(Mutant::kAnchorWithoutMembership);
@@ -419,10 +419,11 @@ void SiteRound::skip(const std::string& reason) {
   } else if (work_.set_aside()) {
     all_->out.emplace_back(TakeSnapshot{});
   }
-  const bool told = no_quorum_since_ != kNever;  // once, until a round comes about again
-  if (!told) no_quorum_since_ = all_->now;
-  all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
-             "no round " + std::to_string(of.value) + " for now: " + reason +
+  constexpr std::uint32_t kTellsAgain = 20;
+  const bool tells = skipped_++ % kTellsAgain == 0;
+  const std::string row = skipped_ > 1 ? " (asked for " + std::to_string(skipped_) + " times)" : "";
+  all_->note(tells ? Note::Level::kWarning : Note::Level::kDebug, "no-quorum",
+             "no round " + std::to_string(of.value) + " for now" + row + ": " + reason +
                  "; this site trains on, the anchor stands [round.skipped]");
   round_ = Record{};
   all_->out.emplace_back(RoundSkipped{of, reason});

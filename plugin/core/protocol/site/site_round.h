@@ -125,8 +125,8 @@ class SiteRound {
   ContributedWork work_;
   std::optional<wire::Commit> owed_;  // committed while we trained on: applied at the next trigger
   std::optional<Base> owed_base_;     // of a Rebase, which waits for the next trigger: the parameters move
-  TimePoint no_quorum_since_ = kNever;
-  std::uint32_t period_ = 0;  // as the leader has told it; 0: none
+  std::uint32_t skipped_ = 0;         // triggers in a row without a round
+  std::uint32_t period_ = 0;          // as the leader has told it; 0: none
 };
 
 }  // namespace collab::protocol
