@@ -425,15 +425,14 @@ class RankSession final : public Session {
     return mine;
   }
 
-  // Sites that are a step apart, as after one that GradScaler has skipped, meet once this one asks again: where the
-  // script calls a collective in every step, or every few, the others may stand in it whenever a period is over here.
-  // Only a few times until a round comes about: each may be a wait, though none of a grace.
+  // Sites that are a step apart, as after one that GradScaler has skipped, meet once this one asks again: the others
+  // may stand in a collective whenever a period is over here. A few times only, until a round comes about: each is a
+  // wait, if not one of a grace.
   bool stays_due(const Outcome& mine, Duration waited) {
     constexpr std::uint32_t kMost = 4;
+    const Duration limit = std::min<Duration>(options_.config.link_grace, options_.config.round_timeout);
     if (!mine.skipped) asked_again_ = 0;
-    const bool asks = mine.skipped && !mine.leaving && waited < options_.config.link_grace && asked_again_ < kMost;
-    asked_again_ += asks ? 1 : 0;
-    return asks;
+    return mine.skipped && !mine.leaving && waited < limit && asked_again_++ < kMost;
   }
 
   [[nodiscard]] protocol::Trigger trigger() const {
