@@ -125,7 +125,7 @@ EXPECTED = (
     Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.forward", "see training forwards", _uses("_pre_forward")),
     Expected(f"{_SOURCE_OF_DDP}:Join.__init__", "run no round inside join()", _uses(*_OF_JOIN)),
     Expected(f"{_SOURCE_OF_DDP}:Join.__exit__", "run a round after join()"),
-    Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks")),
+    Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks", "timeout", "backend")),
     Expected(f"{_C10D}:_world.pg_map", _INSIDE, _holds_pairs),
     Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
     Expected("torch._C._distributed_c10d:ProcessGroup._set_default_backend", _INSIDE),

@@ -16,6 +16,7 @@ CASES = [
     "forward_by_its_parts",
     "samples_once",
     "sent_by_one_rank",
+    "a_group_of_another_backend",
     "around_the_ddp",
     "forwards_unseen",
     "masters_by_hand",
@@ -39,6 +40,7 @@ TOLD = {
     "forwards_unseen": ["[optimizer.unseen-forward]", "[ddp.none-trained]"],
     "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
     "sent_by_one_rank": ["[capture.parameter-broadcast]"],
+    "a_group_of_another_backend": ["[ddp.group-not-collab]"],
     "no_samples": ["[round.no-samples]"],
     "a_barrier_beside_the_training": ["[round.barrier-thread]"],
 }
@@ -78,6 +80,13 @@ def test_parameters_that_one_rank_sends_are_warned_of_where_others_lose_steps(wo
     for rank in world:
         before, _, after = part(rank, "sent_by_one_rank").partition("now between two rounds")
         assert "[capture.parameter-broadcast]" not in before and "[capture.parameter-broadcast]" in after
+
+
+@pytest.mark.slow
+def test_a_group_of_another_backend_is_warned_of_once_where_it_is_of_several_sites(world: list[Finished]) -> None:
+    for rank in world:
+        before, _, after = part(rank, "a_group_of_another_backend").partition("now over both sites")
+        assert "[ddp.group-not-collab]" not in before and after.count("[ddp.group-not-collab]") == 1
 
 
 @pytest.mark.slow

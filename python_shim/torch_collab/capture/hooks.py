@@ -43,8 +43,7 @@ def install(world: World) -> None:
     replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp)
     replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook)
     replace(torch_compat.WORKER_SIGNALS, _outlive_a_group_signal)
-    if world.info.site_store is not world.info.store:
-        replace(torch_compat.NEW_GROUP, _meet_at_site)
+    replace(torch_compat.NEW_GROUP, _watch_groups)
     if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
         replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site)
     refuse.watch_checkpoints(world)
@@ -110,16 +109,22 @@ def site_group_if_any() -> ProcessGroup | None:
     return None if world is None else world.groups.site()
 
 
-def _meet_at_site(original: Callable[..., Any]) -> Callable[..., Any]:
-    """For a world whose sites have stores of their own: a group inside the site meets in the site's store."""
+def _watch_groups(original: Callable[..., Any]) -> Callable[..., Any]:
+    """One inside the site meets in the site's store, where that has its own. Of others the script may have to know."""
 
     @functools.wraps(original)
-    def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         world = state.current()
-        if world is None or ranks is None or not set(ranks) <= set(world.info.site.ranks):
-            return original(ranks, *args, **kwargs)
-        with torch_compat.store_of_world(world.info.site_store):
-            return original(ranks, *args, **kwargs)
+        if world is None:
+            return original(ranks, timeout, backend, *args, **kwargs)
+        info = world.info
+        members = set(range(info.size) if ranks is None else ranks)
+        if not members <= set(info.site.ranks):
+            traffic.look_at_group(info, members, backend)
+        elif ranks is not None and info.site_store is not info.store:
+            with torch_compat.store_of_world(info.site_store):
+                return original(ranks, timeout, backend, *args, **kwargs)
+        return original(ranks, timeout, backend, *args, **kwargs)
 
     return new_group
 

@@ -21,6 +21,7 @@ from torch_collab.world.groups import crosses_sites
 
 if TYPE_CHECKING:
     from torch_collab.world.state import World
+    from torch_collab.world.topology import WorldInfo
 
 COLLECTIVES = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
@@ -89,6 +90,20 @@ def _group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if "group" in kwargs:
         return kwargs["group"]
     return next((each for each in args if isinstance(each, dist.ProcessGroup)), None)
+
+
+def look_at_group(info: WorldInfo, ranks: set[int], backend: str | None) -> None:
+    """Before the script makes a group over these ranks, of several sites. Where they cannot dial each other, torch
+    waits for its time-out without a word."""
+    here = ranks & set(info.site.ranks)
+    if not backend or "collab" in backend.lower() or not here or info.rank != min(here):
+        return
+    log.warn_once(
+        f"the script makes a process group of backend {backend!r} over ranks of several sites. That is torch's own: "
+        "each of its ranks must reach each other one, at ports of its choice, nothing is encrypted, and collab does "
+        "not see what waits in it. Leave backend= out, and the group is collab's; for ranks of one site there is "
+        "torch_collab.site_group() [ddp.group-not-collab]"
+    )
 
 
 def stepped(world: World) -> None:

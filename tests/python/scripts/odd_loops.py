@@ -121,6 +121,18 @@ def sent_by_one_rank() -> None:
 
 
 @case
+def a_group_of_another_backend() -> None:
+    """For CPU objects and joins, as scripts for GPUs make it."""
+    for group in (dist.new_group(), dist.new_group([RANK], backend="gloo", use_local_synchronization=True)):
+        dist.barrier(group)
+    print("a_group_of_another_backend: now over both sites", flush=True)
+    for _ in range(2):
+        dist.monitored_barrier(dist.new_group(backend="gloo"))
+    ddp = DistributedDataParallel(small_model())
+    fit(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=4)
+
+
+@case
 def around_the_ddp() -> None:
     """One forward of the DDP, a summary, say; then the module inside it is trained."""
     ddp = DistributedDataParallel(small_model())
