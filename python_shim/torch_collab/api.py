@@ -59,7 +59,8 @@ def data_world_size() -> int:
 
 
 def count_samples(n: int) -> None:
-    """This rank has processed `n` samples since its last step: replaces what is read off the forwards' arguments.
+    """This rank has processed `n` samples since its last step: replaces what is read off the forwards' arguments,
+    which is dimension 0 of the first tensor, or the length of a list of dicts, one a sample.
 
     Calls before the same step add up. Raises ValueError for a negative number.
     """

@@ -93,7 +93,7 @@ def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], k
         rounds.count(world)
     if training.vector is not None:
         training.unseen.forward(module, training.vector.parameters, world.is_leader)
-    training.samples.saw(first_dimension(args, kwargs))
+    training.samples.saw(first_dimension(args, kwargs), module.training and module.module.training)
 
 
 def follow(world: World, module: Any) -> bool:

@@ -43,7 +43,8 @@ def install(world: World) -> None:
     replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp)
     replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook)
     replace(torch_compat.WORKER_SIGNALS, _outlive_a_group_signal)
-    replace(torch_compat.NEW_GROUP, _watch_groups)
+    if world.info.several_sites or world.info.site_store is not world.info.store:
+        replace(torch_compat.NEW_GROUP, _watch_groups)
     if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
         replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site)
     refuse.watch_checkpoints(world)

@@ -1,4 +1,6 @@
-"""How many samples a forward has seen: dimension 0 of the first tensor among its arguments."""
+"""How many samples a forward has seen: dimension 0 of the first tensor among its arguments; of a list of samples, as
+detectors take it, its length.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,31 @@ import torch
 
 def first_dimension(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
     """Dimension 0 of the first tensor of at least one dimension, searched depth first in order; 1 without any."""
-    tensor = _first_tensor(args)
-    if tensor is None:
-        tensor = _first_tensor(kwargs)
-    return 1 if tensor is None else int(tensor.shape[0])
+    given = (*args, *kwargs.values())
+    labelled = {len(value) for value in given if _is_list_of(value, Mapping)}
+    for value in given:
+        if _are_samples(value) or (_is_list_of(value, torch.Tensor) and len(value) in labelled):
+            return len(value)
+        tensor = _first_tensor(value)
+        if tensor is not None:
+            return int(tensor.shape[0])
+    return 1
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(each, kind) for each in value)
+
+
+def _are_samples(value: Any) -> bool:
+    """One mapping a sample: it has numbers and words beside its tensors, or these have nothing in common.
+
+    Parts of one batch (a query's and an answer's, say) have tensors alone, all of the batch's size.
+    """
+    if not _is_list_of(value, Mapping):
+        return False
+    entries = [entry for each in value for entry in each.values()]
+    sizes = {entry.shape[0] for entry in entries if isinstance(entry, torch.Tensor) and entry.dim() > 0}
+    return len(sizes) > 1 or any(isinstance(entry, (str, int, float)) for entry in entries)
 
 
 def _first_tensor(value: Any) -> torch.Tensor | None:
@@ -39,11 +62,15 @@ class SampleCounter:
     """Samples of this rank since the last step. What the script counts itself replaces what forwards show."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._trained: int | None = None  # in forwards in training mode; None: there was none
+        self._looked_at = 0  # in eval mode, with gradients on: an evaluation, or the training of who trains so
         self._told: int | None = None
 
-    def saw(self, n: int) -> None:
-        self._seen += n
+    def saw(self, n: int, in_training_mode: bool = True) -> None:
+        if in_training_mode:
+            self._trained = n + (self._trained or 0)
+        else:
+            self._looked_at += n
 
     def tell(self, n: int) -> None:
         if n < 0:
@@ -52,6 +79,7 @@ class SampleCounter:
 
     def take(self) -> int:
         """At a step of the model. What was trained without a forward that was seen weighs something too."""
-        count = max(1, self._seen) if self._told is None else self._told
-        self._seen, self._told = 0, None
+        seen = self._looked_at if self._trained is None else self._trained
+        count = max(1, seen) if self._told is None else self._told
+        self._trained, self._looked_at, self._told = None, 0, None
         return count

@@ -93,6 +93,12 @@ def samples_once() -> None:
                 continue  # nothing of torch's is passed
             forward(x)
             assert samples_seen() == 7, (kind, forward)
+        for evaluated in (ddp, ddp.module):
+            ddp(x)
+            evaluated.eval()
+            ddp(batch(0, RANK, size=9)[0])
+            evaluated.train()
+            assert samples_seen() == 7, "a look at the loss, with gradients on"
         with torch.no_grad():
             ddp(x)
         assert samples_seen() == 1  # none
