@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch_collab.capture import rounds, sampler
+from torch_collab.capture import forward, rounds, sampler
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -100,13 +100,15 @@ def step() -> None:
     """One step of the model is done. For scripts that update their parameters without a `torch.optim.Optimizer`, whose
     steps are counted by themselves; every rank of a site calls it after each update.
 
-    A round runs here when one is due. Raises RuntimeError before the first training forward of a
-    DistributedDataParallel.
+    A round runs here when one is due. Where no forward has had gradients yet (evolution, zeroth order), the first call
+    begins as the first training forward does: all ranks of all sites come, and a site may take the model of another.
+    Each such step weighs one sample, unless `count_samples()` says more. Raises RuntimeError where no model is wrapped
+    in DistributedDataParallel.
     """
     world = state.require()
-    if world.training.session is None:
+    if world.training.session is None and not forward.begin_without_forward(world):
         raise RuntimeError(
-            "collab: step() before the first training forward of a DistributedDataParallel; there is no step to count "
+            "collab: step() and no model is wrapped in DistributedDataParallel; there is no step to count "
             "[capture.step-early]"
         )
     world.training.unseen.stepped()

@@ -20,6 +20,9 @@ CASES = [
     "around_the_ddp",
     "forwards_unseen",
     "masters_by_hand",
+    "without_gradients",
+    "without_gradients_and_told",
+    "told_without_a_model",
     "no_samples",
     "two_of_the_whole_in_turn",
     "a_new_optimizer_each_epoch",
@@ -41,6 +44,8 @@ TOLD = {
     "masters_by_hand": ["[optimizer.unseen]", "[optimizer.no-step-seen]"],
     "sent_by_one_rank": ["[capture.parameter-broadcast]"],
     "a_group_of_another_backend": ["[ddp.group-not-collab]"],
+    "without_gradients": ["[capture.no-gradients]", "[ddp.none-trained]"],
+    "told_without_a_model": ["[ddp.none-trained]"],
     "no_samples": ["[round.no-samples]"],
     "a_barrier_beside_the_training": ["[round.barrier-thread]"],
 }
@@ -87,6 +92,14 @@ def test_a_group_of_another_backend_is_warned_of_once_where_it_is_of_several_sit
     for rank in world:
         before, _, after = part(rank, "a_group_of_another_backend").partition("now over both sites")
         assert "[ddp.group-not-collab]" not in before and after.count("[ddp.group-not-collab]") == 1
+
+
+@pytest.mark.slow
+def test_training_without_gradients_is_warned_of_early_and_once(world: list[Finished]) -> None:
+    for rank in world:
+        before, _, after = part(rank, "without_gradients").partition("now twenty")
+        found, _, more = after.partition("nothing more")
+        assert [each.count("[capture.no-gradients]") for each in (before, found, more)] == [0, 1, 0]
 
 
 @pytest.mark.slow

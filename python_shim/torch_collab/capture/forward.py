@@ -67,10 +67,22 @@ def on_pre_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
 
 def _saw_training_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     world = state.current()
-    if world is None or world.run.finished or not torch.is_grad_enabled():
+    if world is None or world.run.finished:
+        return False
+    if not torch.is_grad_enabled():
+        _look_at_forward_without_gradients(world, module)
         return False
     _before_training_forward(world, module, args, kwargs)
     return True
+
+
+def _look_at_forward_without_gradients(world: World, module: Any) -> None:
+    training, constructed = world.training, world.ddps.constructed
+    if training.session is not None or module not in constructed or not training.unseen_forwards.none:
+        return
+    if rounds.is_to_average(world):
+        trained = [each for ddp in constructed for each in ddp.parameters() if each.requires_grad]
+        training.without_gradients.forward(trained, world.is_leader)
 
 
 def watch_forwards(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,6 +126,13 @@ def follow(world: World, module: Any) -> bool:
         _begin_next(world, module)
     world.training.ran(module)
     return True
+
+
+def begin_without_forward(world: World) -> bool:
+    """Of a script that trains without gradients: the DDPs that were made are the vector. False: there is none."""
+    if world.ddps.none_lives():
+        return False
+    return follow(world, list(world.ddps.constructed)[-1])
 
 
 def follow_optimizer(world: World, optimizer: Any) -> bool:

@@ -229,5 +229,5 @@ def _warn_of_nothing_averaged(world: World) -> None:
         log.warning(
             "no training forward of a DistributedDataParallel was seen here, so nothing was averaged between sites. "
             "Wrap the model in DistributedDataParallel after init_process_group, and call what that gives, ddp(x), not "
-            "the module inside it [ddp.none-trained]"
+            "the module inside it; without gradients, call torch_collab.step() after each update [ddp.none-trained]"
         )

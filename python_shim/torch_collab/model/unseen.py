@@ -1,6 +1,6 @@
 """Training of which nobody sees the steps, or the forwards: parameters that change between synchronised backward
-passes without a `torch.optim.Optimizer` of theirs, and optimizers that step before any forward of a DDP that they
-train, or where there is no DDP. No round would ever come, and nothing would say so.
+passes without a `torch.optim.Optimizer` of theirs, or where no pass has gradients, and optimizers that step before any
+forward of a DDP that they train, or where there is no DDP. No round would ever come, and nothing would say so.
 """
 
 from __future__ import annotations
@@ -20,14 +20,29 @@ if TYPE_CHECKING:
 # So many changes without a step are no warm-up of anything.
 PASSES = 20
 _SAMPLED = 8
+_MOST_LOOKS = 1000  # each waits for the device
 
 
-class UnseenSteps:
-    """Looks at a few values of the parameters before each training forward, until a step has been seen."""
+class _Changes:
+    """How often a few values of the parameters were others than at the look before."""
 
     def __init__(self) -> None:
         self._values: list[float] | None = None
-        self._changes = 0
+        self._count = 0
+
+    def look(self, parameters: list[Tensor]) -> int:
+        values = sample(parameters)
+        if self._values is not None and values != self._values:
+            self._count += 1
+        self._values = values
+        return self._count
+
+
+class UnseenSteps:
+    """Looks at the parameters before each training forward, until a step has been seen."""
+
+    def __init__(self) -> None:
+        self._changes = _Changes()
         self._over = False
         self.steps = 0  # of all optimizers, counted or not
 
@@ -41,11 +56,7 @@ class UnseenSteps:
             return
         if capturing():
             return
-        values = sample(parameters)
-        if self._values is not None and values != self._values:
-            self._changes += 1
-        self._values = values
-        if self._changes < PASSES:
+        if self._changes.look(parameters) < PASSES:
             return
         self._over = True
         if tells:
@@ -58,11 +69,39 @@ class UnseenSteps:
             )
 
 
+class WithoutGradients:
+    """Looks at the parameters of all DDPs before each forward that has no gradients, while none has had any."""
+
+    def __init__(self) -> None:
+        self._changes = _Changes()
+        self._looks = 0
+
+    def forward(self, parameters: list[Tensor], tells: bool) -> None:
+        if self._looks == _MOST_LOOKS or capturing():
+            return
+        self._looks += 1
+        if self._changes.look(parameters) < PASSES:
+            return
+        self._looks = _MOST_LOOKS
+        if tells:
+            log.warning(
+                f"parameters of a DistributedDataParallel have changed {PASSES} times between forwards without "
+                "gradients; no forward with gradients was seen, and no step of an optimizer. If that is training "
+                "(evolution, zeroth order), no round comes, and nothing is averaged between sites: call "
+                "torch_collab.step() after each update, on every rank [capture.no-gradients]"
+            )
+
+
 class UnseenForwards:
     """Counts steps of optimizers that hold parameters of a DDP, none of whose training forwards has been seen yet."""
 
     def __init__(self) -> None:
         self._steps = 0
+
+    @property
+    def none(self) -> bool:
+        """No such step was seen."""
+        return self._steps == 0
 
     def stepped(self, optimizer: Optimizer, of_ddps: Iterable[frozenset[int]], tells: bool) -> None:
         """`of_ddps`: id() of what each DDP was made to train. `tells`: this rank may warn."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch_collab.model.cycle import OptimizerCycle, OptimizerNumbers
 from torch_collab.model.optimizer_copy import Fetch
 from torch_collab.model.samples import SampleCounter
-from torch_collab.model.unseen import StepsWithoutDdp, UnseenForwards, UnseenSteps
+from torch_collab.model.unseen import StepsWithoutDdp, UnseenForwards, UnseenSteps, WithoutGradients
 from torch_collab.world.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Training:
         self._held: weakref.WeakKeyDictionary[Any, _Held] = weakref.WeakKeyDictionary()
         self.unseen = UnseenSteps()
         self.unseen_forwards = UnseenForwards()
+        self.without_gradients = WithoutGradients()
         self.without_ddp = StepsWithoutDdp()
         self.metrics = Metrics(info)
         self.session: _C.Session | None = None

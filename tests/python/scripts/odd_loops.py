@@ -176,6 +176,54 @@ def masters_by_hand() -> None:
     expect(round=0)
 
 
+def evolve(ddp: nn.Module, steps: int, stepped: Callable[[], None] = lambda: None) -> None:
+    """Zeroth order: two looks at the loss for each update, none with gradients."""
+    parameters = list(ddp.parameters())
+    with torch.no_grad():
+        for step in range(steps):
+            x, y = batch(step, RANK)
+            generator = torch.Generator().manual_seed(step)
+            directions = [torch.randn(p.shape, generator=generator) for p in parameters]
+            losses = []
+            for sign in (1.0, -1.0):
+                torch._foreach_add_(parameters, directions, alpha=sign * 1e-3)
+                losses.append(float(cross_entropy(ddp(x), y)))
+                torch._foreach_add_(parameters, directions, alpha=-sign * 1e-3)
+            torch._foreach_add_(parameters, directions, alpha=-0.01 * (losses[0] - losses[1]) / 2e-3)
+            stepped()
+
+
+@case
+def without_gradients() -> None:
+    ddp = DistributedDataParallel(small_model())
+    evolve(ddp, steps=9)
+    print("without_gradients: now twenty", flush=True)
+    evolve(ddp, steps=9)
+    print("without_gradients: nothing more", flush=True)
+    evolve(ddp, steps=9)
+    expect(generation=0)
+
+
+@case
+def without_gradients_and_told() -> None:
+    ddp = DistributedDataParallel(small_model(RANK))
+    evolve(ddp, steps=10, stepped=torch_collab.step)
+    expect(steps=10, round=2, generation=1)
+    assert spread_over_world(ddp) > 0.0
+    dist.barrier()
+    expect_common(ddp)
+
+
+@case
+def told_without_a_model() -> None:
+    try:
+        torch_collab.step()
+    except RuntimeError as error:
+        assert str(error).endswith("[capture.step-early]"), error
+    else:
+        raise AssertionError("a step of nothing")
+
+
 @case
 def no_samples() -> None:
     ddp = DistributedDataParallel(small_model())
