@@ -12,6 +12,7 @@ from ranks import free_port
 from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch_collab import log
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
 from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
@@ -60,6 +61,30 @@ def test_nodes_of_the_only_site_wait_for_no_other(monkeypatch: pytest.MonkeyPatc
     assert all(isinstance(info, RendezvousInfo) for info in rendezvous(*again))
     assert os.environ["COLLAB_START"] == "lone" and "COLLAB_MIN_SITES" not in os.environ
     for each in (*again, *first):
+        each.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said", "told"),
+    [(["here", "there"], "1", True), (["here", "there"], "2", False), (["here", "here"], "1", False)],
+)
+def test_machines_under_one_name_are_told_that_they_are_one_site(
+    monkeypatch: pytest.MonkeyPatch, hosts: list[str], said: str, told: bool
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_say", lambda level, message: lines.append(f"{level} {message}"))
+    monkeypatch.setenv("COLLAB_SITE", "paris")
+    port, made = free_port(), []
+    for host in hosts:
+        monkeypatch.setattr(socket, "gethostname", lambda name=host: name)
+        made.append(handler(port, site_nodes=said))
+    rendezvous(*made)
+    found = [line for line in lines if "[rendezvous.site-of-several]" in line]
+    assert len(found) == (2 if told else 0), lines
+    for line in found:
+        assert line.startswith("warning site paris is 2 machines"), line
+        assert "here (127.0.0.1)" in line and "there (127.0.0.1)" in line and "--site" in line, line
+    for each in reversed(made):
         each.shutdown()
 
 

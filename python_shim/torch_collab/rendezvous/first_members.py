@@ -36,6 +36,10 @@ class FirstSite:
         """The node whose agent serves the site's store and its candidate coordinator."""
         return self.nodes[0]
 
+    @property
+    def hosts(self) -> list[str]:
+        return list(dict.fromkeys(f"{node.hostname} ({split_host_port(node.store)[0]})" for node in self.nodes))
+
 
 @dataclass(frozen=True)
 class FirstMembers:

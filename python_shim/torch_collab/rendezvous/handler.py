@@ -177,6 +177,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         site = drawn.sites[index]
         self._site = site.name
         self._site_nodes = len(site.nodes)
+        self._tell_of_hosts(site)
         part = endpoint.part("cohort")
         if site.first.id == self._id:
             self._site_store = self._signed(self._served, self._id)
@@ -205,6 +206,17 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             len(drawn.nodes),
             RendezvousStoreInfo(endpoint.host, endpoint.port),
         )
+
+    def _tell_of_hosts(self, site: first_members.FirstSite) -> None:
+        """Right where they stand together, and then the user may have said so."""
+        hosts = site.hosts
+        if len(hosts) > max(1, self._settings.site_nodes or 1):
+            log.warning(
+                f"site {site.name} is {len(hosts)} machines, each started under that name: {', '.join(hosts)}. So they "
+                "average gradients at every step, as one site does. If they stand together, that is right (and "
+                f"--rdzv-conf=site_nodes={len(hosts)} says so). If the line between them is a thin one, stop all, and "
+                "give each a name of its own (--site of `collab run`, COLLAB_SITE) [rendezvous.site-of-several]"
+            )
 
     def _serve_candidate(self, part: Any, index: int) -> None:
         standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
