@@ -56,6 +56,6 @@ environment_of_torch() {
     "$python" -m venv "$folder/venv" &&
     echo "torch==$version" >"$folder/torch.txt" &&
     PIP_CONSTRAINT="$folder/torch.txt" "$folder/venv/bin/python" -m pip install --disable-pip-version-check \
-      "torch==$version" numpy "scikit-build-core>=0.11" "pybind11>=2.13" hypothesis pytest pytest-timeout pytest-rerunfailures &&
+      "torch==$version" numpy "scikit-build-core>=0.11" "pybind11>=2.13" "libucx-cu12>=1.18" hypothesis pytest pytest-timeout pytest-rerunfailures &&
     touch "$folder/venv/installed"
 }

@@ -25,8 +25,9 @@ def main() -> None:
     assert torch.equal(total, torch.arange(5.0))
     dist.destroy_process_group()
 
-    import torch_collab
+    import torch_collab.native
 
+    assert torch_collab.native.build_info()["ucx"], "this extension was built without UCX's headers"
     folder = pathlib.Path(torch_collab.__file__).parent
     for name in ("py.typed", "_C.pyi"):
         assert (folder / name).is_file(), f"the wheel lacks {name}"
