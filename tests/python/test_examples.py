@@ -234,9 +234,10 @@ def test_lora_averages_the_adapters_alone(tmp_path: Path) -> None:
     assert 2 * trained < sent < 4 * 2 * trained + 20_000 < 2 * whole, (sent, trained, whole)
 
 
-def test_checkpointed_activations_change_nothing(tmp_path: Path) -> None:
-    keeping = start_small("checkpointing.py", ("alone",), "--keep")
-    alone, _, _ = alone_and_at_two_sites("checkpointing.py", tmp_path)
+@pytest.mark.parametrize("script", ["checkpointing.py", "offload.py"])
+def test_what_waits_on_the_cpu_changes_nothing(script: str, tmp_path: Path) -> None:
+    keeping = start_small(script, ("alone",), "--keep")
+    alone, _, _ = alone_and_at_two_sites(script, tmp_path)
     (kept,) = ended_small(keeping)
     assert kept[0] == alone[0], "the same loss and the same model, bit for bit"
 
