@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors; a failure prints its replay command.
+# The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors, and a tenth as many with one site that
+# lies or claims what is not so; a failure prints its replay command.
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
 # With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
 # of the four starts (default a million).
@@ -48,5 +49,10 @@ for ((job = 0; job < jobs; ++job)); do
 done
 failed=0
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+# A member that lies, and one that claims rounds that nobody has agreed on, are drawn with no other fault.
+for liar in "lie" "claim --rounds 20"; do
+  # shellcheck disable=SC2086  # a name and its option
+  build/soak/tests/sim/collab_sim --first "$first" --count $((seeds / 20 + 1)) --sites 4 --candidates 1 --hubs 0 --faults $liar || failed=1
+done
 build/soak/tests/sim/collab_sim_mutants --hunt --first "$first" || echo "some planted bugs were not found in 500 seeds (see above)"
 [ "$failed" -eq 0 ] || die "some seeds failed: the commands above run them again"

@@ -1,5 +1,4 @@
-// The state file on disk: any bytes; and any header behind a hash that is right. The file is in memory (memfd).
-#include <sys/mman.h>
+// The state file on disk: any bytes; and any header behind a hash that is right. A state that was written is read.
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "core/base/digest.h"
 #include "core/runtime/storage/state_file.h"
+#include "core/wire/encoding.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace collab::fuzz {
@@ -17,41 +17,55 @@ namespace {
 constexpr std::size_t kHashAt = 16;
 constexpr std::size_t kHeaderAt = 24;
 
-// A file without a place on disk; its path works for as long as this lives.
-class MemoryFile {
+// In memory, where there is such a folder; gone with this. A plain file: no link is followed to a state.
+class PlainFile {
  public:
-  MemoryFile() : fd_(::memfd_create("state", MFD_CLOEXEC)) { FUZZ_CHECK(fd_ >= 0); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(fd_); }
-  [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+  PlainFile() {
+    std::error_code none;
+    const bool in_memory = std::filesystem::is_directory("/dev/shm", none);
+    path_ = (in_memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/state-file-fuzz-XXXXXX";
+    fd_ = ::mkstemp(path_.data());
+    FUZZ_CHECK(fd_ >= 0);
+  }
+  PlainFile(const PlainFile&) = delete;
+  PlainFile& operator=(const PlainFile&) = delete;
+  ~PlainFile() {
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
   void set(std::span<const std::byte> bytes) const {
     FUZZ_CHECK(::ftruncate(fd_, 0) == 0);
     FUZZ_CHECK(::pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   }
 
  private:
-  int fd_;
+  std::string path_;
+  int fd_ = -1;
 };
 
-void check(std::span<const std::byte> bytes) {
-  static const MemoryFile kFile;
+// Whether all of it was read.
+bool check(std::span<const std::byte> bytes) {
+  static const PlainFile kFile;
   kFile.set(bytes);
   const auto header = read_state_header(kFile.path());
   if (!header.ok()) {
     FUZZ_CHECK(!header.status().message().empty());
-    return;
+    FUZZ_CHECK(header.status().code() != StatusCode::kInternal);  // the file itself can be opened and read
+    return false;
   }
-  if (!header->has_value()) return;
+  FUZZ_CHECK(header->has_value());
   const StateHeader& found = **header;
-  FUZZ_CHECK(found.elements <= bytes.size());  // a header may not claim vectors the file does not have
+  FUZZ_CHECK(found.elements <= bytes.size());              // a header may not claim vectors the file does not have
+  FUZZ_CHECK(!wire::encode_record(found.record).empty());  // as the next start does
   std::vector<float> anchor(found.elements);
   std::vector<float> outer(found.outer_state ? found.elements : 0);
   const Status status = read_state_into(kFile.path(), found, anchor, outer);
   FUZZ_CHECK(status.ok() || !status.message().empty());
-  if (found.residual.empty()) return;
+  if (found.residual.empty()) return status.ok();
   const Result<StoredResidual> residual = read_residual(kFile.path(), found);
   FUZZ_CHECK(residual.ok() ? residual->values.size() == found.elements : !residual.status().message().empty());
+  return status.ok() && residual.ok();
 }
 
 // The same bytes with the header's hash set right.
@@ -93,6 +107,7 @@ std::vector<Input> seed_inputs() {
     FUZZ_CHECK(write_state(path, header, anchor, outer, residual).ok());
     std::ifstream file(path, std::ios::binary);
     inputs.emplace_back((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    FUZZ_CHECK(check(std::as_bytes(std::span(inputs.back()))));  // else nothing here tests what reads it
   }
   fs::remove_all(folder);
   return inputs;

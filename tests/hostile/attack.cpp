@@ -20,6 +20,8 @@ constexpr std::array kAttacks{
            &attack_join_and_stall},
     Attack{"bring", "enters worlds of its own and brings parts of up to 64 MiB to calls that never end",
            &attack_contribute},
+    Attack{"unread", "asks the hub for a step that is over, again and again, and acknowledges no answer",
+           &attack_unread},
     Attack{"junk", "random bytes, and valid messages of every type mutated, on links that joined and that did not",
            &attack_junk},
     Attack{"fetch", "asks sites for the anchor's parts and the optimizer's state, and reads no answer", &attack_fetch},

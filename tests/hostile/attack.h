@@ -116,6 +116,7 @@ void attack_status(Context& context);
 // hub.cpp
 void attack_enter_gone(Context& context);
 void attack_contribute(Context& context);
+void attack_unread(Context& context);
 // members.cpp
 void attack_anchors(Context& context);
 void attack_join_and_stall(Context& context);

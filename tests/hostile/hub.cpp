@@ -14,6 +14,7 @@ namespace {
 constexpr Duration kEnteredLimit = std::chrono::seconds(2);
 constexpr std::size_t kGroupsOfWorld = 64;
 constexpr std::size_t kWorldsAtOnce = 64;
+constexpr int kAskedAtOnce = 1000;
 
 wire::Enter draw_enter(Context& context, std::uint32_t ranks) {
   wire::Enter enter;
@@ -102,6 +103,34 @@ void attack_enter_gone(Context& context) {
     if (held.size() > kWorldsAtOnce) leave_oldest();
   }
   while (!held.empty()) leave_oldest();
+}
+
+// Each question for a step that is over is answered at once, and no answer is acknowledged.
+void attack_unread(Context& context) {
+  const GroupId group(2);
+  wire::Contribute step;
+  step.group = group;
+  step.step = 1;
+  step.call = 1;
+  step.operation = "barrier";
+  const std::vector<std::byte> again = wire::encode(step);
+  std::unique_ptr<RawConnection> link;
+  while (!context.done()) {
+    if (link == nullptr || !link->open()) {
+      if (link != nullptr) context.note_end(*link);
+      link = context.raw_link(context.target);
+      if (link == nullptr) {
+        wait_ms(10);
+        continue;
+      }
+      context.queue(*link, wire::encode(draw_enter(context, 1)));
+      context.queue(*link, wire::encode(wire::Assemble{group, {RankId(0)}, {}, 0}));
+      context.queue(*link, again);
+      context.queue(*link, wire::encode(wire::ResultAck{group, 1, {}}));
+    }
+    for (int i = 0; link->flush() && i < kAskedAtOnce; ++i) context.queue(*link, again);
+    context.read_answers(*link);
+  }
 }
 
 void attack_contribute(Context& context) {

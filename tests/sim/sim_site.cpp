@@ -271,6 +271,7 @@ void SimSite::act(const TakeSnapshot& action) {
 
 void SimSite::act(const Rebase& action) {
   ++report_.rebased;
+  moved_ = true;
   const bool contributed = action.base == Base::kParameters || action.base == Base::kSnapshot;
   if (action.base == Base::kUnfit) report_.undisturbed = false;
   const std::uint64_t before = data_.counted();
@@ -295,6 +296,7 @@ void SimSite::act(const JoinDone& action) {
 }
 
 void SimSite::act(const RoundDone& action) {
+  moved_ = false;
   report_.round = action.round;
   ++report_.rounds_done;
   egress_.round_ended(driver_.data().round_traffic().bytes_sent);
@@ -306,6 +308,10 @@ void SimSite::act(const RoundDone& action) {
 void SimSite::act(const RoundSkipped&) {
   ++report_.skipped;
   if (options_.mutation != Mutation::kCarryStale) driver_.data().forget_contributions();
+  // As a node does for the other ranks of its host, which cannot repeat how it was moved.
+  if (std::exchange(moved_, false)) {
+    if (const Status status = driver_.data().publish_parameters(); !status.ok()) return failed(status);
+  }
   options_.helper ? help(Duration{1'000'000}) : round_over();
 }
 

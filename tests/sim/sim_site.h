@@ -186,6 +186,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   SimSiteReport report_;
   bool record_in_memory_ = false;          // the disk has failed
   std::deque<protocol::Persist> records_;  // the first is being written
+  bool moved_ = false;                     // onto another anchor, in the round that is under way
   bool fate_unknown_ = false;              // of what was contributed before the anchor that is adopted
   bool training_ = false;
   enum class Flight { kNone, kUnderWay, kOver };  // of a round behind the training

@@ -377,6 +377,31 @@ TEST(Tcp, WhoseHelloHasNotComeMakesRoom) {
   EXPECT_EQ(errno, EAGAIN) << "it is still there";
 }
 
+// Though it has more connections that say nothing than any of them.
+TEST(Tcp, AHostThatHadALinkKeepsItsPlaceAmongNewOnes) {
+  TcpPair pair(by_token());
+  pair.link();  // from 127.0.0.1
+  std::vector<std::unique_ptr<PlainSocket>> known, others;
+  for (int i = 0; i < 60; ++i) {
+    known.push_back(std::make_unique<PlainSocket>());
+    ASSERT_TRUE(known.back()->connect_to(pair.a.address));
+  }
+  for (std::uint32_t i = 0; i < 300; ++i) {
+    others.push_back(std::make_unique<PlainSocket>());
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl((127U << 24U) + ((1 + i / 3) << 16U) + 1);
+    ASSERT_EQ(::bind(others.back()->fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from), 0);
+    ASSERT_TRUE(others.back()->connect_to(pair.a.address));
+  }
+  EXPECT_TRUE(until([&] { return tcp_counters(*pair.a.transport).connections_refused >= 300 + 60 - 128; }));
+  for (const auto& each : known) {
+    char byte = 0;
+    ASSERT_EQ(::recv(each->fd(), &byte, 1, MSG_DONTWAIT), -1);
+    ASSERT_EQ(errno, EAGAIN) << "it is still there";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpStrangers, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "token" : "clear"; });
 

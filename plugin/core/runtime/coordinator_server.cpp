@@ -27,6 +27,7 @@
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/happenings.h"
+#include "core/runtime/hub_outgoing.h"
 #include "core/runtime/kept_joins.h"
 #include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
@@ -228,6 +229,7 @@ class Server final : public CoordinatorServer {
       joins_.closed(closed->link);
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
+      outgoing_.closed(closed->link);
       proved_.closed(closed->link);
       if (const auto member = probes_.ended(closed->link)) {
         probe();
@@ -241,6 +243,7 @@ class Server final : public CoordinatorServer {
       if (joins_.may_trim()) ::malloc_trim(0);
       return;
     }
+    if (const auto* sent = std::get_if<MessageSent>(&event)) return outgoing_.taken(sent->link, sent->token);
     auto* arrived = std::get_if<MessageArrived>(&event);
     if (arrived == nullptr || left_.has(arrived->link)) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
@@ -257,7 +260,8 @@ class Server final : public CoordinatorServer {
       if (left_.has(arrived->link)) return;
     }
     if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
-      return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload),
+      return feed_hub(protocol::HubReceived{arrived->link, std::move(*message),
+                                            HubOutgoing::held(std::move(arrived->message.payload)),
                                             network_behind(arrived->link)});
     }
     if (const auto* join = std::get_if<wire::Join>(&*message)) {
@@ -333,7 +337,20 @@ class Server final : public CoordinatorServer {
       transport_->send(link, {.lane = Lane::kControl, .head = *head, .payload = nullptr}, 0);
     }
   }
-  void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
+  void act(const protocol::HubSend& action) {
+    TransportMessage message = message_of(action);
+    // Of the control lane a transport counts what waits.
+    if (message.lane == Lane::kControl) return transport_->send(action.link, std::move(message), 0);
+    protocol::Payload payload = action.payload;
+    const std::uint64_t token = outgoing_.sends(action.link, message.head.size(), payload);
+    message.payload = as_buffer(payload);
+    transport_->send(action.link, std::move(message), token);
+    const auto is_left = [this](LinkId link) { return left_.has(link); };
+    while (const std::optional<LinkId> slow = outgoing_.too_much(is_left)) {
+      left_.leave(*slow);
+      refuse(*slow, "a rank takes less than it says: too much is on its way to it [hub.slow-reader]");
+    }
+  }
   void act(const protocol::Hangup& action) {
     left_.leave(action.link);
     transport_->close(action.link);
@@ -371,6 +388,7 @@ class Server final : public CoordinatorServer {
   std::map<LinkId, std::string> networks_;  // of links that others have dialled, but from this machine
   LeftLinks left_;
   KeptJoins joins_;
+  HubOutgoing outgoing_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   std::map<std::string, Sparing> host_statuses_;          // by network
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};

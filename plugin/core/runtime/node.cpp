@@ -303,6 +303,7 @@ void Node::tell_what_is_waited_for() {
 
 void Node::handle(LoopEvent event) {
   if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
+  if (broken_) return handle_in_vain(event);
   if (auto* arrived = std::get_if<MessageArrived>(&event)) {
     return driver_->on_message(arrived->link, std::move(arrived->message));
   }
@@ -318,6 +319,15 @@ void Node::handle(LoopEvent event) {
     optimizer_->link_closed(closed->link);
     return driver_->on_closed(closed->link, std::move(closed->why));
   }
+}
+
+// The process may live on after its session has failed, and so does its port.
+void Node::handle_in_vain(const LoopEvent& event) {
+  if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return transport_->close(accepted->link);
+  if (const auto* connected = std::get_if<LinkConnected>(&event)) return transport_->close(connected->link);
+  if (const auto* closed = std::get_if<LinkClosed>(&event)) optimizer_->link_closed(closed->link);
+  const auto* sent = std::get_if<MessageSent>(&event);
+  if (sent != nullptr && sent->token >= OptimizerTransfer::kFirstToken) optimizer_->sent(sent->token);
 }
 
 void Node::fail_everything(const Status& why) {

@@ -153,6 +153,7 @@ class Node final : private SiteDriver::Host {
   void persisted(std::uint64_t number, const Status& how);
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
+  void handle_in_vain(const LoopEvent& event);  // once it has failed
   void fail_everything(const Status& why);
   // What the site's ranks are to do with their parameters, and what they need for it, is in place.
   [[nodiscard]] Status settle_parameters();

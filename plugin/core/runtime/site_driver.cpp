@@ -43,6 +43,7 @@ void SiteDriver::while_passing() {
 // ---- events --------------------------------------------------------------------------------------------
 
 void SiteDriver::feed(protocol::SiteEvent event) {
+  if (stopped_) return;
   if (std::holds_alternative<protocol::Tick>(event)) {
     const auto is_known = [this](LinkId link) { return site_.knows(link); };
     for (const LinkId link : doorstep_.due(clock_.now(), is_known)) transport_.close(link);
@@ -57,6 +58,7 @@ void SiteDriver::feed_all(DataPlane::Events events) {
 }
 
 void SiteDriver::queue(DataPlane::Events events) {
+  if (stopped_) return;
   for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
 }
 

@@ -51,8 +51,12 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] TimePoint next_deadline() const {
     return stopped_ ? kNever : std::min(site_.next_deadline(), doorstep_.next_deadline());
   }
-  // Nothing is fed any more.
-  void stop() { stopped_ = true; }
+  // Nothing is fed any more, nor kept.
+  void stop() {
+    stopped_ = true;
+    pending_.clear();
+  }
+  [[nodiscard]] std::size_t waiting() const { return pending_.size(); }  // events
 
   // ---- from the transport
   void on_proved(LinkId link, const std::vector<std::string>& names) override { proved_.proved(link, names); }

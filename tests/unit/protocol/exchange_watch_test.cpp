@@ -28,8 +28,9 @@ class Watch : public testing::Test {
     watch.heard(site, {.moved = 0, .means = means, .lacks = std::move(whose)}, at(second));
   }
   void moves(SiteId site, int second) { watch.heard(site, {.moved = static_cast<std::uint64_t>(second)}, at(second)); }
-  [[nodiscard]] std::optional<ExchangeWatch::Stall> stall(int second, std::set<SiteId> open = kAll) const {
-    return watch.stall(open, kLimit, at(second));
+  [[nodiscard]] std::optional<ExchangeWatch::Stall> stall(int second, std::set<SiteId> open = kAll,
+                                                          std::set<SiteId> say = kAll) const {
+    return watch.stall(open, say, kLimit, at(second));
   }
   ExchangeWatch watch;
 };
@@ -55,6 +56,23 @@ TEST_F(Watch, WhileTwoMoveItIsWaitedFor) {
   moves(kLima, 30);
   EXPECT_FALSE(stall(89));
   EXPECT_TRUE(stall(90));
+}
+
+// They may be one peer, and say of the others what they like.
+TEST_F(Watch, NewcomersThatSayTheyMoveAreNotBelievedWhereNobodyWithASayDoes) {
+  const std::set<SiteId> say{kParis, kRome};
+  for (const SiteId site : say) lacks(site, {kOslo, kLima});
+  for (int second = 1; second < 100; ++second) {
+    for (const SiteId site : {kOslo, kLima}) {
+      watch.heard(site, {.moved = static_cast<std::uint64_t>(second), .lacks = {kParis, kRome}}, at(second));
+    }
+  }
+  EXPECT_FALSE(stall(59, kAll, say));
+  ASSERT_TRUE(stall(60, kAll, say));
+  EXPECT_THAT(stall(60, kAll, say)->newcomers, ElementsAre(kOslo, kLima));
+  EXPECT_THAT(stall(60, {kOslo, kLima}, say)->newcomers, ElementsAre(kOslo, kLima)) << "though the others are done";
+  moves(kRome, 60);
+  EXPECT_FALSE(stall(119, kAll, say)) << "it moves with somebody";
 }
 
 TEST_F(Watch, OneThatAloneSaysThatItMovesIsNotBelieved) {
@@ -152,6 +170,31 @@ TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
   EXPECT_THAT(notes(actions), HasSubstr("lima is no member any more: nothing of its part of an exchange has come for"));
   EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 2U);
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
+}
+
+TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
+  H two;
+  two.gather({"paris", "tokyo"});
+  const wire::StartAttempt first = two.start(1, 2);
+  static_cast<void>(two.hear(1, H::done(first)));
+  static_cast<void>(two.hear(2, H::done(first)));
+  for (const std::uint64_t link : {3, 4}) static_cast<void>(two.hear(link, join_of("new" + std::to_string(link), 2)));
+  for (const std::uint64_t link : {1, 2, 3, 4}) {
+    static_cast<void>(two.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  }
+  EXPECT_EQ(two.start(2, 4).participants.size(), 4U);
+  H::Actions actions;
+  for (std::uint64_t second = 1; second < 63; ++second) {
+    for (const std::uint64_t link : {1, 2})
+      keep(two.hear(link, wire::Heartbeat{second, false, 0, {0, false, {SiteId{2}, SiteId{3}}}}), actions);
+    for (const std::uint64_t link : {3, 4})
+      keep(two.hear(link, wire::Heartbeat{second, false, 0, {second, false, {SiteId{0}, SiteId{1}}}}), actions);
+    keep(two.pass(seconds(1)), actions);
+  }
+  EXPECT_THAT(notes(actions), HasSubstr("[round.newcomer-moves]"));
+  const auto starts = sent<wire::StartAttempt>(actions);
+  ASSERT_EQ(starts.size(), 2U) << "among paris and tokyo";
+  EXPECT_EQ(starts[0].second.participants.size(), 2U);
 }
 
 TEST_F(HeldUp, TheThirdTimeItIsRefused) {

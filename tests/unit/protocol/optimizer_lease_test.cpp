@@ -63,6 +63,42 @@ TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
   EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).size(), 1U);
 }
 
+TEST_F(Lease, WhatItGaveBackAndAsksForAgainCountsWithWhatIsOnItsWay) {
+  const std::uint64_t snapshot = serve();
+  ask(kLater);  // keeps the copy held
+  for (int i = 0; i < 64; ++i) ask(kLate, snapshot, {0, 1});
+  ask(kLate, snapshot);
+  ask(kLate);
+  EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).at(0).link, kLate);
+  step(LeaseOver{kLate});
+  ask(kLate);
+  EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1})).size(), 1U) << "what was on its way went with its link";
+}
+
+// A part keeps all of its copy in memory.
+TEST_F(Lease, NoOtherCopyIsMadeWhilePartsOfTheLastAreOnTheirWay) {
+  const std::uint64_t snapshot = serve();
+  ask(kLate, snapshot, {0, 1});
+  EXPECT_EQ(all<DropCopy>(ask(kLate, snapshot)).size(), 1U) << "it gives the copy back";
+  now += seconds(10);
+  EXPECT_TRUE(ask(kLate).empty());
+  EXPECT_TRUE(step(LeaseTick{}).empty());
+  EXPECT_EQ(all<MakeCopy>(step(LeasePartSent{kLate})).size(), 1U);
+}
+
+TEST_F(Lease, WhoDoesNotTakeThemLosesItsLinkOnceSomebodyWaits) {
+  const std::uint64_t snapshot = serve();
+  ask(kLate, snapshot, {0, 1});
+  ask(kLate, snapshot);
+  now += seconds(29);
+  EXPECT_TRUE(ask(kLater).empty());
+  EXPECT_EQ(lease.next_deadline(), now + seconds(1)) << "half of the limit";
+  now += seconds(1);
+  EXPECT_EQ(all<RefuseBorrower>(step(LeaseTick{})).at(0).link, kLate);
+  EXPECT_TRUE(step(LeaseTick{}).empty()) << "once";
+  EXPECT_EQ(all<MakeCopy>(step(LeaseOver{kLate})).size(), 1U);
+}
+
 TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
   static_cast<void>(serve());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(all<TellBorrower>(ask(kLate)).size(), 1U);

@@ -1,6 +1,7 @@
 // What a coordinator's process does before its machines hear of a message: who may ask, who is who it says.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <iterator>
 #include <mutex>
@@ -26,9 +27,10 @@ class Door final : public Transport {
     std::vector<std::pair<LinkId, wire::Message>> sent;
     std::set<LinkId> closed;
     std::vector<std::string> dialled;
+    bool takes = false;  // all that is sent, at once
 
-    void say(LinkId link, const wire::Message& message) {
-      handler->on_message(link, {Lane::kControl, wire::encode(message), nullptr});
+    void say(LinkId link, const wire::Message& message, BufferPtr payload = nullptr) {
+      handler->on_message(link, {Lane::kControl, wire::encode(message), std::move(payload)});
     }
     void wait_until_closed(LinkId link) {
       std::unique_lock lock(mutex);
@@ -58,9 +60,13 @@ class Door final : public Transport {
     noted_->dialled.push_back(address);
     return LinkId{Noted::kFirstDialled + noted_->dialled.size() - 1};
   }
-  void send(LinkId link, TransportMessage message, std::uint64_t /*token*/) override {
-    const std::lock_guard lock(noted_->mutex);
-    noted_->sent.emplace_back(link, *wire::decode(message.head));
+  void send(LinkId link, TransportMessage message, std::uint64_t token) override {
+    {
+      const std::lock_guard lock(noted_->mutex);
+      noted_->sent.emplace_back(link, *wire::decode(message.head));
+      noted_->changed.notify_all();
+    }
+    if (noted_->takes && token != 0) noted_->handler->on_sent(link, token);
   }
   void close(LinkId link) override {
     const std::lock_guard lock(noted_->mutex);
@@ -225,6 +231,61 @@ TEST_F(CoordinatorServerTest, WorldsOfOneHostMakeRoomForAnothers) {
   end(LinkId{101});
   EXPECT_EQ(noted_->heard_by<wire::Entered>(LinkId{100}).size(), 1U);
   EXPECT_EQ(noted_->heard_by<wire::Refuse>(LinkId{64}).size(), 1U);
+}
+
+// Two ranks of a world, of whom one brings and the other wants it; both say that they hold each step.
+class CoordinatorOfTwoRanks : public CoordinatorServerTest {
+ protected:
+  static constexpr LinkId kBrings{2}, kWants{3};
+  CoordinatorOfTwoRanks() {
+    for (const LinkId link : {kBrings, kWants}) enter(link, "10.0.0.1", 7, 2);
+    for (const LinkId link : {kBrings, kWants})
+      noted_->say(link, wire::Assemble{kGroup, {RankId(0), RankId(1)}, {}, 0});
+  }
+  void contribute(LinkId link, std::uint64_t step, BufferPtr payload) {
+    wire::Contribute contribute;
+    contribute.group = kGroup;
+    contribute.step = step;
+    contribute.call = step;
+    contribute.operation = "broadcast";
+    contribute.wants = link == kWants;
+    noted_->say(link, contribute, std::move(payload));
+  }
+  void step(std::uint64_t number) {
+    contribute(kBrings, number, part_);
+    contribute(kWants, number, nullptr);
+    std::unique_lock lock(noted_->mutex);
+    const auto hears = [&](LinkId link) {
+      const auto is_it = [&](const auto& each) {
+        const auto* result = std::get_if<wire::StepResult>(&each.second);
+        return each.first == link && result != nullptr && result->step == number;
+      };
+      return noted_->closed.contains(link) || std::ranges::any_of(noted_->sent, is_it);
+    };
+    noted_->changed.wait(lock, [&] { return hears(kBrings) && hears(kWants); });
+    lock.unlock();
+    for (const LinkId link : {kBrings, kWants}) noted_->say(link, wire::ResultAck{kGroup, number, {}});
+  }
+  [[nodiscard]] bool is_closed(LinkId link) {
+    const std::lock_guard lock(noted_->mutex);
+    return noted_->closed.contains(link);
+  }
+  static constexpr GroupId kGroup{2};
+  BufferPtr part_ = make_buffer_pool()->take(std::size_t{16} << 20);
+};
+
+TEST_F(CoordinatorOfTwoRanks, WhoSaysThatItHoldsWhatHasNotReachedItIsLeft) {
+  for (std::uint64_t number = 1; number <= 12 && !is_closed(kWants); ++number) step(number);
+  noted_->wait_until_closed(kWants);
+  EXPECT_LE(noted_->heard_by<wire::Part>(kWants).size(), 10U) << "128 MiB, and what is sent between two looks";
+  EXPECT_FALSE(is_closed(kBrings));
+}
+
+TEST_F(CoordinatorOfTwoRanks, WhoTakesThemHasAnyNumberOfSteps) {
+  noted_->takes = true;
+  for (std::uint64_t number = 1; number <= 40; ++number) step(number);
+  EXPECT_EQ(noted_->heard_by<wire::Part>(kWants).size(), 40U);
+  EXPECT_FALSE(is_closed(kWants));
 }
 
 TEST_F(CoordinatorServerTest, OfAFloodOfQuestionsWhoLeadsAFewAreAnswered) {

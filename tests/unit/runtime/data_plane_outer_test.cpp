@@ -43,6 +43,25 @@ class OuterStepOfASite : public DataPlaneByHand {
   }
 };
 
+// Who weighs nothing is done with an exchange that may yet be committed, and gives the host's other ranks its
+// parameters meanwhile, if no coordinator is there for long.
+TEST_F(OuterStepOfASite, AMeanOutlivesParametersThatArePublishedBeforeItsCommit) {
+  std::vector<std::vector<float>> anchors;
+  for (const bool publishes : {false, true}) {
+    random_ = Prng(51);
+    begin(CodecId::kFp32);
+    start(1, 0);
+    complete();
+    if (publishes) {
+      ASSERT_TRUE(plane_->publish_parameters().ok());
+      EXPECT_EQ(std::vector<float>(arena_->published().begin(), arena_->published().end()), vector_.values);
+    }
+    commit(protocol::Base::kOldAnchor);
+    anchors.push_back(anchor());
+  }
+  EXPECT_EQ(anchors[0], anchors[1]);
+}
+
 TEST_F(OuterStepOfASite, AMeanThatIsTooLongIsShrunkToTheClip) {
   outer_.clip = 0.25F;
   begin(CodecId::kFp32);

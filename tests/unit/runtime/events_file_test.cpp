@@ -83,6 +83,22 @@ TEST_F(EventsFileTest, OfOneKindOfNoteSomeAreToldAndTheOthersCounted) {
   EXPECT_THAT(text, HasSubstr("\"kept_back\":"));
 }
 
+// As many kinds as somebody can cause, of which each keeps to its own share.
+TEST_F(EventsFileTest, OfManyKindsTogetherSoMuchIsTold) {
+  const std::string path = folder_ + "/events.jsonl";
+  auto file = EventsFile::open(path);
+  Notes notes(*file, "paris");
+  constexpr int kSeconds = 60;
+  for (int i = 0; i < kSeconds * 100; ++i) {
+    const auto flood =
+        protocol::make_note(protocol::Note::Level::kDebug, "kind-" + std::to_string(i % 100), std::string(200, 'x'));
+    notes.record(TimePoint(std::chrono::milliseconds(10 * i)), flood);
+  }
+  const std::size_t told = text_of(path).size();
+  EXPECT_LE(told, Notes::kAtOnce + (kSeconds + 2) * Notes::kASecond);
+  EXPECT_GE(told, Notes::kAtOnce / 4);
+}
+
 TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
   const std::string path = folder_ + "/events.jsonl";
   auto file = EventsFile::open(path);

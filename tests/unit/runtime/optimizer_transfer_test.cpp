@@ -25,7 +25,7 @@ class OptimizerTransferTest : public ::testing::Test {
     transfer_.serve({});
   }
   void ask(std::uint64_t snapshot = 0, ElementRange range = {}) { transfer_.asked({kLate, "late", {snapshot, range}}); }
-  void give() { transfer_.given(OptimizerCopy{"{}", bytes_, nullptr}); }
+  void give() { transfer_.given(OptimizerCopy{"{}", bytes_, owner_}); }
   wire::OptimizerState told() { return transport_.take<wire::OptimizerState>(); }
   // The bytes of a range, as a chunk of kind 6.
   protocol::OptimizerPart arrives(ElementRange range, std::uint64_t hash) {
@@ -40,6 +40,7 @@ class OptimizerTransferTest : public ::testing::Test {
   }
 
   std::vector<std::byte> bytes_ = std::vector<std::byte>(1000);
+  std::shared_ptr<int> owner_ = std::make_shared<int>(0);  // of the copy's memory
   ManualClock clock_;
   NotingTransport transport_;
   OptimizerTransfer transfer_{transport_, clock_, seconds(60), "training has not begun"};
@@ -104,6 +105,44 @@ TEST_F(OptimizerTransferTest, ACopyThatNobodyTakesIsDropped) {
   ask(snapshot, {0, 10});
   EXPECT_THAT(told().reason, HasSubstr("not held any more"));
   EXPECT_EQ(transfer_.next_deadline(), kNever);
+}
+
+// The transport holds on to it until it is acknowledged, and it to all of the copy.
+TEST_F(OptimizerTransferTest, WhileAPartOfACopyIsOnItsWayNoOtherIsWanted) {
+  ask();
+  give();
+  const std::uint64_t snapshot = told().snapshot;
+  ask(snapshot, {0, 1});
+  const std::uint64_t token = transport_.tokens().back();
+  std::optional<TransportMessage> part = transport_.take();
+  ask(snapshot);  // given back
+  EXPECT_EQ(owner_.use_count(), 2) << "the part holds it";
+  clock_.advance(seconds(10));
+  ask();
+  transfer_.tick();
+  EXPECT_FALSE(transfer_.wanted());
+  part.reset();
+  transfer_.sent(token);
+  EXPECT_EQ(owner_.use_count(), 1);
+  EXPECT_TRUE(transfer_.wanted());
+}
+
+TEST_F(OptimizerTransferTest, WhatWasOnItsWayOverALinkEndsWithIt) {
+  ask();
+  give();
+  ask(told().snapshot, {0, 1});
+  const std::uint64_t token = transport_.tokens().back();
+  transport_.sent.clear();
+  transfer_.link_closed(kLate);
+  clock_.advance(seconds(10));
+  ask();
+  EXPECT_TRUE(transfer_.wanted());
+  give();
+  const std::uint64_t snapshot = told().snapshot;
+  for (int i = 0; i < 64; ++i) ask(snapshot, {0, 1});
+  transfer_.sent(token);
+  ask(snapshot, {0, 1});
+  EXPECT_THAT(transport_.closed, ::testing::ElementsAre(kLate)) << "the old token makes no room";
 }
 
 TEST_F(OptimizerTransferTest, WhatComesInPartsIsTheWholeAndSaysHowLongItTook) {

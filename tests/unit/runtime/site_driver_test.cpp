@@ -102,6 +102,19 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
   bool within_ = false;
 };
 
+TEST_F(SiteDriverTest, OnceItHasStoppedNothingIsKept) {
+  begin();
+  driver_->on_accepted(kStranger, "10.0.0.1:7");
+  during_step_ = [this] {
+    driver_->feed(protocol::Tick{});
+    driver_->stop();
+    driver_->feed(protocol::Tick{});
+  };
+  driver_->feed(protocol::Tick{});
+  for (int i = 0; i < 3; ++i) says(kStranger, wire::Hello{"run", TermId(1), SiteId(1), "other", {}});
+  EXPECT_EQ(driver_->waiting(), 0U);
+}
+
 TEST_F(SiteDriverTest, WhatHadComeOnALinkThatIsBeingClosedIsNotLookedAt) {
   const wire::FetchAnchor fetch{RunId(7), RoundId(1), wire::ChunkKind::kAnchor, {0, 100}};
   begin();

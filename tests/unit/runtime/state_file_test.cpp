@@ -16,11 +16,13 @@
 
 #include "core/base/digest.h"
 #include "core/wire/encoding.h"
+#include "core/wire/limits.h"
 #include "tests/unit/runtime/disks.h"
 
 namespace collab {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class StateFileTest : public ::testing::Test {
@@ -100,8 +102,8 @@ std::size_t header_bytes_of(const std::vector<char>& file) {
   return bytes;
 }
 
-// Up to format 6 the membership was by name alone: in place of the record.
-void turn_record_into_names(std::vector<char>& file, const wire::Record& record) {
+// Up to format 6 the membership was by name alone: in place of the record, that of `said`.
+void turn_record_into_names(std::vector<char>& file, const wire::Record& record, const wire::Record& said) {
   const std::vector<std::byte> encoded = wire::encode_record(record);
   const auto same = [](char a, std::byte b) { return static_cast<std::byte>(a) == b; };
   const auto at = std::search(file.begin(), file.end(), encoded.begin(), encoded.end(), same);
@@ -110,9 +112,9 @@ void turn_record_into_names(std::vector<char>& file, const wire::Record& record)
   const auto number = [&](std::uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) names.push_back(static_cast<char>(value >> (8 * i)));
   };
-  number(record.promised.value, 8);
-  number(record.voters.size(), 4);
-  for (const wire::Voter& voter : record.voters) {
+  number(said.promised.value, 8);
+  number(said.voters.size(), 4);
+  for (const wire::Voter& voter : said.voters) {
     number(voter.site.value, 4);
     number(voter.name.size(), 2);
     names.insert(names.end(), voter.name.begin(), voter.name.end());
@@ -124,13 +126,13 @@ void turn_record_into_names(std::vector<char>& file, const wire::Record& record)
 
 // The same state in an older format, as that one's writer had it. Formats 4 and 5 told for how many intervals what was
 // sent had lasted, format 3 had no account of what was sent, format 2 no list of residuals either.
-void turn_into(std::vector<char>& file, int format, const wire::Record& record) {
+void turn_into(std::vector<char>& file, int format, const wire::Record& record, const wire::Record& said) {
   constexpr std::size_t kHeaderAt = 24;
   const auto padded = [](std::size_t header) { return (kHeaderAt + header + 63) / 64 * 64; };
   std::size_t header_bytes = header_bytes_of(file);
   const std::vector<char> vectors(file.begin() + static_cast<std::ptrdiff_t>(padded(header_bytes)), file.end());
   file.resize(kHeaderAt + header_bytes);
-  turn_record_into_names(file, record);
+  turn_record_into_names(file, record, said);
   const std::string name = "wte.weight";
   const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
   if (format == 4 || format == 5) {
@@ -147,6 +149,9 @@ void turn_into(std::vector<char>& file, int format, const wire::Record& record) 
   for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
   file.resize(padded(header_bytes), '\0');
   file.insert(file.end(), vectors.begin(), vectors.end());
+}
+void turn_into(std::vector<char>& file, int format, const wire::Record& record) {
+  turn_into(file, format, record, record);
 }
 
 TEST_F(StateFileTest, ComesBackAsWritten) {
@@ -256,7 +261,31 @@ TEST_P(OlderStateFile, IsRead) {
   EXPECT_EQ(got_.record.voters[1], (wire::Voter{SiteId{2}, "oslo"})) << "by which memory is not known";
   EXPECT_EQ(got_.egress, GetParam() >= 4 ? header_.egress : protocol::Egress());
 }
+
+// The next start would have to write it down again, and cannot.
+TEST_P(OlderStateFile, WhatNoRecordMayHoldIsRefused) {
+  const auto refused = [this](const auto& change) {
+    EXPECT_TRUE(write().ok());
+    wire::Record said = header_.record;
+    change(said);
+    std::vector<char> file = bytes();
+    turn_into(file, GetParam(), header_.record, said);
+    put(file);
+    const Status status = read();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    return status.message();
+  };
+  EXPECT_THAT(refused([](wire::Record& r) { r.promised = TermId(wire::kMaxTerm + 1); }), HasSubstr("term"));
+  EXPECT_THAT(refused([](wire::Record& r) { r.voters[0].name = "par\x1bis"; }), HasSubstr("name"));
+  EXPECT_THAT(refused([](wire::Record& r) { std::swap(r.voters[0], r.voters[1]); }), HasSubstr("voters"));
+}
 INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3, 4, 5, 6));
+
+TEST_F(StateFileTest, ARecordThatBreaksItsRulesIsRefused) {
+  std::swap(header_.record.voters[0], header_.record.voters[1]);
+  ASSERT_TRUE(write().ok());
+  EXPECT_THAT(read().message(), AllOf(HasSubstr("state.damaged"), HasSubstr("voters")));
+}
 
 TEST_F(StateFileTest, WhatWasSentIsKept) {
   header_.egress = {123'456'789'012, 5'000};

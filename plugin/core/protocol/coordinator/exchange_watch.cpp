@@ -43,11 +43,16 @@ std::map<SiteId, std::set<SiteId>> ExchangeWatch::who_lacks(bool means) const {
   return by;
 }
 
-std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, Duration limit,
-                                                         TimePoint now) const {
-  const auto moving =
-      std::ranges::count_if(sites_, [&](const auto& s) { return now < later(s.second.moved_at, limit); });
-  if (moving > 1 || sites_.size() < 2) return std::nullopt;
+std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, const std::set<SiteId>& say,
+                                                         Duration limit, TimePoint now) const {
+  std::set<SiteId> moving;
+  for (const auto& [id, site] : sites_) {
+    if (now < later(site.moved_at, limit)) moving.insert(id);
+  }
+  if (sites_.size() < 2) return std::nullopt;
+  const auto has_say = [&](const auto& site) { return say.contains(site); };
+  if (moving.size() > 1 && std::ranges::any_of(moving, has_say)) return std::nullopt;
+  if (moving.size() > 1) return Stall{.newcomers = std::move(moving)};
   auto by = who_lacks(false);
   if (by.empty()) by = who_lacks(true);
   if (by.empty()) {  // nobody lacks anything, and yet some do not say that they are done

@@ -4,7 +4,8 @@
 //   moving --the limit of the round, and nobody is done-->        slow: judged alike, or given more time
 //
 // With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
-// leaves one site comes to another: one that alone says that something moves is not believed. To blame is whose part
+// leaves one site comes to another: one that alone says that something moves is not believed, nor are several of whom
+// none has a say in the round, as one peer may be all of them: these are gone on without. To blame is whose part
 // most of the others lack: contributions first, as means wait for them. One site's word about another is never enough:
 // either of the two may be wrong.
 //
@@ -30,6 +31,7 @@ class ExchangeWatch {
   struct Stall {
     std::set<SiteId> held_up_by{};                    // as several others say
     std::optional<std::pair<SiteId, SiteId>> pair{};  // the first says that it lacks the second's part
+    std::set<SiteId> newcomers{};                     // say that they move, and nobody with a say does
   };
 
   // An exchange begins among these sites.
@@ -37,8 +39,9 @@ class ExchangeWatch {
   void heard(SiteId site, const wire::Exchanged& said, TimePoint now);
   // Who watches has slept for so long: what it has not heard meanwhile is nobody's silence.
   void slept(Duration time);
-  // `open`: sites that have not said that they are done.
-  [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
+  // `open`: sites that have not said that they are done; `say`: that have a say in the round.
+  [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, const std::set<SiteId>& say, Duration limit,
+                                           TimePoint now) const;
 
   // While all moves: whose contributions more than half of the other owners lack, unless that holds for half of all
   // sites or more. An only owner is believed: it could leave out whom it likes anyway.

@@ -92,8 +92,20 @@ void Round::judge_exchange() {
   if (!round_.attempt) return;
   const Duration limit = std::max(all_->config.link_grace, all_->config.least_standstill);
   const std::vector<SiteId> open = waited_for();
-  const auto stall = watch_.stall({open.begin(), open.end()}, limit, all_->now);
+  std::set<SiteId> say;
+  for (const wire::Participant& p : round_.attempt->participants) {
+    if (has_say(p.site)) say.insert(p.site);
+  }
+  const auto stall = watch_.stall({open.begin(), open.end()}, say, limit, all_->now);
   if (!stall) return;
+  if (!stall->newcomers.empty()) {
+    return go_on_without(stall->newcomers,
+                         "moves, by its own word alone and that of others that were in no round yet: "
+                         "nothing else has for " +
+                             in_seconds(limit) +
+                             "; the others go on, what it "
+                             "trained counts in a later round [round.newcomer-moves]");
+  }
   const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
   if (stall->pair) {
     const auto& [site, lacked] = *stall->pair;
@@ -130,15 +142,15 @@ void Round::on_limit() {
                 " sites were ready within " + limit);
   const std::vector<SiteId> waited = waited_for();
   const std::set<SiteId> open(waited.begin(), waited.end());
-  const auto go_on_without = [&](const std::set<SiteId>& late) {
+  const auto can_go_on = [&](const std::set<SiteId>& late) {
     std::set<SiteId> others = ready_sites();
     for (const SiteId id : late) others.erase(id);
     return !late.empty() && all_->membership.quorum_among(others).can_accept();
   };
   std::set<SiteId> late = open;
-  if (late.size() == round_.here || !go_on_without(late)) late = watch_.slow(owners_of(round_.attempt->slices));
+  if (late.size() == round_.here || !can_go_on(late)) late = watch_.slow(owners_of(round_.attempt->slices));
   ++round_.limits;
-  if (!go_on_without(late) || round_.limits > kMaxExtensions + 1) {
+  if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
     // Links take a moment, and the first heartbeats.
     const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
     if (!gets_on || round_.limits > kMaxExtensions) {
@@ -149,14 +161,18 @@ void Round::on_limit() {
                       which + ": its exchange was not done within " + limit +
                           "; it gets on, and is given as long again [round.slow]");
   }
+  go_on_without(late, "was not done within " + limit +
+                          "; the others go on, what it trained counts in a later round [round.exchange-timeout]");
+}
+
+void Round::go_on_without(const std::set<SiteId>& late, const std::string& why) {
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
     if (!has_say(id)) newcomers.emplace(id, name);
     faults_.set_aside(id);
     all_->note(Note::Level::kWarning, "straggler",
-               which + ": the exchange at " + name + " was not done within " + limit +
-                   "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
+               "round " + std::to_string(number().value) + ": the exchange at " + name + " " + why,
                {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
   leave_newcomers_out(newcomers);

@@ -4,7 +4,8 @@
 //                     | none can be made, nobody waits for it any more, no step ends
 //                     +----------------------------------------------------------------> none
 //
-// All who ask while a copy is wanted or held share it.
+// All who ask while a copy is wanted or held share it. While a part of one that was dropped is on its way all of it
+// stays in memory: no other is made, and who does not take its part in time loses its link once somebody else waits.
 #include "core/protocol/site/optimizer_lease.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ std::vector<LeaseAction> OptimizerLease::step(TimePoint now, const LeaseEvent& e
 TimePoint OptimizerLease::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [link, borrower] : borrowers_) next = std::min(next, later(borrower.heard, limit_));
-  if (!borrowers_.empty() && !holds_copy() && !wanted_) next = std::min(next, next_copy_);
+  if (waits_for_copy()) next = std::min(next, on_their_way_.empty() ? next_copy_ : parts_end_by_);
   return next;
 }
 
@@ -44,13 +45,14 @@ void OptimizerLease::on(const LeaseAsked& event) {
     return;
   }
   if (event.asked.range == ElementRange{}) return give_back(event.from);
-  if (event.asked.range.end > held_.bytes || borrower->second.on_their_way >= kMaxPartsOut) {
+  const auto parts = on_their_way_.find(event.from);
+  if (event.asked.range.end > held_.bytes || (parts != on_their_way_.end() && parts->second >= kMaxPartsOut)) {
     out_.emplace_back(
         RefuseBorrower{event.from, "a site asks for more of an optimizer's state than there is [optimizer.range]"});
     return give_back(event.from);
   }
   borrower->second.heard = now_;
-  ++borrower->second.on_their_way;
+  ++on_their_way_[event.from];
   out_.emplace_back(SendPart{event.from, event.asked});
 }
 
@@ -68,7 +70,7 @@ void OptimizerLease::ask_for_copy(LinkId from) {
 }
 
 void OptimizerLease::make_copy() {
-  if (now_ < next_copy_ || std::exchange(wanted_, true)) return;
+  if (now_ < next_copy_ || !on_their_way_.empty() || std::exchange(wanted_, true)) return;
   out_.emplace_back(MakeCopy{});
 }
 
@@ -89,13 +91,19 @@ void OptimizerLease::on(const LeaseMade& event) {
   }
 }
 
-void OptimizerLease::on(const LeaseOver& event) { give_back(event.link); }
+void OptimizerLease::on(const LeaseOver& event) {
+  on_their_way_.erase(event.link);
+  give_back(event.link);
+  go_on_waiting();
+}
 
 void OptimizerLease::on(const LeasePartSent& event) {
+  const auto parts = on_their_way_.find(event.link);
+  if (parts == on_their_way_.end()) return;
+  if (--parts->second == 0) on_their_way_.erase(parts);
   const auto borrower = borrowers_.find(event.link);
-  if (borrower == borrowers_.end() || borrower->second.on_their_way == 0) return;
-  --borrower->second.on_their_way;
-  borrower->second.heard = now_;
+  if (borrower != borrowers_.end()) borrower->second.heard = now_;
+  go_on_waiting();
 }
 
 void OptimizerLease::on(const LeaseTick&) {
@@ -108,7 +116,21 @@ void OptimizerLease::on(const LeaseTick&) {
                             : "nothing was asked of it for " + in_seconds(limit_));
     give_back(link);
   }
-  if (!borrowers_.empty() && !holds_copy()) make_copy();
+  go_on_waiting();
+  if (waits_for_copy() && now_ >= parts_end_by_) close_who_keeps_parts();
+}
+
+void OptimizerLease::go_on_waiting() {
+  if (waits_for_copy()) make_copy();
+}
+
+void OptimizerLease::close_who_keeps_parts() {
+  parts_end_by_ = kNever;
+  for (const auto& [link, parts] : on_their_way_) {
+    out_.emplace_back(RefuseBorrower{link,
+                                     "a site has given an optimizer's state back and does not take the parts of it "
+                                     "that it asked for [optimizer.not-taken]"});
+  }
 }
 
 void OptimizerLease::give_back(LinkId link) {
@@ -116,6 +138,7 @@ void OptimizerLease::give_back(LinkId link) {
   wanted_ = false;
   held_ = {};
   next_copy_ = later(now_, kBetweenCopies);
+  parts_end_by_ = later(now_, limit_ / 2);
   out_.emplace_back(DropCopy{});
 }
 

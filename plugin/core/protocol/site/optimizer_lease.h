@@ -25,7 +25,7 @@ struct LeaseMade {  // the copy that was wanted; no bytes: there is none, becaus
   std::string description;
   std::string reason;
 };
-struct LeaseOver {  // the link is gone
+struct LeaseOver {  // the link is gone, and what was on its way over it
   LinkId link;
 };
 struct LeasePartSent {  // it left; its place is free
@@ -62,8 +62,7 @@ class OptimizerLease {
  private:
   struct Borrower {
     TimePoint heard{};
-    std::uint32_t on_their_way = 0;  // parts
-    std::uint32_t told = 0;          // of the copy, that many times
+    std::uint32_t told = 0;  // of the copy, that many times
   };
 
   void on(const LeaseAsked& event);
@@ -72,15 +71,22 @@ class OptimizerLease {
   void on(const LeasePartSent& event);
   void on(const LeaseTick&);
   void ask_for_copy(LinkId from);
-  void make_copy();  // unless one was made a moment ago: then a little later
+  // Unless one was made a moment ago, or parts of one keep it in memory: then a little later.
+  void make_copy();
+  void go_on_waiting();
+  void close_who_keeps_parts();
+  [[nodiscard]] bool waits_for_copy() const { return !borrowers_.empty() && !holds_copy() && !wanted_; }
   void give_back(LinkId link);
   void tell_none(LinkId to, std::string reason);
 
   Duration limit_;
   std::map<LinkId, Borrower> borrowers_;  // who waits for the copy, or takes it
+  // Parts, by link: also to those that have given the copy back since.
+  std::map<LinkId, std::uint32_t> on_their_way_;
   bool wanted_ = false;
-  TimePoint next_copy_{};      // none is made before
-  wire::OptimizerState held_;  // snapshot 0: no copy is held
+  TimePoint next_copy_{};            // none is made before
+  TimePoint parts_end_by_ = kNever;  // of the copy that was dropped
+  wire::OptimizerState held_;        // snapshot 0: no copy is held
   std::uint64_t snapshots_ = 0;
   // Of the step under way.
   TimePoint now_{};

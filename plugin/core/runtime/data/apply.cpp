@@ -247,12 +247,20 @@ Status DataPlane::take_snapshot() {
   snapshot_.range = contributed_;
   snapshot_.values.resize(contributed_.size());
   COLLAB_RETURN_IF_ERROR(read_passing(contributed_.begin, snapshot_.values));
-  const std::span<const float> mean = parts_.arena->mean().subspan(contributed_.begin, contributed_.size());
-  if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
+  keep_mean();
   return {};
 }
 
+// What is written to the free slot is not to be taken for it: the attempt may yet be committed.
+void DataPlane::keep_mean() {
+  if (!attempt_ || !attempt_->complete || !kept_mean_.empty()) return;
+  const ElementRange range = attempt_->range;
+  const std::span<const float> mean = parts_.arena->mean().subspan(range.begin, range.size());
+  kept_mean_.assign(mean.begin(), mean.end());
+}
+
 Status DataPlane::publish_parameters() {
+  keep_mean();
   anchors_.forget();
   return read_passing(0, parts_.arena->published());
 }

@@ -75,6 +75,11 @@ void OptimizerTransfer::sent(std::uint64_t token) {
   run(protocol::LeasePartSent{to});
 }
 
+void OptimizerTransfer::link_closed(LinkId link) {
+  std::erase_if(on_their_way_, [&](const auto& each) { return each.second == link; });
+  run(protocol::LeaseOver{link});
+}
+
 void OptimizerTransfer::run(const protocol::LeaseEvent& event) {
   for (const protocol::LeaseAction& action : lease_.step(clock_.now(), event)) {
     std::visit([this](const auto& each) { act(each); }, action);

@@ -37,7 +37,7 @@ class OptimizerTransfer {
   void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
   void sent(std::uint64_t token);
-  void link_closed(LinkId link) { run(protocol::LeaseOver{link}); }
+  void link_closed(LinkId link);
   void tick() { run(protocol::LeaseTick{}); }
   [[nodiscard]] TimePoint next_deadline() const { return lease_.next_deadline(); }
 

@@ -17,6 +17,7 @@
 #include "core/wire/byte_io.h"
 #include "core/wire/fields.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab {
 namespace {
@@ -65,10 +66,10 @@ void residual_fields(Io& io, Record& record) {
 template <typename Io, typename Header>
 void older_membership(Io& io, Header& header) {
   auto& record = header.record;
-  io.id("term", record.promised);
+  io.number("term", record.promised.value, wire::kMaxTerm);
   io.list("voters", record.voters, wire::kMaxSites, 6, [&io](auto& voter) {
     io.id("site", voter.site);
-    io.text("name", voter.name, wire::kMaxNameBytes);
+    io.name("name", voter.name, wire::kMaxNameBytes);
   });
   std::vector<std::uint64_t> branches;
   io.list("branch", branches, 1, 24, [&io](auto& run) {
@@ -242,6 +243,8 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   header_fields(reader, opened.header, version);
   reader.finish();
   if (!reader.status().ok()) return damaged(path, reader.status().message());
+  if (const Status record = wire::check_rules(opened.header.record); !record.ok())
+    return damaged(path, record.message());
   if (const std::string fault = fault_of(opened.header); !fault.empty()) return damaged(path, fault);
   opened.vectors_at = vectors_offset(header_bytes);
   const std::uint64_t padded_from = kStatePrologueBytes + header_bytes;

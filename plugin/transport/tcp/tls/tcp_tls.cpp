@@ -250,8 +250,8 @@ TlsStream::~TlsStream() { SSL_free(ssl_); }
 
 void TlsStream::sent(std::size_t bytes) {
   sent_ += bytes;
-  if (sent_ < out_.size()) return;
-  out_.clear();
+  if (sent_ < out_.size() - sent_) return;
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(sent_));  // less than was sent of it
   sent_ = 0;
 }
 
@@ -326,6 +326,9 @@ Result<std::size_t> TlsStream::read(std::span<std::byte> into) {
   std::size_t got = 0;
   ERR_clear_error();
   const int result = SSL_read_ex(ssl_, into.data(), into.size(), &got);
+  if (outgoing().size() > kMostAnswers) {
+    return corrupt("the other side asks for new keys again and again and does not read the answers [tls.key-updates]");
+  }
   if (result == 1) {
     heard_ = true;
     return got;

@@ -63,6 +63,8 @@ class TlsContext {
 
 class TlsStream {
  public:
+  static constexpr std::size_t kMostAnswers = std::size_t{1} << 20;  // several times what is encrypted at once
+
   TlsStream(std::shared_ptr<const TlsContext> context, bool dialler);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
@@ -78,7 +80,8 @@ class TlsStream {
   // Once it is open: those in the other side's certificate, its common name and its alternative DNS names; none by a
   // token.
   [[nodiscard]] std::vector<std::string> names() const;
-  // Up to all of `into`; 0: nothing more is there now.
+  // Up to all of `into`; 0: nothing more is there now. Fails once the other side has asked for new keys so often,
+  // without reading what was said to that, that more than kMostAnswers wait.
   Result<std::size_t> read(std::span<std::byte> into);
   Status write(std::span<const std::byte> plain);
 
