@@ -174,9 +174,9 @@ void Inside::write(Canon& canon, const Membership& membership) {
 }
 
 void Inside::write(Canon& canon, const AnchorChoice& choice) {
-  const auto& [all, anchor, wanted, gathered, gathering] = choice;
+  const auto& [all, anchor, wanted, begins_from, gathered, gathering] = choice;
   static_cast<void>(all);
-  canon.all(anchor, wanted, gathered, gathering);
+  canon.all(anchor, wanted, begins_from, gathered, gathering);
 }
 
 void Inside::write(Canon& canon, const AnchorInstaller& installer) {
