@@ -129,13 +129,13 @@ void Inside::write(Canon& canon, const Member& member) {
   const auto& [id, link, name, address, helper, early, ticket, join, contact, anchor, round] = member;
   const auto& [last_heard, suspect, unverified] = contact;
   const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
-               greeted, passed_over, recommitted, holds, renamed_from] = anchor;
+               foretold, greeted, passed_over, recommitted, holds, renamed_from] = anchor;
   const auto& [ready, since, done, up, down, loss] = round;
   static_cast<void>(std::tie(progress, ticket, loss));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
             join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
-            unreachable_since, acceptor, run, greeted, passed_over, recommitted, holds, renamed_from, ready, since,
-            done, up, down);
+            unreachable_since, acceptor, run, foretold, greeted, passed_over, recommitted, holds, renamed_from, ready,
+            since, done, up, down);
 }
 
 void Inside::write(Canon& canon, const ModelReference& reference) {
@@ -174,9 +174,9 @@ void Inside::write(Canon& canon, const Membership& membership) {
 }
 
 void Inside::write(Canon& canon, const AnchorChoice& choice) {
-  const auto& [all, anchor, wanted, gathered, gathering] = choice;
+  const auto& [all, anchor, wanted, begins_from, gathered, gathering] = choice;
   static_cast<void>(all);
-  canon.all(anchor, wanted, gathered, gathering);
+  canon.all(anchor, wanted, begins_from, gathered, gathering);
 }
 
 void Inside::write(Canon& canon, const AnchorInstaller& installer) {

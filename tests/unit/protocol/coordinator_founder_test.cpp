@@ -68,6 +68,19 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
   wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
   EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("leads no more: oslo is of a swarm older"));
+  // paris has taken the anchor that was founded here, and with it another acceptor.
+  wire::Join gone_over = member_of("paris", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"}));
+  gone_over.report.record.acceptor = acceptor_of("paris", 1);
+  static_cast<void>(c.come(4, member_of("lima", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"}))));
+  static_cast<void>(c.come(5, gone_over));
+  static_cast<void>(c.come(6, oslo));
+  const auto later = c.pass(seconds(61), {4, 5, 6});
+  EXPECT_THAT(notes(later), HasSubstr("under another run's name; leader of term 2 by 3 sites, at run 3 round 1000"));
+  const auto installs = sent<wire::InstallAnchor>(later);
+  ASSERT_EQ(installs.size(), 3U) << notes(later);
+  EXPECT_GT(installs[0].second.run, RunId{7});
+  EXPECT_EQ(installs[0].second.round, RoundId{1000});
+  EXPECT_EQ(installs[0].second.digest, kWrong) << "that of oslo";
 }
 
 TEST(Founder, IsNotDeposedByOneOfItsOwnRun) {

@@ -273,7 +273,7 @@ TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
     EXPECT_NE(install.counted, wire::Counted::kYes) << "round 5 is no part of it";
   const std::vector<wire::Voter>& voters = installs[0].second.voters;
   ASSERT_EQ(voters.size(), 2U);
-  EXPECT_EQ(voters[0].acceptor, AcceptorId{acceptor_of("paris").value + 1}) << "as it is known there";
+  EXPECT_EQ(voters[0].acceptor, renounced("paris")) << "as it is known there";
 }
 
 TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
@@ -349,7 +349,7 @@ class LeadAfterAllWereRebooted : public Lead {
     EXPECT_EQ(installs[0].second.sources, std::vector{SiteId{0}});
     ASSERT_EQ(installs[0].second.voters.size(), sites);
     for (const wire::Voter& one : installs[0].second.voters) {
-      EXPECT_EQ(one.acceptor, AcceptorId{acceptor_of(one.name).value + 1}) << "no witness of run 7 any more";
+      EXPECT_EQ(one.acceptor, renounced(one.name)) << "no witness of run 7 any more";
     }
   }
 };

@@ -186,6 +186,28 @@ TEST(Forget, WhatWasAgreedOnSinceIsTheirAnchorOnceTheOthersAreBack) {
   EXPECT_GT(install->run, b.offer.run);
 }
 
+// a and b went on without the others; b is gone for good, and d and e, with whom c had agreed on more.
+TEST(Forget, OfTwoRunsThatMeetTheNewestAnchorIsGoneOnFrom) {
+  for (const std::uint64_t held : {200, 190}) {  // its newest, or what its state file has
+    Candidate candidate;
+    wire::Join a = join_of("a", membership({"a", "b"}));
+    a.offer = {RunId{kOldRun.value + 1}, RoundId{60}, Digest{2, 2}};
+    a.report.record.anchor = a.offer;
+    a.report.record.acceptor = AcceptorId{1001};
+    wire::Join c = join_of("c", membership({"a", "b", "c", "d", "e"}));
+    c.report.record.anchor.round = RoundId{200};
+    c.offer.round = RoundId{held};
+    candidate.come(1, a);
+    candidate.come(3, c);
+    EXPECT_EQ(candidate.forget({"b", "d", "e"}).event, kForget);
+    const auto install = told<wire::InstallAnchor>(candidate.last, 1);
+    ASSERT_TRUE(install);
+    EXPECT_EQ(install->round, RoundId{held});
+    EXPECT_EQ(install->digest, c.offer.digest);
+    EXPECT_GT(install->run, a.offer.run);
+  }
+}
+
 TEST(Forget, TheWordAboutSomeSaysNothingAboutTheOthers) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/protocol/agreement/acceptor_id.h"
 #include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/site/site.h"
 #include "tests/unit/protocol/invariants.h"
@@ -27,6 +28,10 @@ inline AcceptorId acceptor_of(const std::string& name, std::uint64_t lost = 0) {
   std::uint64_t id = 1000 * (1 + lost);
   for (const char c : name) id = 131 * id + static_cast<unsigned char>(c);
   return AcceptorId{id};
+}
+// As the process that begins with that memory has it in another run.
+inline AcceptorId renounced(const std::string& name) {
+  return acceptor_after(acceptor_of(name), acceptor_of(name).value);
 }
 inline std::vector<wire::Voter> voters_of(const std::vector<std::string>& names) {
   std::vector<wire::Voter> voters;
@@ -142,7 +147,9 @@ class CoordinatorHarness {
     if (auto* installed = std::get_if<wire::AnchorInstalled>(&message); installed != nullptr && said.count(link) != 0) {
       const wire::Record& record = said.at(link).report.record;
       const bool another = record.anchor.run.value != 0 && record.anchor.run != installed->run;
-      if (installed->acceptor.value == 0) installed->acceptor = AcceptorId{record.acceptor.value + (another ? 1 : 0)};
+      if (installed->acceptor.value == 0) {
+        installed->acceptor = another ? acceptor_after(record.acceptor, said.at(link).process) : record.acceptor;
+      }
     }
     return step(Received{LinkId{link}, std::move(message)});
   }

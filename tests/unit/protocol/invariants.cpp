@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/agreement/quorum.h"
 
@@ -69,13 +70,17 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (const auto* promise = std::get_if<wire::Promise>(&received.message)) knows(promise->report);
   const auto comer = record.comers.find(received.link);
   if (comer == record.comers.end()) return;
-  if (const auto* join = std::get_if<wire::Join>(&received.message)) comer->second.held = join->offer;
+  if (const auto* join = std::get_if<wire::Join>(&received.message)) {
+    comer->second.held = join->offer;
+    comer->second.knows = !join->report.record.voters.empty();
+  }
   if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
     comer->second.held = {installed->run, installed->round, installed->digest};
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   if (promise != nullptr) {
     comer->second.held = promise->offer;
+    comer->second.knows = !promise->report.record.voters.empty();
     comer->second.recent = promise->report.record.recent;
     comer->second.promised = promise->term;
   }
@@ -125,6 +130,32 @@ void Invariants::on_first_install(CoordinatorRecord& record, const wire::Install
             ", not with those of " + first->second->name);
 }
 
+// Those who go on under another run's name go on from the newest that any of them holds: what a site says of a round
+// that nobody has committed, or of another result, is not so. Where nobody knows of a membership a swarm is founded.
+void Invariants::on_renamed(const CoordinatorRecord& record, const wire::InstallAnchor& install) {
+  const auto of_this_run = memberships_.lower_bound({install.run, RoundId{0}});
+  if (of_this_run != memberships_.end() && std::get<0>(of_this_run->first) == install.run) return;
+  const Comer* source = nullptr;
+  bool founded = true;
+  for (const auto& [link, comer] : record.comers) {
+    if (comer.held.run == install.run) return;  // it was begun before
+    if (!comer.site) continue;
+    founded = founded && !comer.knows;
+    if (!install.sources.empty() && *comer.site == install.sources.front()) source = &comer;
+  }
+  if (source == nullptr || founded) return;
+  for (const auto& [link, comer] : record.comers) {
+    if (!comer.site || !comer.knows || !is_committed(comer.held.run, comer.held.round)) continue;
+    const auto state = states_.find({comer.held.run, comer.held.round});
+    if (state != states_.end() && state->second.first != comer.held.digest) continue;
+    check(!is_newer(comer.held, 0, source->held, 0),
+          "run " + std::to_string(install.run.value) + " goes on from round " +
+              std::to_string(source->held.round.value) + " of run " + std::to_string(source->held.run.value) +
+              ", and " + comer.name + " brought round " + std::to_string(comer.held.round.value) + " of run " +
+              std::to_string(comer.held.run.value));
+  }
+}
+
 void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link,
                          const wire::Message& message) {
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
@@ -139,7 +170,9 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     if (const auto comer = record.comers.find(link); comer != record.comers.end()) comer->second.site = welcome->site;
   }
   if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
+    leads(coordinator, install->run, install->term);
     on_first_install(record, *install);
+    on_renamed(record, *install);
     on_install_anchor(record, *install);
     if (install->counted == wire::Counted::kUnknown) check_unknown(record, link, *install);
   }
@@ -155,7 +188,11 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     leads(coordinator, start->run, start->term);
     on_start_attempt(record, *start);
   }
-  if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
+  if (const auto* commit = std::get_if<wire::Commit>(&message)) {
+    // One that was committed before is told again by whoever knows, under the name of another run, too.
+    if (!is_committed(commit->run, commit->round)) leads(coordinator, commit->run, commit->term);
+    on_commit(record, *commit);
+  }
 }
 
 void Invariants::leads(const std::string& coordinator, RunId run, TermId term) {

@@ -47,6 +47,7 @@ class Invariants {
     std::string init_from;
     Digest digest;
     bool holds = false;                // an anchor
+    bool knows = false;                // of a membership
     wire::Offer held{};                // which one, as it said last
     std::vector<wire::Past> recent{};  // commits that its last promise told of
     TermId promised{};                 // in that one
@@ -89,6 +90,7 @@ class Invariants {
   void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
   void on_received(CoordinatorRecord& record, const Received& received);
   void on_first_install(CoordinatorRecord& record, const wire::InstallAnchor& install);
+  void on_renamed(const CoordinatorRecord& record, const wire::InstallAnchor& install);
   void on_install_anchor(CoordinatorRecord& record, const wire::InstallAnchor& install);
   void on_start_attempt(CoordinatorRecord& record, const wire::StartAttempt& start);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);

@@ -144,6 +144,70 @@ TEST_F(InvariantsTest, AnAttemptIsAlikeForAll) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed in two ways")));
 }
 
+TEST_F(InvariantsTest, ATermHasOneLeaderWhateverItDoes) {
+  invariants.coordinator_step("another", Tick{}, {Send{LinkId{1}, wire::Welcome{TermId{1}, SiteId{0}, 1, 1}}});
+  invariants.coordinator_step(
+      "another", Tick{}, {Send{LinkId{1}, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("another leads term 1 of run 7, and so did coordinator")));
+}
+
+TEST_F(InvariantsTest, ATermHasOneLeaderThatCommits) {
+  invariants.coordinator_step("another", Tick{}, {Send{LinkId{1}, commit}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("another leads term 1 of run 7, and so did coordinator")));
+}
+
+// tokyo and lima go on under another name; paris does without a record.
+class RenamedTest : public InvariantsTest {
+ protected:
+  void comes(std::uint64_t link, const std::string& name, std::uint64_t run, std::uint64_t round) {
+    wire::Join join;
+    join.site = name;
+    join.offer = {RunId{run}, RoundId{round}, {3, round}};
+    join.report.record.anchor = join.offer;
+    join.report.record.voters = start.voters;
+    invariants.coordinator_step("another", Received{LinkId{link}, join},
+                                {Send{LinkId{link}, wire::Welcome{TermId{2}, id(link), 1, 1}}});
+  }
+  void committed(std::uint64_t run, std::uint64_t round) {
+    wire::Commit other = commit;
+    other.run = RunId{run};
+    other.round = RoundId{round};
+    invariants.coordinator_step("before", Tick{}, {Send{LinkId{1}, other}});
+  }
+  std::vector<std::string> begins(std::uint64_t source) {
+    const std::size_t before = invariants.broken().size();
+    invariants.coordinator_step(
+        "another", Tick{},
+        {Send{LinkId{11}, wire::InstallAnchor{TermId{2}, RunId{9}, RoundId{40}, {id(source)}, {3, 40}}}});
+    return {invariants.broken().begin() + static_cast<std::ptrdiff_t>(before), invariants.broken().end()};
+  }
+  static SiteId id(std::uint64_t link) { return SiteId{static_cast<std::uint32_t>(link - 11)}; }
+};
+
+TEST_F(RenamedTest, TheNewestAnchorIsGoneOnFrom) {
+  committed(7, 40);
+  committed(8, 2);
+  comes(11, "tokyo", 7, 40);
+  comes(12, "lima", 8, 2);
+  EXPECT_THAT(begins(11), IsEmpty());
+}
+
+TEST_F(RenamedTest, NotALaterRunAtFewerRounds) {
+  committed(7, 40);
+  committed(8, 2);
+  comes(11, "tokyo", 7, 40);
+  comes(12, "lima", 8, 2);
+  EXPECT_THAT(begins(12),
+              Contains(HasSubstr("run 9 goes on from round 2 of run 8, and tokyo brought round 40 of run 7")));
+}
+
+TEST_F(RenamedTest, WhatNobodyHasCommittedIsNoAnchor) {
+  committed(8, 2);
+  comes(11, "tokyo", 7, 40);
+  comes(12, "lima", 8, 2);
+  EXPECT_THAT(begins(12), IsEmpty());
+}
+
 TEST_F(InvariantsTest, AttemptsAscend) {
   start.attempt = AttemptId{2};
   out(1, start);

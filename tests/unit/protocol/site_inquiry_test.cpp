@@ -151,6 +151,22 @@ TEST_F(SiteInquiry, WhoWaitsGoesWhereASwarmHasBegun) {
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).at(0).candidate, 1U);
 }
 
+// One of two that had agreed on round 500 of run 7, while the other is away.
+class SiteWaitsWithMore : public SiteInquiry {
+ protected:
+  bool goes(const wire::Leads& there) {
+    static_cast<void>(
+        s.step(Begin{member_of("tokyo", {RunId{7}, RoundId{500}, kRight}, voters_of({"paris", "tokyo"}))}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
+    return all<Hangup>(answer(there)).size() == 2;
+  }
+};
+TEST_F(SiteWaitsWithMore, ThanASwarmThatHasJustBegunAndStays) { EXPECT_FALSE(goes(leads(8, 1))); }
+TEST_F(SiteWaitsWithMore, UntilThatSwarmHasAgreedOnAboutAsMuch) { EXPECT_TRUE(goes(leads(8, 249))); }
+TEST_F(SiteWaitsWithMore, AndGoesWhereItsOwnRunIsLed) { EXPECT_TRUE(goes(leads(7, 3))); }
+TEST_F(SiteWaitsWithMore, AndGoesWhereNothingIsAgreedOnYet) { EXPECT_TRUE(goes(leads(8, 0))); }
+
 // ---- where nobody leads ----------------------------------------------------------------------------
 
 class SiteMeets : public SiteInquiry {

@@ -65,6 +65,9 @@ class History : public AgreementWorld {
     sites_[site].down_until = now_;
     only({site}, candidate);
   }
+  [[nodiscard]] bool is_committed(RunId run, std::uint64_t round) const {
+    return commits_.count({run, RoundId{round}}) != 0;
+  }
   [[nodiscard]] wire::Record disk(std::uint32_t site) const { return sites_[site].disk; }
   void lose_leader() {
     crash_candidate(0);
@@ -149,6 +152,23 @@ TEST(Succession, WhoKnowsAMembershipHasPromisedItsLeadersTermThoughItsRecordIsOl
   h.trigger({H::kP});
   h.pass_by(125);
   EXPECT_THAT(h.invariants().broken(), IsEmpty()) << h.story();
+}
+
+// Three have lost their records, so they go on under another name. Its leader is lost before anything is agreed on
+// there.
+TEST(Succession, WhoHasJustBegunARunIsKnownThereByItsRecord) {
+  History h;
+  const std::vector<std::uint32_t> all{H::kX, H::kP, H::kF, H::kD, H::kE};
+  for (const std::uint32_t site : {H::kX, H::kP, H::kF}) h.begins_again(site, 0, {});
+  h.pass_by(80);  // the grace
+  const RunId run = h.disk(H::kD).anchor.run;
+  EXPECT_GT(run, RunId{7}) << h.story();
+  h.only(all, 1);
+  h.pass_by(20);
+  h.trigger(all);
+  h.pass_by(5);
+  EXPECT_TRUE(h.is_committed(run, 1)) << h.story();
+  EXPECT_THAT(h.invariants().broken(), IsEmpty());
 }
 
 }  // namespace

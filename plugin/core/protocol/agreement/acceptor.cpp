@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/protocol/agreement/acceptor_id.h"
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {
@@ -13,7 +14,7 @@ constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a lead
 
 void Acceptor::begin(const wire::Record& known, std::uint64_t process) {
   id_ = known.acceptor;
-  step_ = process | 1;  // odd: it does not come round to an identity again
+  step_ = acceptor_after({}, process).value;
   if (!mutant(Mutant::kTermForgottenAtStart)) term_ = known.promised;
   agreed_ = known.anchor;
   voters_ = known.voters;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 
@@ -19,14 +20,6 @@ constexpr Duration kDoubtAgain = std::chrono::seconds(1);
 constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.owes; };
-
-// Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
-// two that have agreed equally often, the later run; of two that have not agreed yet, the larger.
-bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
-  if (!mutant(Mutant::kLaterRunIsNewer) && (a.round != b.round || a.run == b.run)) return a.round > b.round;
-  if (a.round.value > 0) return a.run > b.run;
-  return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
-}
 
 // By ballot: the last term it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
@@ -480,13 +473,14 @@ std::string Election::way_out(TimePoint now, const Decision& known, const Quorum
 // agreement that its own run has left behind, and what that run has agreed on since would be lost.
 const wire::Join* Election::gone_on(const Decision& known) const {
   const wire::Offer& newest = known.newest.anchor;
+  const wire::Join* ahead = nullptr;
   for (const auto& [link, applicant] : applicants_) {
     const wire::Join& join = applicant.join;
-    const bool later = join.offer.run > newest.run && is_newer(join.offer, 0, newest, 0);
+    const bool later = join.offer.run > newest.run && is_newer(join.offer, 0, ahead ? ahead->offer : newest, 0);
     const auto is_its = [&](const wire::Voter& voter) { return voter.name == join.site; };
-    if (later && join.report.record.voters.empty() && std::ranges::any_of(known.newest.voters, is_its)) return &join;
+    if (later && join.report.record.voters.empty() && std::ranges::any_of(known.newest.voters, is_its)) ahead = &join;
   }
-  return nullptr;
+  return ahead;
 }
 
 // All of them must be: the word about some says nothing about the others.
@@ -501,7 +495,9 @@ Mandate Election::lead(const std::string& new_run, const Decision& decision) {
   mandate.founded = decision.newest.voters.empty();
   mandate.new_run = new_run;
   mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
+  const wire::Join* ahead = new_run.empty() ? nullptr : gone_on(decision);
   mandate.anchor = decision.newest.anchor;
+  mandate.newest = ahead != nullptr ? ahead->offer : mandate.anchor;
   mandate.voters = decision.newest.voters;
   mandate.settled = new_run.empty() ? decision.settled : std::nullopt;
   mandate.next_voters = decision.next_voters;

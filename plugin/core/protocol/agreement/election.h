@@ -51,6 +51,7 @@ struct Mandate {
   bool founded = false;                        // nobody who came knew of a membership
   std::string new_run;                         // why it goes on under another run's name; empty: it does not
   wire::Offer anchor;                          // the newest that was agreed on; run 0: none
+  wire::Offer newest;                          // that one, or what a voter brings that had gone on without the others
   std::vector<wire::Voter> voters;             // the membership as of it
   std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
   std::vector<wire::Voter> next_voters;        // the membership as of that one

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 
@@ -56,7 +57,10 @@ std::optional<AnchorChoice::Name> AnchorChoice::newest() const {
 // What was agreed on, as far as those who elected this leader know.
 void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
   gathered_ = true;
-  if (!mandate.new_run.empty()) return;  // from the newest they have
+  if (!mandate.new_run.empty()) {  // from the newest they have
+    begins_from_ = {newest.run, newest.round};
+    return;
+  }
   std::map<SiteId, Digest> held;
   for (const bool of_voters : {true, false}) {  // others' word counts where none of those has it
     for (const Mandate::Comer& comer : mandate.comers) {
@@ -104,6 +108,7 @@ void AnchorChoice::drop() {
 void AnchorChoice::forget() {
   anchor_.reset();
   wanted_.reset();
+  begins_from_.reset();
   gathered_ = false;
   gathering_.stop();
 }
@@ -222,15 +227,19 @@ void AnchorChoice::tell_whose(const Member& best, bool newborn) {
   for (auto& [id, member] : all_->members()) tell_passed_over(member, why, "");
 }
 
-// The one that is wanted; else the highest (run, round) anybody offers; where all are fresh, by their claims; among
-// equals the lowest site.
+// The one that those who elected this leader know of; else the newest anybody offers, in the election's order. Where a
+// swarm is founded nobody knows what was agreed on, and the last one to begin stays. Where all are fresh, by their
+// claims; among equals the lowest site.
 Member& AnchorChoice::best() const {
   const auto is_better = [this, named = init_from().first](const Member& a, const Member& b) {
     const wire::Offer of_a = a.brought();
     const wire::Offer of_b = b.brought();
-    if (wanted_) return Name(of_a.run, of_a.round) == *wanted_ && Name(of_b.run, of_b.round) != *wanted_;
+    const std::optional<Name>& known = wanted_ ? wanted_ : begins_from_;
+    const auto is_known = [&](const wire::Offer& offer) { return known && Name(offer.run, offer.round) == *known; };
+    if (wanted_ || is_known(of_a) || is_known(of_b)) return is_known(of_a) && !is_known(of_b);
     if (of_a.run.value == 0 && of_b.run.value == 0) return claim_of(a, named) > claim_of(b, named);
-    return std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round);
+    if (all_->leadership.founded()) return std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round);
+    return is_newer(of_a, 0, of_b, 0);
   };
   Member* best = nullptr;
   for (auto& [id, member] : all_->members()) {
@@ -272,6 +281,7 @@ void AnchorChoice::choose() {
   const bool newborn = chosen.run.value == 0;
   const bool goes_on = wanted_.has_value();  // what was agreed on, by those who have agreed on it
   wanted_.reset();
+  begins_from_.reset();
   if (!goes_on) {
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run(latest_run());
     all_->installer.begin_run(chosen.run);

@@ -2,9 +2,10 @@
 // told that it is not theirs.
 //
 //   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
-//       |  which is, in this order:  the highest (run, round) that somebody holds
-//       |                            the parameters of the site that COLLAB_INIT_FROM names
-//       |                            those of the lowest site that resumed, else of the lowest site
+//       |  which is, in this order:  the newest that those who elected this leader know of
+//       |                            the newest that somebody holds: where they founded a swarm the highest (run,
+//       round) |                            the parameters of the site that COLLAB_INIT_FROM names | those of the
+//       lowest site that resumed, else of the lowest site
 //       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
 //                                 else those that asked for what has not come are refused; all, if all have
 //
@@ -87,9 +88,10 @@ class AnchorChoice {
 
   CoordinatorParts* all_ = nullptr;
   std::optional<AnchorRecord> anchor_;
-  std::optional<Name> wanted_;  // was agreed on, and nobody here holds it: somebody may bring it within the grace
-  bool gathered_ = false;       // enough sites were here once
-  WaitProgress gathering_;      // until then
+  std::optional<Name> wanted_;       // was agreed on, and nobody here holds it: somebody may bring it within the grace
+  std::optional<Name> begins_from_;  // that those know of who go on under another run's name: chosen, where it is here
+  bool gathered_ = false;            // enough sites were here once
+  WaitProgress gathering_;           // until then
 };
 
 }  // namespace collab::protocol

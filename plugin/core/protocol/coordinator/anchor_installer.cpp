@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/acceptor_id.h"
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
@@ -64,12 +65,15 @@ bool AnchorInstaller::repeat_commit(Member& member) {
   return true;
 }
 
-// A site that goes over to another run has another acceptor there.
+// A site that goes over to another run has another acceptor there; once more only when it says which: by a number that
+// it comes to later it would be taken for the witness of what it has accepted before.
 void AnchorInstaller::begin_run(RunId run) {
   for (auto& [id, member] : all_->members()) {
     MemberAnchor& anchor = member.anchor;
     const bool another = anchor.run_.value != 0 && anchor.run_ != run && !mutant(Mutant::kAcceptorInOtherRun);
-    anchor.acceptor_.value += another ? 1 : 0;
+    if (!std::exchange(anchor.foretold_, true) && another) {
+      anchor.acceptor_ = acceptor_after(anchor.acceptor_, member.join.process);
+    }
     anchor.run_ = run;
   }
 }
@@ -111,6 +115,7 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   const auto& anchor = all_->anchor.record();
   if (anchor && installed.run == anchor->run) {
     member.anchor.acceptor_ = installed.acceptor;
+    member.anchor.foretold_ = false;
     member.anchor.renamed_from_.reset();
   }
   const bool waited_for = member.phase() == MemberPhase::kInstalling;

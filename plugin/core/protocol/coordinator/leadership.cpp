@@ -172,13 +172,13 @@ void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId a
 // What counts of the past is in the mandate: the newest anchor with its membership, and what may have been committed at
 // the round after it.
 void Leadership::inherit(const Mandate& mandate) {
-  const wire::Offer& anchor = mandate.anchor;
+  wire::Offer newest = mandate.newest;
   const bool forks = !mandate.new_run.empty();
   all_->agreed.inherit(mandate);
   all_->note(forks ? Note::Level::kWarning : Note::Level::kInfo, "coordinator",
              (forks ? mandate.new_run + " under another run's name; " : "") + "leader of term " +
                  std::to_string(term_.value) + " by " + std::to_string(mandate.comers.size()) + " sites, at " +
-                 anchor_text(anchor.run, anchor.round),
+                 anchor_text(newest.run, newest.round),
              {{"term", std::to_string(term_.value)}});
   const auto tell = [this](const wire::StartAttempt& start, const std::string& what) {
     all_->note(
@@ -189,7 +189,6 @@ void Leadership::inherit(const Mandate& mandate) {
     tell(*mandate.given_up, " is given up: not all had accepted it, so nobody committed it");
     all_->round.keep_slices(mandate.given_up->slices);
   }
-  wire::Offer newest = anchor;
   if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
     const wire::StartAttempt& start = mandate.settled->start;
     tell(start, " is committed: its leader may have done so");

@@ -95,6 +95,7 @@ class MemberAnchor {
   TimePoint unreachable_since_ = kNever;        // kJoined: who holds the anchor cannot be dialled, and it cannot either
   AcceptorId acceptor_;                         // of the site in run_
   RunId run_;                                   // the run that acceptor_ is of; 0: none yet
+  bool foretold_ = false;                       // the site is to come to it, and has not said so yet
   bool greeted_ = false;                        // its 'join' was told
   bool passed_over_ = false;                    // that what it had loaded is not used was told
   bool recommitted_ = false;                    // it was sent a commit that it had missed

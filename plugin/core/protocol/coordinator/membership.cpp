@@ -7,6 +7,7 @@
 
 #include "core/base/keyed_digest.h"
 #include "core/base/text.h"
+#include "core/protocol/agreement/acceptor_id.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 
@@ -49,25 +50,26 @@ std::size_t Membership::sites_here() const {
 Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   const wire::Record& record = join.report.record;
   const TermId term = all_->leadership.term();
+  // An acceptor of ours would have deposed this leader.
+  const bool anew = record.promised > term && !mutant(Mutant::kNewerTermIgnored);
   wire::Join kept = join;
   kept.settings.clear();
   kept.model.clear();
-  Member member{id,
-                link,
-                join.site,
-                join.address,
-                join.helper,
-                all_->leadership.is_early(link),
-                ++tickets_,
-                std::move(kept),
-                MemberContact(all_->now),
-                MemberAnchor(record.acceptor, record.anchor.run)};
+  Member member{
+      id,
+      link,
+      join.site,
+      join.address,
+      join.helper,
+      all_->leadership.is_early(link),
+      ++tickets_,
+      std::move(kept),
+      MemberContact(all_->now),
+      MemberAnchor(anew ? acceptor_after(record.acceptor, join.process) : record.acceptor, record.anchor.run)};
   links_[link] = id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
-  // An acceptor of ours would have deposed this leader.
-  const bool anew = record.promised > term && !mutant(Mutant::kNewerTermIgnored);
   all_->send(member, wire::Welcome{term, id, as_ms(all_->config.heartbeat), as_ms(all_->config.link_grace), anew});
   if (!join.address.empty()) all_->out.emplace_back(ProbeAddress{link, join.address});
   unreachable_told_ = unreachable_told_ && join.address.empty();

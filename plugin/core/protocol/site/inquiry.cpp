@@ -8,13 +8,24 @@
 namespace collab::protocol {
 namespace {
 
+bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
+
 // Of two swarms that grow at the same pace the order must not turn over: while neither has agreed on twice as much as
 // the other, the larger stays, which grows by each site that comes over; of two as large the later run.
 bool outranks(const wire::Leads& there, const wire::Offer& agreed, std::uint32_t members) {
   if (there.run == agreed.run) return false;
-  if (there.round.value > 2 * agreed.round.value + 2) return true;
-  if (agreed.round.value > 2 * there.round.value + 2) return false;
+  if (is_far_ahead(there.round, agreed.round)) return true;
+  if (is_far_ahead(agreed.round, there.round)) return false;
   return std::tie(there.members, there.run) > std::tie(members, agreed.run);
+}
+
+// Who waits for others with far more than was agreed on there does not give that up: they may come back, or an operator
+// says that they will not. Of two that have agreed on about as much, the one that leads stays; one that has not begun
+// gives way to those who come.
+bool waits_with_more(const wire::Leads& there, const Acceptor& acceptor) {
+  const wire::Offer& agreed = acceptor.agreed();
+  return !acceptor.voters().empty() && there.run != agreed.run && there.round.value > 0 &&
+         is_far_ahead(agreed.round, there.round);
 }
 
 // Of candidates where sites wait, the one where most do; of two alike the one with the lower name. So they all come
@@ -105,6 +116,7 @@ void Inquiry::on_leads(const wire::Leads& leads) {
       return;
     what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
+    if (waits() && waits_with_more(leads, all_->acceptor)) return;
     what = "leads a swarm that has begun";
   } else if (waits() && here_ && all_->now >= stays_until_ && waits_better(leads, *here_)) {
     what =

@@ -2,7 +2,7 @@
 // this site only waits.
 //
 //   member that waits or is held --once a grace: the next candidate--> asked
-//   asked --it leads, and has agreed on more--> the site goes there
+//   asked --it leads, and has agreed on more--> the site goes there; one that waits, unless it has agreed on far less
 //
 // The answer decides by itself, and alike at all sites: one that goes is followed by the others.
 //

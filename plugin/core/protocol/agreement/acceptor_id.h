@@ -1,0 +1,18 @@
+// How a site goes on from one acceptor to the next: its leader knows by it which one it is to have in another run.
+//
+// Pure. Threads: any. Ownership: none.
+#pragma once
+
+#include <cstdint>
+
+#include "collab/types.h"
+
+namespace collab::protocol {
+
+// What follows it once that memory is not to be counted on any more, in the process that has drawn this number: by an
+// odd step, so that it does not come round to an identity again.
+[[nodiscard]] constexpr AcceptorId acceptor_after(AcceptorId id, std::uint64_t process) {
+  return AcceptorId{id.value + (process | 1)};
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,19 @@
+// Which of two anchors is the newer: the one order by which an election finds what was agreed on last, and by which
+// those who go on under another run's name choose what they go on from.
+//
+// Pure. Threads: any. Ownership: none.
+#pragma once
+
+#include <cstddef>
+
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+// Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
+// two that have agreed equally often, the later run; of two that have not agreed yet, the one with the larger
+// membership (0: it is not known).
+[[nodiscard]] bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b,
+                            std::size_t voters_of_b);
+
+}  // namespace collab::protocol
