@@ -83,6 +83,26 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   EXPECT_EQ(installs[0].second.digest, kWrong) << "that of oslo";
 }
 
+// Its own newest anchor is lost: what is left of it is no more than what the other swarm's site brings.
+TEST(Founder, GoesOnFromTheNewestThatIsLeftWhereItsOwnIsLost) {
+  H c;
+  c.gather({"lima"});
+  for (std::uint64_t round = 1; round <= 2; ++round) {
+    static_cast<void>(c.hear(1, H::done(c.start(round, 1))));
+    static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
+  }
+  wire::Join paris = from_another(3, 20);
+  paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
+  static_cast<void>(c.come(2, paris));
+  static_cast<void>(c.close(1));
+  const auto actions = c.come(3, member_of("lima", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"})));
+  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 2"));
+  const auto installs = sent<wire::InstallAnchor>(actions);
+  ASSERT_EQ(installs.size(), 2U) << notes(actions);
+  EXPECT_EQ(installs[0].second.round, RoundId{20});
+  EXPECT_EQ(installs[0].second.digest, kWrong);
+}
+
 TEST(Founder, IsNotDeposedByOneOfItsOwnRun) {
   H c;
   c.gather({"lima", "paris"});

@@ -138,13 +138,21 @@ bool AnchorChoice::anybody_resumes() const {
                      [](const auto& entry) { return entry.second.brought().run.value != 0; });
 }
 
-// It was agreed on, and is lost: what comes now is another run.
+// It was agreed on, and is lost: what comes now is another run, from the newest that is left, though the one before had
+// been founded here.
 void AnchorChoice::give_up_wanted(const std::string& why) {
   all_->note(Note::Level::kWarning, "anchor",
              "nobody has brought back round " + std::to_string(wanted_->second.value) + ": " + why +
                  "; the swarm goes on without it [join.round-lost]");
   wanted_.reset();
   gathered_ = gathered_ || anybody_resumes();
+  wire::Offer newest;
+  for (const auto& [id, member] : all_->members()) {
+    const wire::Offer offer = member.brought();
+    if (offer.run.value == 0 || (newest.run.value != 0 && !is_newer(offer, 0, newest, 0))) continue;
+    newest = offer;
+    begins_from_ = {newest.run, newest.round};
+  }
 }
 
 // ---- whose model it is, where nobody holds an anchor -----------------------------------------------
