@@ -102,7 +102,7 @@ ROOMS: list[tuple[str, tuple[str, ...]]] = [
     (r"boost/program_options", ("plugin/tools/",)),
     (r"boost/(?!asio|beast|interprocess/|program_options)", ("plugin/core/base/",)),
     (r"xxhash", ("plugin/core/base/", "tests/unit/base/")),
-    (r"openssl/", ("plugin/transport/tcp/", "plugin/core/base/", "plugin/tools/page/", "tests/unit/page/", "tests/unit/tcp/")),
+    (r"openssl/", ("plugin/transport/tcp/", "plugin/core/base/", "plugin/tools/page/", "tests/unit/")),
 ]
 
 DETERMINISTIC = tuple(f"plugin/core/{part}/" for part in ("wire", "protocol", "codec", "reduce", "outer"))
