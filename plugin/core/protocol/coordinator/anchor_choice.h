@@ -3,9 +3,9 @@
 //
 //   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
 //       |  which is, in this order:  the newest that those who elected this leader know of
-//       |                            the newest that somebody holds: where they founded a swarm the highest (run,
-//       round) |                            the parameters of the site that COLLAB_INIT_FROM names | those of the
-//       lowest site that resumed, else of the lowest site
+//       |                            the newest that somebody holds; of a founded swarm the highest (run, round)
+//       |                            the parameters of the site that COLLAB_INIT_FROM names
+//       |                            those of the lowest site that resumed, else of the lowest site
 //       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
 //                                 else those that asked for what has not come are refused; all, if all have
 //
