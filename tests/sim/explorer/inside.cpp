@@ -76,7 +76,8 @@ void Inside::write(Canon& canon, const Reachability& reachability) {
 }
 
 void Inside::write(Canon& canon, const ExchangeWatch& watch) {
-  const auto& [sites, held_up] = watch;
+  const auto& [began, sites, held_up] = watch;
+  canon.all(began);
   for (const auto& [id, site] : sites) {
     const auto& [said, moved_at, moved_before] = site;
     const auto& [moved, means, lacks] = said;

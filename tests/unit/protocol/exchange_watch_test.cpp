@@ -71,8 +71,23 @@ TEST_F(Watch, NewcomersThatSayTheyMoveAreNotBelievedWhereNobodyWithASayDoes) {
   ASSERT_TRUE(stall(60, kAll, say));
   EXPECT_THAT(stall(60, kAll, say)->newcomers, ElementsAre(kOslo, kLima));
   EXPECT_THAT(stall(60, {kOslo, kLima}, say)->newcomers, ElementsAre(kOslo, kLima)) << "though the others are done";
-  moves(kRome, 60);
-  EXPECT_FALSE(stall(119, kAll, say)) << "it moves with somebody";
+  moves(kRome, 20);
+  EXPECT_FALSE(stall(79, kAll, say)) << "it moves with somebody";
+  EXPECT_TRUE(stall(80, kAll, say));
+}
+
+// Contributions go before means: of two with a thin line between them half is to come when the others have it all.
+TEST_F(Watch, NewcomersThatSendToEachOtherAreGivenTwiceTheTimeThatTheOthersHad) {
+  const std::set<SiteId> say{kParis, kRome};
+  for (int second = 1; second < 700; ++second) {
+    for (const SiteId site : {kParis, kRome}) {
+      if (second <= 200) moves(site, second);
+    }
+    for (const SiteId site : {kOslo, kLima}) moves(site, second);
+  }
+  EXPECT_FALSE(stall(599, {kOslo, kLima}, say));
+  EXPECT_THAT(stall(600, {kOslo, kLima}, say)->newcomers, ElementsAre(kOslo, kLima));
+  EXPECT_THAT(stall(600, {kLima}, say)->newcomers, ElementsAre(kLima)) << "oslo has said that it is done";
 }
 
 TEST_F(Watch, OneThatAloneSaysThatItMovesIsNotBelieved) {

@@ -13,6 +13,7 @@ constexpr std::size_t kMostNames = 1024;
 
 void ExchangeWatch::begin(const std::set<SiteId>& sites, TimePoint now) {
   sites_.clear();
+  began_ = now;
   for (const SiteId site : sites) sites_[site].moved_at = now;
 }
 
@@ -24,6 +25,7 @@ void ExchangeWatch::heard(SiteId site, const wire::Exchanged& said, TimePoint no
 }
 
 void ExchangeWatch::slept(Duration time) {
+  began_ += time;
   for (auto& [id, site] : sites_) site.moved_at += time;
 }
 
@@ -46,13 +48,18 @@ std::map<SiteId, std::set<SiteId>> ExchangeWatch::who_lacks(bool means) const {
 std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, const std::set<SiteId>& say,
                                                          Duration limit, TimePoint now) const {
   std::set<SiteId> moving;
+  TimePoint vouched = began_;  // the last move by the word of one that has a say
   for (const auto& [id, site] : sites_) {
     if (now < later(site.moved_at, limit)) moving.insert(id);
+    if (say.contains(id)) vouched = std::max(vouched, site.moved_at);
   }
   if (sites_.size() < 2) return std::nullopt;
-  const auto has_say = [&](const auto& site) { return say.contains(site); };
-  if (moving.size() > 1 && std::ranges::any_of(moving, has_say)) return std::nullopt;
-  if (moving.size() > 1) return Stall{.newcomers = std::move(moving)};
+  if (moving.size() > 1) {
+    // What newcomers send to each other may take longer than all the rest: the others then have what they need.
+    if (now < later(vouched, std::max(limit, 2 * (vouched - began_)))) return std::nullopt;
+    std::erase_if(moving, [&](SiteId site) { return !open.contains(site); });
+    if (!moving.empty()) return Stall{.newcomers = std::move(moving)};
+  }
   auto by = who_lacks(false);
   if (by.empty()) by = who_lacks(true);
   if (by.empty()) {  // nobody lacks anything, and yet some do not say that they are done

@@ -5,7 +5,8 @@
 //
 // With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
 // leaves one site comes to another: one that alone says that something moves is not believed, nor are several of whom
-// none has a say in the round, as one peer may be all of them: these are gone on without. To blame is whose part
+// none has a say in the round, as one peer may be all of them: these are gone on without, once nothing has moved by the
+// word of the others for so long, and for twice the time that it had until then. To blame is whose part
 // most of the others lack: contributions first, as means wait for them. One site's word about another is never enough:
 // either of the two may be wrong.
 //
@@ -61,6 +62,7 @@ class ExchangeWatch {
   };
   [[nodiscard]] std::map<SiteId, std::set<SiteId>> who_lacks(bool means) const;  // by whose part it is
 
+  TimePoint began_{};
   std::map<SiteId, Site> sites_;
   std::map<std::string, std::uint32_t> held_up_;  // by name, of at most kMostNames
 };
