@@ -36,6 +36,15 @@ def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_ranks_meet_again_where_one_died_before_their_world_was_made(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    done = subprocess.run(
+        [*torchrun, str(SCRIPTS / "restarted.py"), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0 and done.stdout.count("together 2") == 2, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_one_word_under_torchrun(tmp_path: Path) -> None:
     script = SCRIPTS / "one_word.py"
     assert script.read_text().lower().count("collab") == 1

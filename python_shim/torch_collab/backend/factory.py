@@ -18,7 +18,7 @@ from torch_collab.network.signed_store import SignedStore
 from torch_collab.world import state, topology
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations
-from torch_collab.world.groups import GroupOptions, SiteGroups, make_backend
+from torch_collab.world.groups import GroupOptions, SiteGroups, again, make_backend
 from torch_collab.world.hub import Hub
 from torch_collab.world.topology import Sites, Start, WorldInfo
 
@@ -65,7 +65,7 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
         size=size,
         store=store,
         told=told,
-        site_store=_site_store(start, store, timeout),
+        site_store=_site_store(start, opts),
         timeout=timeout,
         config=config,
         options=given,
@@ -133,13 +133,14 @@ def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> Non
         )
 
 
-def _site_store(start: Start, store: Any, timeout: Any) -> Any:
+def _site_store(start: Start, opts: GroupOptions) -> Any:
     """Of the first members each site has a store of its own, which its agent serves; else the world's does."""
     address = environment.from_agent(environment.SITE_STORE)
     if start is not Start.FIRST_MEMBERS or not address:
-        return store
+        return opts.store
     host, port = split_host_port(address)
-    return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+    store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=opts.timeout)
+    return again(store, opts.time)
 
 
 def _create_subgroup(world: state.World, opts: GroupOptions) -> Any:

@@ -119,6 +119,7 @@ def _watch_groups(original: Callable[..., Any]) -> Callable[..., Any]:
         if world is None:
             return original(ranks, timeout, backend, *args, **kwargs)
         info = world.info
+        ranks = None if ranks is None else list(ranks)  # an iterator is read once
         members = set(range(info.size) if ranks is None else ranks)
         if not members <= set(info.site.ranks):
             traffic.look_at_group(info, members, backend)

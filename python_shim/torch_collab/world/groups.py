@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,14 @@ def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelt
     return torch_compat.bare_gloo(f"collab/{prefix}", store, rank, size, timeout)
 
 
+_made: Counter[tuple[str, tuple[int, ...]]] = Counter()
+
+
+def again(store: Store, time: int) -> Store:
+    """For what the ranks of a group tell when it is made for the `time`-th time."""
+    return dist.PrefixStore(f"collab/made{time}", store)
+
+
 @dataclass(frozen=True)
 class GroupOptions:
     """What a backend is made of: torch's _DistributedBackendOptions, as far as it is used here."""
@@ -73,20 +82,23 @@ class GroupOptions:
     store: Store | None = None
     group_id: str = ""
     ranks: tuple[int, ...] = ()  # of the world, by rank of the group; (): all
-    time: int = 1  # how often this group of torch's has been made
+    time: int = 1  # how often this process has made a group of that name and those ranks
 
     @staticmethod
     def of(opts: Any) -> GroupOptions:
         """A group that is destroyed and made again has the same name, and a store that keeps what its ranks told the
-        time before; all its ranks count alike."""
-        time = opts.store.add(f"collab/made/{opts.group_rank}", 1)
+        time before. All its ranks count alike: in their processes, for a launcher's store outlives those, and not all
+        of them may have come as far."""
+        ranks = tuple(opts.global_ranks_in_group)
+        _made[opts.group_id, ranks] += 1
+        time = _made[opts.group_id, ranks]
         return GroupOptions(
             group_rank=opts.group_rank,
             group_size=opts.group_size,
             timeout=opts.timeout,
-            store=dist.PrefixStore(f"collab/made{time}", opts.store),
+            store=again(opts.store, time),
             group_id=opts.group_id,
-            ranks=tuple(opts.global_ranks_in_group),
+            ranks=ranks,
             time=time,
         )
 
