@@ -6,8 +6,8 @@ use_venv # configured as the tests' build is, so that nothing is compiled again
 
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
-configure_and_build release
-cmake --install build/release --prefix "$scratch/prefix" --component core
+configure_and_build ci
+cmake --install build/wheel --prefix "$scratch/prefix" --component core
 if grep -rIl -- "$root" "$scratch/prefix"; then
   die "the installed files above name the source tree"
 fi
