@@ -534,6 +534,7 @@ int run_role(const std::string& role, const std::string& address) {
   alarm(60);
   if (role == "parent") {
     until([&] { return seen.connected(link); });
+    std::this_thread::sleep_for(milliseconds(500));  // a second connection may be under way, and not known of in a child
     if (fork() != 0) kill(getpid(), SIGKILL);
     for (const int standard : {0, 1, 2}) close(standard);  // who reads what this program says need not wait
     alarm(15);

@@ -170,7 +170,6 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     if (const auto comer = record.comers.find(link); comer != record.comers.end()) comer->second.site = welcome->site;
   }
   if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
-    leads(coordinator, install->run, install->term);
     on_first_install(record, *install);
     on_renamed(record, *install);
     on_install_anchor(record, *install);

@@ -144,13 +144,6 @@ TEST_F(InvariantsTest, AnAttemptIsAlikeForAll) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed in two ways")));
 }
 
-TEST_F(InvariantsTest, ATermHasOneLeaderWhateverItDoes) {
-  invariants.coordinator_step("another", Tick{}, {Send{LinkId{1}, wire::Welcome{TermId{1}, SiteId{0}, 1, 1}}});
-  invariants.coordinator_step(
-      "another", Tick{}, {Send{LinkId{1}, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}}}});
-  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("another leads term 1 of run 7, and so did coordinator")));
-}
-
 TEST_F(InvariantsTest, ATermHasOneLeaderThatCommits) {
   invariants.coordinator_step("another", Tick{}, {Send{LinkId{1}, commit}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("another leads term 1 of run 7, and so did coordinator")));
