@@ -123,6 +123,7 @@ MAY_POLL = {
     "tests/python/scripts/guest.py",
     "tests/python/scripts/lab_probe.py",  # sends at a pace
     "tests/python/scripts/nat_site.py",  # trains at a pace
+    "tests/python/scripts/restarted.py",  # waits for another rank to be in a call
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",

@@ -534,7 +534,8 @@ int run_role(const std::string& role, const std::string& address) {
   alarm(60);
   if (role == "parent") {
     until([&] { return seen.connected(link); });
-    std::this_thread::sleep_for(milliseconds(500));  // a second connection may be under way, and not known of in a child
+    // A second connection may be under way, which a child would keep, not knowing of it.
+    until([] { return false; }, milliseconds(500));
     if (fork() != 0) kill(getpid(), SIGKILL);
     for (const int standard : {0, 1, 2}) close(standard);  // who reads what this program says need not wait
     alarm(15);
