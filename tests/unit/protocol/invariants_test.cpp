@@ -145,6 +145,7 @@ TEST_F(InvariantsTest, AnAttemptIsAlikeForAll) {
 }
 
 TEST_F(InvariantsTest, ATermHasOneLeaderThatCommits) {
+  out(1, start);
   invariants.coordinator_step("another", Tick{}, {Send{LinkId{1}, commit}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("another leads term 1 of run 7, and so did coordinator")));
 }
