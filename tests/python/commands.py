@@ -6,21 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from typing import IO, Self
 
+from forks import bare_environment, start
+
 PATIENCE = 120.0  # seconds for what must come: who takes longer hangs, however busy the machine is
-
-
-def bare_environment() -> dict[str, str]:
-    """This process's environment, less what it says to collab, and less PYTHONUNBUFFERED.
-
-    Under that, `print` writes a line and its end apart, and what another process of the test says falls between.
-    """
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("COLLAB_") and name != "PYTHONUNBUFFERED"
-    }
 
 
 def written(output: IO[str]) -> str:
@@ -34,13 +25,14 @@ def written(output: IO[str]) -> str:
 
 
 def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "torch_collab.cli", *arguments],
-        env={**bare_environment(), **environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    whole = {**bare_environment(), "OMP_NUM_THREADS": "1", **environment}
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = start(["-m", "torch_collab.cli", *arguments], whole, output, errors)
+        try:
+            status = process.wait(PATIENCE)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, status, written(output), written(errors))
 
 
 class Running:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import re
 import resource
 import statistics
@@ -35,9 +36,11 @@ DOCUMENTED = {
     "enter-gone": (512 + 128) * MIB,
     "large-joins": (512 + 256) * MIB,
 }
+# What may be left of an attack, and the unit to tell it in.
+KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
-BACK_WITHIN = 30.0  # seconds in which memory goes back after an attack: a world's parts once nobody can return to it
+BACK_WITHIN = 30.0  # seconds in which that goes back after an attack: a world's parts once nobody can return to it
 SLOWER = 2.0  # median round
 NOISE = 0.15  # seconds of a round: two cores do all of this
 OPEN_FILES = 1024
@@ -74,6 +77,14 @@ class Watched:
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith(what + ":"):
                     return int(line.split()[1]) * 1024
+        return 0
+
+    def holds(self, what: str) -> int:
+        """What of KEPT it has now."""
+        if what == "MiB":
+            return self.memory("VmRSS")
+        with contextlib.suppress(OSError):
+            return len(os.listdir(f"/proc/{self.pid}/{'fd' if what == 'open files' else 'task'}"))
         return 0
 
     def begin_peak(self) -> None:
@@ -144,6 +155,7 @@ class Siege:
         self.faults: list[str] = []
         self.quiet = Span()
         self.usual = 0.0  # seconds of a round, without an attack
+        self.usually: dict[str, dict[str, int]] = {}  # of KEPT, by process
         self.told = {each.name: 0.0 for each in watched}  # bytes by reason of attacks
         self.attacked = 0.0  # seconds
         for each in watched:  # what a shell allows
@@ -171,6 +183,10 @@ class Siege:
         self.quiet = self.watch(lambda: time.monotonic() >= until)
         assert self.quiet.rounds > 3, "no rounds to compare with"
         self.usual = statistics.median(gaps_of(self.quiet.times[1:-1]))
+        self.usually = {
+            each.name: {what: self.quiet.peaks[each.name] if what == "MiB" else each.holds(what) for what in KEPT}
+            for each in self.watched
+        }
         peaks = ", ".join(f"{name} {peak // MIB} MiB" for name, peak in self.quiet.peaks.items())
         print(f"\nwithout an attack: a round in {self.usual:.2f} s; {peaks}")
 
@@ -241,7 +257,7 @@ class Siege:
         hold(stopped <= GRACE + LATE, f"no round for {stopped:.1f} s, {GRACE:.0f} at most")
         slowest = SLOWER * self.usual + NOISE
         hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
-        self._wait_for_memory(hold)
+        self._wait_until_back(hold)
 
     def _judge_evidence(self, attack: str, said: str) -> None:
         """An attack that came to nobody shows nothing."""
@@ -249,18 +265,22 @@ class Siege:
         if arrived is None or int(arrived[1]) == 0:
             self.faults.append(f"{attack}: nothing shows that it arrived:\n{said}")
 
-    def _wait_for_memory(self, hold: Callable[[bool, str], None]) -> None:
+    def _wait_until_back(self, hold: Callable[[bool, str], None]) -> None:
         """What an attack has taken goes back."""
 
-        def grown() -> dict[str, int]:
-            more = {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
-            return {name: bytes_ for name, bytes_ in more.items() if bytes_ > MEMORY}
+        def kept() -> list[str]:
+            return [
+                f"{each.name} keeps {more // unit} {what} more"
+                for each in self.watched
+                for what, (bound, unit) in KEPT.items()
+                if (more := each.holds(what) - self.usually[each.name][what]) > bound
+            ]
 
         until = time.monotonic() + BACK_WITHIN
-        while grown() and time.monotonic() < until:
+        while kept() and time.monotonic() < until:
             time.sleep(0.2)
-        for name, bytes_ in grown().items():
-            hold(False, f"{name} keeps {bytes_ // MIB} MiB more {BACK_WITHIN:.0f} s later")
+        for fault in kept():
+            hold(False, f"{fault} {BACK_WITHIN:.0f} s later")
 
     def stop(self, flag: Path) -> None:
         """Ends the training of all sites after one and the same round; at once where there are none any more."""

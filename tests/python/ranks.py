@@ -10,7 +10,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 from commands import PATIENCE, bare_environment, written
+from forks import start
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -53,15 +53,8 @@ class Ranks:
         self.outputs = [tempfile.TemporaryFile("w+") for _ in environments]  # noqa: SIM115
         self.processes = []
         for rank, (environment, output) in enumerate(zip(environments, self.outputs, strict=True)):
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, str(SCRIPTS / script), *arguments],
-                    env=self._environment(rank, len(environments), environment),
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            )
+            whole = self._environment(rank, len(environments), environment)
+            self.processes.append(start([str(SCRIPTS / script), *arguments], whole, output, output, rank))
 
     def _environment(self, rank: int, size: int, extra: dict[str, str]) -> dict[str, str]:
         kept = bare_environment()

@@ -1,6 +1,6 @@
-"""Of the tests that run side by side (`pytest -n 2`), those that must not run beside others.
+"""Of the tests that run side by side (`pytest -n 3`), those that must not run beside others.
 
-Most tests wait for processes to start and for graces to pass, so two at a time take little longer than one. Those on
+Most tests wait for processes to start and for graces to pass, so three at a time take little longer than one. Those on
 the emulated network and those that need a second try keep real time: they run alone, as does what is marked `alone`.
 
 Each worker has a /dev/shm of its own, which needs root: sites of one name, run and model would find each other there.

@@ -1,0 +1,164 @@
+"""Starts Python programs as forks of a process that has imported torch: the imports are most of what a short one costs.
+
+What is forked is a process like any other: a session, an environment and a `__main__` of its own, and an end by the
+interpreter's own way out. What the interpreter, torch or the allocator read while they start is that of the server, so
+a program that sets such a variable is started afresh. There are two servers, so that ranks differ in the order of sets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import IO, Any
+
+SERVER = "import sys; sys.path[0] = sys.argv[2]; import forks; exec(forks.serve())"
+# Of the variables that a test may set, those that are read once, at a start.
+READ_AT_START = ("PYTHON", "TORCH_", "OMP_", "MKL_", "KMP_", "MALLOC_", "LD_", "CUDA_")
+LONGEST_REQUEST = 1 << 18
+
+
+def serve() -> CodeType:
+    """Returns in each fork, with the script that it is to run."""
+    import torch
+    import torch._dynamo  # what making an optimizer imports
+    import torch.distributed
+    import torch.nn.parallel  # noqa: F401
+
+    control = socket.socket(fileno=int(sys.argv[1]))
+    assert threading.active_count() == 1, "a fork has none of its parent's threads"
+    while True:
+        message, files, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
+        if not message:
+            sys.exit()  # the tests are over
+        request = json.loads(message)
+        if "reap" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
+        elif (answer := os.fork()) == 0:
+            control.close()
+            return become(request, *files)
+        else:
+            for file in files:
+                os.close(file)
+        control.send(str(answer).encode())
+
+
+def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    first, *rest = request["arguments"]
+    sys.orig_argv[:] = [sys.executable, first, *rest]
+    main = vars(sys.modules["__main__"])
+    del main["forks"], main["sys"], sys.modules["forks"]
+    if first == "-m":
+        sys.argv[:], sys.path[0] = rest, os.getcwd()
+        run = f"import runpy; runpy.run_module({rest[0]!r}, run_name='__main__', alter_sys=True)"
+        return compile(run, "<fork>", "exec")
+    sys.argv[:], sys.path[0] = [first, *rest], str(Path(first).parent)
+    main["__file__"] = first
+    return compile(Path(first).read_bytes(), first, "exec", dont_inherit=True)
+
+
+def bare_environment() -> dict[str, str]:
+    """This process's environment, less what it says to collab, and less PYTHONUNBUFFERED.
+
+    Under that, `print` writes a line and its end apart, and what another process of the test says falls between.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COLLAB_") and name != "PYTHONUNBUFFERED"
+    }
+
+
+def usual_environment() -> dict[str, str]:
+    return {**bare_environment(), "OMP_NUM_THREADS": "1"}
+
+
+class Server:
+    def __init__(self, number: int) -> None:
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = {**usual_environment(), "PYTHONHASHSEED": str(number)}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVER, str(theirs.fileno()), str(Path(__file__).parent)],
+                env=environment, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+
+    def ask(self, request: dict[str, Any], files: Sequence[int] = ()) -> int:
+        with self._lock:
+            socket.send_fds(self._control, [json.dumps(request).encode()], files)
+            answer = self._control.recv(64)
+        assert answer, f"the server of forks has ended with {self._process.wait()}"
+        return int(answer)
+
+
+_servers: dict[int, Server] = {}
+
+
+class Fork:
+    """Has of subprocess.Popen what the tests use."""
+
+    def __init__(
+        self, server: Server, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
+    ) -> None:
+        self._server = server
+        self.args = list(arguments)
+        self.returncode: int | None = None
+        self.pid = server.ask({"arguments": self.args, "environment": dict(environment)}, files)
+        self._ended = os.pidfd_open(self.pid)
+
+    def poll(self) -> int | None:
+        return self._wait(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        status = self._wait(timeout)
+        if status is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _wait(self, seconds: float | None) -> int | None:
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._ended, select.POLLIN)
+            if poll.poll(None if seconds is None else seconds * 1000):
+                self.returncode = self._server.ask({"reap": self.pid})
+                os.close(self._ended)
+        return self.returncode
+
+
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str], output: IO[str], errors: IO[str], number: int = 0
+) -> Fork | subprocess.Popen[bytes]:
+    """Python with these arguments, which begin with a script or with `-m`; `number` chooses the server."""
+    served = usual_environment()
+    changed = {name for name in {*served, *environment} if served.get(name) != environment.get(name)}
+    if any(name.startswith(READ_AT_START) for name in changed):
+        return subprocess.Popen(
+            [sys.executable, *arguments], env=environment, stdout=output, stderr=errors, start_new_session=True
+        )
+    if number % 2 not in _servers:
+        _servers[number % 2] = Server(number % 2)
+    return Fork(_servers[number % 2], arguments, environment, [output.fileno(), errors.fileno()])
