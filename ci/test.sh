@@ -48,7 +48,7 @@ use_venv
 part attacker configure_and_build ci collab_hostile
 nice -n 19 cmake --build --preset ci >"$logs/beside.log" 2>&1 &
 beside=$!
-trap 'kill "$beside" 2>/dev/null || true' EXIT
+trap '[ -z "$(jobs -r)" ] || kill "$beside"' EXIT
 workers=()
 [ "$(id -u)" -ne 0 ] || workers=(-n 3) # three tests at a time (tests/python/turns.py)
 part pytest python -m pytest "${workers[@]}" --durations=15
