@@ -11,6 +11,7 @@
 
 #include "core/runtime/leader.h"
 #include "core/runtime/storage/record_store.h"
+#include "core/runtime/storage/state_file.h"
 #include "tests/integration/by_hand.h"
 #include "tests/unit/runtime/disks.h"
 
@@ -18,6 +19,7 @@ namespace collab::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class SessionRecord : public ByHand {
@@ -139,6 +141,49 @@ TEST_F(SessionRecord, OneWithAWrongChecksumIsPutAsideAndRoundsGoOn) {
   EXPECT_TRUE(fs::exists(path_ + ".damaged-1"));
   EXPECT_TRUE(fs::exists(path_)) << "its own";
   finish_all();
+}
+
+// What three sites have left beside their anchors, where one of them begins again without the others.
+class BeganAgain : public SessionRecord {
+ protected:
+  // Three sites average and end in good order. `killed`: what site 1 has left is as if it had not ended.
+  void live(bool killed) {
+    const std::string record = folder_ + "/copy";
+    start(3, [this](Config& config) {
+      config.state_dir = folder_;
+      config.round_timeout = std::chrono::seconds(2);
+    });
+    expect_rounds();
+    fs::copy_file(path_, record);
+    finish_all();
+    sessions_.clear();  // what is being saved is on the disk then
+    EXPECT_FALSE(fs::exists(path_)) << "the record of a run that has ended";
+    if (!killed) return;
+    fs::rename(record, path_);
+    EXPECT_TRUE(mark_ended(system_disk(), state_path(folder_, "site1"), false).ok());
+  }
+  // Site 1 alone.
+  Status begin_again() {
+    swarm_.sites = 1;
+    swarm_.config.join_timeout = std::chrono::seconds(12);  // names are told after 10
+    swarm_.start_coordinator();
+    auto session = make_session(swarm_.options(1, 0), swarm_.parameters[1], nullptr);
+    return session.ok() ? (*session)->begin() : session.status();
+  }
+};
+
+TEST_F(BeganAgain, WithADamagedRecordItWaitsForTheMembersThatItsStateFileNames) {
+  live(true);
+  std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out).put('x');
+  const Status status = begin_again();
+  EXPECT_TRUE(fs::exists(path_ + ".damaged-1"));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("1 of the 3 sites"), HasSubstr("collab forget site0 site2")));
+}
+
+TEST_F(BeganAgain, AfterAnEndInGoodOrderItWaitsForNobody) {
+  live(false);
+  const Status status = begin_again();
+  EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
 }  // namespace

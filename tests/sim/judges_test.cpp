@@ -171,6 +171,56 @@ TEST_P(VerdictOfFive, WithTwoDeadAndTwoStartedAgainTheyAverageAgain) {
   EXPECT_GT(checkers_.commits(), before + 20U);
 }
 
+// Three of four, and one that comes with more rounds of a run whose other member is dead.
+class VerdictBesideAnother : public VerdictTest {
+ protected:
+  VerdictBesideAnother() : VerdictTest(four_sites()) {}
+  static Setting four_sites() {
+    Setting setting = three_sites();
+    setting.sites = 4;
+    return setting;
+  }
+  void let_one_of_another_run_come() {
+    population_.crash(*population_.live("site3"), Death::kHost, true);
+    population_.join_late();
+    SimSite& late = *population_.live("late0");
+    population_.crash(late, Death::kHost);
+    wire::Record record;
+    record.acceptor = AcceptorId{77};
+    record.promised = TermId{1};
+    record.generation = 1;
+    record.anchor = {RunId{UINT64_MAX / 2}, RoundId{5'000}, {1, 1}};
+    record.voters = {{SiteId{0}, "late0", AcceptorId{77}}, {SiteId{1}, "site3", AcceptorId{78}}};
+    population_.store_of(late).record.write(record);
+  }
+};
+
+TEST_F(VerdictBesideAnother, ThatOneOfAnotherRunCannotGoOnIsNoExcuseForTheOthers) {
+  run_until(10);
+  let_one_of_another_run_come();
+  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  run_until(300);
+  EXPECT_FALSE(checkers_.failures().empty());
+}
+
+TEST_F(VerdictBesideAnother, TheyGoOnBesideIt) {
+  run_until(10);
+  let_one_of_another_run_come();
+  run_until(300);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_GT(checkers_.commits(), 100U);
+}
+
+TEST_F(VerdictBesideAnother, WhoeverHasNoMajorityInEitherRunWaits) {
+  run_until(10);
+  let_one_of_another_run_come();
+  for (const std::string name : {"site1", "site2"}) {
+    population_.crash(*population_.live(name), Death::kHost, true);
+  }
+  run_until(300);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+}
+
 // Two of these three may send less than the twelve rounds take.
 class VerdictOfBudgets : public VerdictTest {
  protected:

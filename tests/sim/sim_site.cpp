@@ -5,6 +5,8 @@
 #include <variant>
 
 #include "core/base/digest.h"
+#include "core/runtime/storage/anchor_record.h"
+#include "core/runtime/storage/beginning.h"
 #include "core/wire/encoding.h"
 
 namespace collab::sim {
@@ -16,14 +18,19 @@ constexpr Duration kPatience{10'000'000};  // the grace
 
 namespace {
 
-// The newer of the two: as the runtime's leader does.
-const StoredAnchor* found_in(const Store* store) {
-  if (store == nullptr) return nullptr;
-  const StoredAnchor* arena = store->arena.read();
-  const StoredAnchor* state = store->state.read();
-  if (arena == nullptr || state == nullptr) return arena != nullptr ? arena : state;
-  const auto order = [](const StoredAnchor& a) { return std::pair(a.sealed.run, a.sealed.round); };
-  return order(*arena) > order(*state) ? arena : state;
+// Of what earlier processes have left.
+Beginning found_in(const Store* store, std::uint64_t seed) {
+  Remains remains;
+  if (store == nullptr) return begin_with(remains, AcceptorId{seed | 1});
+  if (const wire::Record* record = store->record.read()) remains.record = *record;
+  if (const StoredAnchor* arena = store->arena.read()) remains.arena = arena->sealed;
+  if (const StoredAnchor* state = store->state.read()) {
+    const SealedAnchor& sealed = state->sealed;
+    wire::Record beside;
+    take_membership(beside, sealed);
+    remains.state = {{sealed.run, sealed.round, sealed.digest}, std::move(beside), store->ended};
+  }
+  return begin_with(remains, AcceptorId{seed | 1});
 }
 
 // That of an older round is closer to what is missing than none.
@@ -82,7 +89,12 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
     const auto bound = transport_.listen(options_.address);
     COLLAB_CHECK(bound.ok(), "a simulated process has an address of its own");
   }
-  if (const StoredAnchor* found = found_in(options_.store)) data_.restore(*found);
+  Beginning beginning = found_in(options_.store, options_.seed);
+  known_ = std::move(beginning.record);
+  if (!beginning.anchor) return;
+  StoredAnchor found = *(beginning.from_state ? options_.store->state : options_.store->arena).read();
+  found.sealed = *std::move(beginning.anchor);
+  data_.restore(found);
 }
 
 void SimSite::leave_arena() {
@@ -100,7 +112,9 @@ void SimSite::save() {
   std::optional<StoredAnchor> stored = data_.stored(driver_.data().residual());
   if (stored) stored->egress = egress_.so_far();
   later(kDiskTakes, [store, anchor = std::move(stored)] {
-    if (anchor && !store->full) store->state.write(*anchor);
+    if (!anchor || store->full) return;
+    store->state.write(*anchor);
+    store->ended = false;
   });
 }
 
@@ -136,13 +150,10 @@ wire::Join SimSite::make_join() {
   const std::string model = "weight" + std::to_string(options_.generation);
   if (!options_.helper) join.model = {{model, "float32", {options_.elements}, TensorKind::kAveraged, {}}};
   join.fingerprint = {options_.generation, 1};
-  const wire::Record* record = options_.store != nullptr ? options_.store->record.read() : nullptr;
-  if (record != nullptr && record->generation == options_.generation) join.report.record = *record;
-  if (join.report.record.acceptor.value == 0) join.report.record.acceptor = AcceptorId{options_.seed | 1};
+  join.report.record = known_;
   if (const std::optional<SealedAnchor> sealed = data_.arena().sealed()) {
     held_ = {sealed->run, sealed->round};
     join.offer = {sealed->run, sealed->round, sealed->digest};
-    take_membership(join.report.record, *sealed);
   } else {
     join.offer = {RunId{0}, RoundId{0}, data_.digest()};
   }
@@ -282,6 +293,7 @@ void SimSite::act(const Rebase& action) {
 }
 
 void SimSite::act(const JoinDone& action) {
+  if (options_.store != nullptr) options_.store->ended = false;
   const Status status = change_parameters(data_.parameters(), ParameterChange::kToAnchor, data_.arena().anchor(), {});
   if (!status.ok()) return failed(status);
   data_.take_back();
@@ -320,7 +332,13 @@ void SimSite::act(const ServeOptimizer& action) {
   if (!training_) optimizer_.stands();
 }
 
+// As a node does: its record is removed, and the state file tells that it has ended.
 void SimSite::act(const Left&) {
+  if (options_.store != nullptr) {
+    options_.store->record.lose();
+    options_.store->arena.lose();
+    options_.store->ended = true;
+  }
   report_.over = true;
   if (rank_) rank_->site_over(false);
 }

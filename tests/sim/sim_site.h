@@ -182,6 +182,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   std::pair<Checkers::Told, std::uint32_t> told_{};
   std::uint32_t period_ = 0;
   std::uint32_t trained_of_period_ = 0;
+  wire::Record known_;  // at the start
   bool dead_ = false;
   SimSiteReport report_;
   bool record_in_memory_ = false;          // the disk has failed

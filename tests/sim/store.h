@@ -46,6 +46,7 @@ struct Store {
   Part<wire::Record> record;
   Part<StoredAnchor> state;  // COLLAB_STATE_DIR
   Part<StoredAnchor> arena;  // gone with the host
+  bool ended = false;        // its state: in good order
   bool full = false;         // the disk: nothing more can be written to it
   bool slow = false;         // what is written takes longer than a grace
 
@@ -53,6 +54,7 @@ struct Store {
     record.lose();
     state.lose();
     arena.lose();
+    ended = false;
   }
 };
 

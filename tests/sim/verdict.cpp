@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+
+#include "core/protocol/agreement/anchor_order.h"
 
 namespace collab::sim {
 namespace {
@@ -16,6 +17,11 @@ constexpr Duration kElects = seconds(15);      // where nothing but a claim is i
 constexpr Duration kRoundTakes = 2 * kGraces;  // at most, over the thinnest lines
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
+
+// What that one knows of was agreed on later, as an election sees it.
+bool is_newer(const wire::Record& a, const wire::Record& b) {
+  return protocol::is_newer(a.anchor, a.voters.size(), b.anchor, b.voters.size());
+}
 
 }  // namespace
 
@@ -187,11 +193,15 @@ void Verdict::expect_rounds() {
 bool Verdict::left_alone(const SimSite& site) const {
   const SimSiteReport& report = site.report();
   const auto& all = population_.processes();
-  if (!report.joined) {  // started again: others wait, and it would not make them a majority
-    const bool others = std::any_of(all.begin(), all.end(), [&](const auto& other) {
-      return !population_.is_dead(*other) && other->report().joined && left_alone(*other);
-    });
-    if (others) return true;
+  if (!report.joined) {  // started again: all others wait, and it would not make them a majority
+    std::size_t joined = 0;
+    std::size_t alone = 0;
+    for (const auto& other : all) {
+      if (population_.is_dead(*other) || other->report().over || !other->report().joined) continue;
+      ++joined;
+      alone += left_alone(*other) ? 1 : 0;
+    }
+    if (joined > 0 && alone == joined) return true;
   }
   // What those who are here know of: the newest membership, and that of an attempt which may be committed after it.
   std::vector<wire::Record> known;
@@ -202,19 +212,50 @@ bool Verdict::left_alone(const SimSite& site) const {
     known.push_back(other->record());
     if (known.back().anchor.run == report.run) of_its_run.push_back(known.back());
   }
-  return !can_go_on(known, site.options().generation) || !can_go_on(of_its_run, site.options().generation);
+  const std::uint32_t generation = site.options().generation;
+  if (can_go_on(of_its_run, generation)) return !may_elect(known, generation);
+  // Then it goes over to another run that can, unless it has agreed on far more.
+  std::set<RunId> runs;
+  for (const wire::Record& record : known) runs.insert(record.anchor.run);
+  return std::ranges::none_of(runs, [&](RunId run) {
+    std::vector<wire::Record> others = known;
+    std::erase_if(others, [run](const wire::Record& record) { return record.anchor.run != run; });
+    RoundId round;
+    for (const wire::Record& record : others) round = std::max(round, record.anchor.round);
+    const bool stays = round.value > 0 && report.round.value > 2 * round.value + 2;
+    return run != report.run && run.value != 0 && !stays && can_go_on(others, generation) &&
+           may_elect(known, generation);
+  });
+}
+
+// The newest membership that anybody knows of can go on; or another can, as those who claim more are fewer: after a
+// grace these are set aside.
+bool Verdict::may_elect(std::vector<wire::Record> known, std::uint32_t generation) const {
+  std::erase_if(known, [](const wire::Record& record) { return record.voters.empty(); });
+  std::ranges::sort(known, is_newer);
+  const std::size_t claims = known.size();
+  for (std::size_t i = 0; i == 0 || 2 * i < claims; ++i) {
+    if (i > 0 && !is_newer(known[i - 1], known[i])) continue;
+    const std::vector<wire::Record> rest(known.begin() + static_cast<std::ptrdiff_t>(i), known.end());
+    if (can_go_on(rest, generation) && (i == 0 || witnesses(rest) > i)) return true;
+  }
+  return false;
+}
+
+// Of the newest membership that these know of, those whose memories it names.
+std::size_t Verdict::witnesses(const std::vector<wire::Record>& known) {
+  return static_cast<std::size_t>(std::ranges::count_if(known, [&](const wire::Record& record) {
+    return std::ranges::any_of(known.front().voters,
+                               [&](const wire::Voter& voter) { return voter.acceptor == record.acceptor; });
+  }));
 }
 
 bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
-  const auto order = [](const wire::Record& record) {
-    const wire::Offer& anchor = record.anchor;  // as election.cpp orders them
-    return std::tuple(anchor.round, anchor.round.value == 0 ? record.voters.size() : 0, anchor.run);
-  };
-  const auto newest = std::ranges::max_element(known, {}, order);
+  const auto newest = std::ranges::min_element(known, is_newer);
   if (newest == known.end()) return true;
   std::set<AcceptorId> left;  // in good order, as somebody here knows
   for (const wire::Record& record : known) {
-    if (order(record) != order(*newest)) continue;
+    if (is_newer(*newest, record)) continue;
     for (const wire::Voter& voter : record.voters) {
       if (voter.left) left.insert(voter.acceptor);
     }

@@ -31,6 +31,8 @@ class Verdict {
   [[nodiscard]] bool restarts() const;
   void restart_failed();
   [[nodiscard]] bool left_alone(const SimSite& site) const;
+  [[nodiscard]] bool may_elect(std::vector<wire::Record> known, std::uint32_t generation) const;
+  [[nodiscard]] static std::size_t witnesses(const std::vector<wire::Record>& known);
   [[nodiscard]] bool can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const;
   // `left`: who counts by name for good.
   [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, const std::set<AcceptorId>& left,

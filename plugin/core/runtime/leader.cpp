@@ -8,10 +8,9 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
-#include "core/runtime/storage/anchor_record.h"
+#include "core/runtime/storage/beginning.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -98,9 +97,8 @@ Status Leader::prepare() {
   return {};
 }
 
-// What this site has promised and accepted, if an earlier process has left it; else it begins as a new acceptor. A
-// worker that finds its anchor in shared memory finds the membership there, too.
-Status Leader::open_record() {
+// What this site has promised and accepted, if an earlier process has left it.
+Result<std::optional<wire::Record>> Leader::open_record() {
   Result<RecordStore> store = RecordStore::open(options_.record_dir, record_scope(options_),
                                                 options_.disk != nullptr ? *options_.disk : system_disk());
   if (!store.ok()) return store.status();
@@ -111,17 +109,11 @@ Status Leader::open_record() {
         " can neither be written nor removed, and what it says is not true any more once this site "
         "goes on without it: remove it, or name another folder with COLLAB_STATE_DIR [record.stuck]");
   }
-  if (const auto& bytes = store_->read()) {
-    Result<wire::Record> found = wire::decode_record(*bytes);
-    if (found.ok()) {
-      known_ = std::move(*found);
-    } else {
-      COLLAB_RETURN_IF_ERROR(store_->set_aside(found.status().message()));
-    }
-  }
-  if (known_.acceptor.value == 0) known_.acceptor = fresh_acceptor();
-  if (const std::optional<SealedAnchor> sealed = arena_->sealed()) take_membership(known_, *sealed);
-  return {};
+  if (!store_->read()) return std::optional<wire::Record>();
+  Result<wire::Record> found = wire::decode_record(*store_->read());
+  if (found.ok()) return std::optional(std::move(*found));
+  COLLAB_RETURN_IF_ERROR(store_->set_aside(found.status().message()));
+  return std::optional<wire::Record>();
 }
 
 // Looked at before the record is: a start that fails here changes nothing.
@@ -155,27 +147,35 @@ Result<std::optional<StateHeader>> Leader::find_state_file() const {
   return found;
 }
 
-// A newer anchor on disk than the arena's becomes the sealed one.
-Status Leader::load_state_file(const StateHeader& header) {
+// The newest anchor that is kept here becomes the sealed one.
+Status Leader::begin_with_remains() {
+  Result<std::optional<StateHeader>> state = find_state_file();
+  if (!state.ok()) return state.status();
+  state_ = std::move(*state);
+  const Result<std::optional<wire::Record>> record = open_record();
+  if (!record.ok()) return record.status();
+  Remains remains{*record, arena_->sealed()};
+  // One of another COLLAB_RUN is of a swarm of which nobody comes to this one.
+  if (state_) remains.state = {*kept_in(state_), state_->record, state_->ended || state_->swarm != options_.config.run};
+  Beginning beginning = begin_with(remains, fresh_acceptor());
+  known_ = std::move(beginning.record);
+  if (!state_) return {};
   const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
-  const std::optional<SealedAnchor> held = arena_->sealed();
-  COLLAB_RETURN_IF_ERROR(load_residual(path, header));
-  egress_ = header.egress;
+  COLLAB_RETURN_IF_ERROR(load_residual(path, *state_));
+  egress_ = state_->egress;
   // Rounds after the last write to the disk, by a process that was killed.
-  if (held && held->run == header.run && held->round > header.round) {
-    const std::uint64_t rounds = held->round.value - header.round.value;
-    egress_.spent += rounds * egress_.round;
+  const std::optional<SealedAnchor>& held = remains.arena;
+  if (held && held->run == state_->run && held->round > state_->round) {
+    egress_.spent += (held->round.value - state_->round.value) * egress_.round;
   }
-  if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
-  // Without a record the swarm it is of has ended, or this site is to begin anew: it waits for nobody.
-  if (known_.anchor.run == header.run) {
-    protocol::take_membership(known_, header.record, {header.run, header.round, header.digest});
-  }
-  if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
+  return beginning.from_state ? load_state_file(*state_, *beginning.anchor) : Status();
+}
+
+Status Leader::load_state_file(const StateHeader& header, const SealedAnchor& anchor) {
+  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->next_anchor(), arena_->outer()));
-  arena_->seal(
-      with_membership({header.run, header.round, header.digest}, {header.record.promised, header.record.voters}));
+  arena_->seal(anchor);
   log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
   return {};
 }
@@ -248,10 +248,7 @@ Result<SealedAnchor> Leader::join() {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
              protocol::names_text(names, {}));
   }
-  const Result<std::optional<StateHeader>> state = find_state_file();
-  if (!state.ok()) return state.status();
-  COLLAB_RETURN_IF_ERROR(open_record());
-  if (state->has_value()) COLLAB_RETURN_IF_ERROR(load_state_file(**state));
+  COLLAB_RETURN_IF_ERROR(begin_with_remains());
   egress_.spent = std::max(egress_.spent, options_.egress_spent);
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();
@@ -265,7 +262,8 @@ Result<SealedAnchor> Leader::join() {
                              .serves_optimizer = options_.serves_optimizer,
                              .residual = std::exchange(residual_, std::nullopt),
                              .record = std::exchange(store_, std::nullopt),
-                             .kept = kept_in(*state),
+                             .kept = kept_in(state_),
+                             .kept_ended = state_ && state_->ended,
                              .egress = egress_,
                              .disk = options_.disk};
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));

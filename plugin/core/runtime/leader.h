@@ -38,9 +38,10 @@ class Leader {
   [[nodiscard]] Node* node() { return node_.get(); }
 
  private:
-  Status open_record();
+  [[nodiscard]] Result<std::optional<wire::Record>> open_record();
   [[nodiscard]] Result<std::optional<StateHeader>> find_state_file() const;
-  Status load_state_file(const StateHeader& header);
+  Status begin_with_remains();
+  Status load_state_file(const StateHeader& header, const SealedAnchor& anchor);
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
   Status warn_if_passed_over(const SealedAnchor& anchor);
@@ -64,6 +65,7 @@ class Leader {
   std::unique_ptr<Node> node_;
   wire::Record known_;                // what this site remembers
   std::optional<RecordStore> store_;  // until the node has it
+  std::optional<StateHeader> state_;  // found at the start
   protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
   std::uint32_t unfit_rounds_ = 0;          // running

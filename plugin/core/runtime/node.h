@@ -71,6 +71,7 @@ class Node final : private SiteDriver::Host {
     std::optional<StoredResidual> residual{};  // moved on to the data plane
     std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
     std::optional<wire::Offer> kept{};         // lies in the state file
+    bool kept_ended = false;                   // and was left there in good order
     protocol::Egress egress{};                 // of earlier processes
     Disk* disk = nullptr;                      // state file and events are written by it; none: the system's
   };

@@ -84,6 +84,7 @@ void Node::act(const protocol::ReceiveAnchor& action) {
 void Node::act(const protocol::JoinDone& action) {
   period_ = action.period;
   if (!joining_ && (!options_.helps || helping_)) return;  // a join after the coordinator was lost
+  if (options_.kept_ended) saver_.mark(false);
   const std::optional<SealedAnchor> anchor = arena_.sealed();
   COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
   if (const Status status = change_parameters(parameters_, ParameterChange::kToAnchor, arena_.anchor(), {});
@@ -246,6 +247,7 @@ void Node::act(const protocol::ServeOptimizer& action) {
 
 void Node::act(const protocol::Left&) {
   if (records_) records_->remove();  // nobody counts on it any more
+  if (saver_.enabled()) saver_.mark(true);
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();
 }
 

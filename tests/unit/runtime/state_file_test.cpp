@@ -242,6 +242,31 @@ TEST_F(StateFileTest, AResidualThatCannotBeIsRefused) {
   EXPECT_THAT(read().message(), HasSubstr("its residual has digest"));
 }
 
+TEST_F(StateFileTest, AnEndInGoodOrderIsMarkedInPlaceAndTakenBack) {
+  EXPECT_TRUE(mark_ended(system_disk(), path_, true).ok()) << "there is no file yet";
+  keep_residual();
+  ASSERT_TRUE(write().ok());
+  const std::vector<char> before = bytes();
+  for (const bool ended : {true, true, false, true}) {
+    ASSERT_TRUE(mark_ended(system_disk(), path_, ended).ok());
+    ASSERT_TRUE(read().ok());
+    EXPECT_EQ(got_.ended, ended);
+    EXPECT_EQ(got_anchor_, anchor_);
+    EXPECT_EQ(got_.record, header_.record);
+  }
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(bytes(), before) << "who writes it goes on";
+}
+
+TEST_F(StateFileTest, AMarkThatCannotBeWrittenIsToldAndTheFileStaysAsItWas) {
+  ASSERT_TRUE(write().ok());
+  testing::FailingDisk disk;
+  disk.writing = ENOSPC;
+  EXPECT_THAT(mark_ended(disk, path_, true).message(), HasSubstr(path_));
+  ASSERT_TRUE(read().ok());
+  EXPECT_FALSE(got_.ended);
+}
+
 class OlderStateFile : public StateFileTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(OlderStateFile, IsRead) {
@@ -259,6 +284,7 @@ TEST_P(OlderStateFile, IsRead) {
   EXPECT_EQ(got_.record.promised, TermId{5});
   ASSERT_EQ(got_.record.voters.size(), 2U);
   EXPECT_EQ(got_.record.voters[1], (wire::Voter{SiteId{2}, "oslo"})) << "by which memory is not known";
+  EXPECT_TRUE(got_.ended) << "nobody is waited for whom nothing tells apart";
   EXPECT_EQ(got_.egress, GetParam() >= 4 ? header_.egress : protocol::Egress());
 }
 

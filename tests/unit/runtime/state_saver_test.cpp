@@ -86,6 +86,26 @@ TEST_F(StateSaverTest, WhatIsSavedComesBack) {
 }
 
 // A run that was gone on with apart, and that the swarm does not go on from.
+TEST_F(StateSaverTest, AnEndInGoodOrderIsMarkedBehindWhatIsBeingSaved) {
+  const auto ended = [this] {
+    saver_->wait();
+    const auto header = read_state_header(path_);
+    return header.ok() && header->has_value() && (*header)->ended;
+  };
+  disk_.shut();
+  save(4);
+  disk_.wait_until_reached(1);
+  saver_->mark(true);
+  disk_.open_gate();
+  EXPECT_TRUE(ended());
+  EXPECT_EQ(saved_round(), 4U);
+  saver_->mark(false);
+  EXPECT_FALSE(ended());
+  saver_->mark(true);
+  save(5);
+  EXPECT_FALSE(ended()) << "who saves goes on";
+}
+
 TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   save(24);
   ASSERT_EQ(saved_round(), 24U);

@@ -31,6 +31,8 @@ constexpr std::uint32_t kWithLeftOut = 5;
 constexpr std::uint32_t kWithoutIntervals = 6;
 constexpr std::uint32_t kWithRecord = 7;
 constexpr std::size_t kStatePrologueBytes = 24;
+constexpr std::size_t kHashAt = 16;
+constexpr std::uint64_t kEnded = std::uint64_t{0xff} << 56;  // that byte of the hash is inverted
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
 
@@ -194,13 +196,14 @@ Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
   put<std::uint32_t>(start.data() + 8, kStateVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + 16, header_hash(kStateVersion, body));
+  put<std::uint64_t>(start.data() + kHashAt, header_hash(kStateVersion, body));
   std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
 
 struct Opened {
   StateHeader header;
+  std::uint64_t hash = 0;  // of the header
   std::uint64_t vectors_at = 0;
 };
 
@@ -235,10 +238,13 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   std::vector<std::byte> body(header_bytes);
   if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
-  if (header_hash(version, body) != get<std::uint64_t>(prologue.data() + 16)) {
-    return damaged(path, "its header does not have the hash it says");
-  }
+  const auto said = get<std::uint64_t>(prologue.data() + kHashAt);
+  const std::uint64_t hash = header_hash(version, body);
+  if (said != hash && said != (hash ^ kEnded)) return damaged(path, "its header does not have the hash it says");
   Opened opened;
+  // Up to format 6 it is not known: as if it had.
+  opened.header.ended = said != hash || version < kWithRecord;
+  opened.hash = hash;
   wire::Reader reader(body);
   header_fields(reader, opened.header, version);
   reader.finish();
@@ -376,6 +382,20 @@ Status write_state(Disk& disk, const std::string& path, StateHeader header, cons
   Result<NewFile> file = NewFile::make(disk, path);
   if (!file.ok()) return text_of(file.status());
   return text_of(write_whole(*file, header, pieces));
+}
+
+// One byte: no crash divides it.
+Status mark_ended(Disk& disk, const std::string& path, bool ended) {
+  const File file(open_plain(disk, path.c_str(), O_RDWR));
+  if (file.fd() < 0 && errno == ENOENT) return {};
+  if (file.fd() < 0) return unavailable("cannot open the state file " + path + ": " + error_text());
+  const Result<Opened> opened = read_start(file, path);
+  if (!opened.ok()) return opened.status();
+  if (opened->header.ended == ended) return {};
+  const auto last = static_cast<std::byte>((ended ? opened->hash ^ kEnded : opened->hash) >> 56);
+  const bool written = disk.pwrite(file.fd(), &last, 1, kHashAt + 7) == 1;
+  if (written && disk.fsync(file.fd()) == 0) return {};
+  return unavailable("cannot write to the state file " + path + ": " + error_text());
 }
 
 Result<std::optional<StateHeader>> read_state_header(const std::string& path) {

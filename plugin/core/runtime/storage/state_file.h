@@ -38,6 +38,7 @@ struct StateHeader {
   std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
   std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
   protocol::Egress egress{};               // of COLLAB_EGRESS_BUDGET_GB
+  bool ended = false;                      // in good order: nobody waits for its membership. See mark_ended()
 };
 
 // <dir>/<site>.collab
@@ -54,6 +55,8 @@ using StatePieces = std::function<bool(StatePart part, std::uint64_t offset, std
 // Each piece is asked for once; the residual's before the outer state's before the anchor's, which stays the longest.
 // The residual's digest is found on the way. kCancelled: a piece was not to be had, and nothing is left of the file.
 Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces);
+// The site has ended in good order, or goes on, with what is in that file. Changed in place, and durable; no file: ok.
+Status mark_ended(Disk& disk, const std::string& path, bool ended);
 // No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.
 [[nodiscard]] Result<std::optional<StateHeader>> read_state_header(const std::string& path);
 // Fills the spans (sized by the header); checks the digest.

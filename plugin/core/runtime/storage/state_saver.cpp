@@ -58,6 +58,7 @@ struct StateSaver::Shared {
 
   void write_all();
   void write_one();
+  void write_mark(bool ended);
   [[nodiscard]] Status move_aside();
   [[nodiscard]] bool copy(StatePart part, std::uint64_t offset, std::span<float> out);
   void give_up(const Save& save, const std::string& why);
@@ -70,8 +71,10 @@ struct StateSaver::Shared {
   std::condition_variable ended;
   std::optional<Save> writing;
   std::optional<Save> waiting;
-  TimePoint taken{};  // the disk took a piece
-  bool left = false;  // nobody waits any more, and the memory is not there any more
+  std::optional<bool> mark;  // once nothing is to be saved
+  bool busy = false;         // the thread is
+  TimePoint taken{};         // the disk took a piece
+  bool left = false;         // nobody waits any more, and the memory is not there any more
   bool overdue = false;
   std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
   Sparing rate_limited{std::chrono::minutes(1)};
@@ -102,11 +105,25 @@ void StateSaver::save(StateHeader header, std::span<const float> anchor, std::sp
     const std::lock_guard lock(shared_->mutex);
     next.passes_over = !shared_->passed_over.empty();
     shared_->overdue = false;
-    if (shared_->writing) {
-      shared_->waiting = std::move(next);
-      return;
-    }
-    shared_->writing = std::move(next);
+    shared_->waiting = std::move(next);
+    shared_->mark.reset();  // who saves goes on
+  }
+  start();
+}
+
+void StateSaver::mark(bool ended) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->mark = ended;
+  }
+  start();
+}
+
+void StateSaver::start() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (std::exchange(shared_->busy, true)) return;
+    shared_->writing = std::exchange(shared_->waiting, std::nullopt);
     shared_->taken = shared_->clock.now();
   }
   if (thread_.joinable()) thread_.join();  // it has ended
@@ -114,15 +131,28 @@ void StateSaver::save(StateHeader header, std::span<const float> anchor, std::sp
 }
 
 void StateSaver::Shared::write_all() {
+  std::optional<bool> marked;
   while (true) {
-    write_one();
+    if (writing) write_one();
+    if (marked) write_mark(*marked);
     const std::lock_guard lock(mutex);
     writing = left ? std::nullopt : std::exchange(waiting, std::nullopt);
+    marked = left || writing ? std::nullopt : std::exchange(mark, std::nullopt);
     taken = clock.now();
-    if (writing) continue;
+    if (writing || marked) continue;
+    busy = false;
     ended.notify_all();
     return;
   }
+}
+
+void StateSaver::Shared::write_mark(bool ended_well) {
+  const Status status = mark_ended(disk, path, ended_well);
+  if (status.ok()) return;
+  log_warning("the state file could not be marked as " +
+              std::string(ended_well ? "of a run that has ended in good order: the next start waits for the others"
+                                     : "of a run that goes on: without its record this site would wait for nobody") +
+              ": " + status.message() + " [state.not-marked]");
 }
 
 void StateSaver::Shared::write_one() {
@@ -217,8 +247,8 @@ void StateSaver::wait() {
   if (!thread_.joinable()) return;
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
-  while (!shared.ended.wait_for(lock, std::min(kSayEvery, patience_), [&] { return !shared.writing; })) {
-    const std::string round = std::to_string(shared.writing->header.round.value);
+  while (!shared.ended.wait_for(lock, std::min(kSayEvery, patience_), [&] { return !shared.busy; })) {
+    const std::string round = shared.writing ? std::to_string(shared.writing->header.round.value) : "saved last";
     if (shared.clock.now() < shared.taken + patience_) {
       log_info("waiting for the state of round " + round + " to be written to " + shared.path);
       continue;

@@ -37,6 +37,8 @@ class StateSaver {
   // the newest counts.
   void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
             std::span<const float> residual);
+  // What lies there once all is saved is of a site that has ended in good order, or that goes on.
+  void mark(bool ended);
   // The last one was given up.
   [[nodiscard]] bool overdue() const;
   // These elements are about to change. Waits for the copy of one piece at most, never for the disk.
@@ -46,6 +48,7 @@ class StateSaver {
  private:
   struct Save;
   struct Shared;
+  void start();
   std::shared_ptr<Shared> shared_;
   std::chrono::milliseconds patience_;
   std::optional<wire::Offer> lies_there_;
