@@ -39,8 +39,8 @@ from torch.optim import optimizer as optimizer_source
 from torch.utils.data._utils import signal_handling
 from torch.utils.data.distributed import DistributedSampler
 
-TESTED = ("2.13", "2.15")  # 2.13 by every test; others by ci/matrix.sh
-_TESTED = " or ".join(TESTED)
+TESTED = ("2.12", "2.13", "2.14", "2.15")  # 2.13 by every test; others by ci/matrix.sh
+_TESTED = ", ".join(TESTED[:-1]) + " or " + TESTED[-1]
 
 
 class UnfitTorch(RuntimeError):

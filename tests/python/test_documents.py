@@ -1,8 +1,8 @@
 """The documents: their commands run or parse, their links lead somewhere, their figures are those of the benchmarks.
 
 A block of shell in README.md or docs/ runs here, those of a page one after the other in one folder, unless the line
-above it says why not: `<!-- not run: reason -->`. Lines of `collab` and `torchrun` in all documents are parsed by the
-real thing.
+above it says why not: `<!-- not run: reason -->`. One that serves runs until it has said so, and ends well on Ctrl-C:
+`<!-- serves: what it says -->`. Lines of `collab` and `torchrun` in all documents are parsed by the real thing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +25,11 @@ from pathlib import Path
 import charts
 import pytest
 import recording
+import torch
 import yaml
 from commands import bare_environment
 from PIL import Image
+from ranks import expect_success, run_ranks
 from torch.distributed.run import get_args_parser
 from torch_collab.cli import lab, parser
 
@@ -43,6 +47,7 @@ class Block:
     language: str
     text: str
     not_run: str  # why, or nothing
+    serves: str  # what it says once it does, or nothing
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -52,8 +57,10 @@ def blocks(page: str) -> Iterator[Block]:
         if language is None and fence:
             language, start, body = fence.group(1), number, []
         elif language is not None and fence:
-            why = re.fullmatch(r"<!-- not run: (.+) -->", before)
-            yield Block(page, start, language, "\n".join(body), why.group(1) if why else "")
+            mark = re.fullmatch(r"<!-- (not run|serves): (.+) -->", before)
+            marked = {mark[1]: mark[2]} if mark else {}
+            text = "\n".join(body)
+            yield Block(page, start, language, text, marked.get("not run", ""), marked.get("serves", ""))
             language = None
         elif language is not None:
             body.append(line)
@@ -142,6 +149,49 @@ def test_the_page_of_commands_lists_all() -> None:
     assert sorted(listed) == sorted(action.choices)
 
 
+def keep_a_state(folder: Path) -> None:
+    """Of a training, as COLLAB_STATE_DIR, and the model that it began with."""
+    environment = {"COLLAB_STATE_DIR": str(folder / "state"), "BATCH": "4"}
+    expect_success(run_ranks("local_sgd.py", ["a"], str(folder), "2", "1", environment=environment))
+    kept = ("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias")
+    model = dict(zip(kept, torch.load(folder / "0.pt")[-1], strict=True))
+    torch.save(model | {"frozen": torch.zeros(2)}, folder / "pretrained.pt")
+
+
+def make_a_certificate(folder: Path) -> None:
+    own = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=page -keyout page.key -out page.pem"
+    subprocess.run(["openssl", *own.split()], cwd=folder, check=True, capture_output=True)
+
+
+# What a page takes for granted.
+GIVEN = {"docs/guides/data.md": keep_a_state, "docs/guides/page.md": make_a_certificate}
+
+
+def serve(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    """At ports that are free; until it says that it serves."""
+    script = "set -euo pipefail\n" + re.sub(r":(29500|8080|8443)\b", ":0", block.text)
+    process = subprocess.Popen(
+        ["bash", "-c", script], cwd=folder, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    watch = threading.Timer(LIMIT, os.killpg, (process.pid, signal.SIGKILL))
+    watch.start()
+    try:
+        assert process.stdout is not None
+        said = ""
+        while block.serves not in said and (line := process.stdout.readline()):
+            said += line
+        assert block.serves in said, f"{block.page}:{block.line}:\n{script}\n{said}"
+        os.killpg(process.pid, signal.SIGINT)
+        said += process.stdout.read()
+        assert process.wait() == 0, f"{block.page}:{block.line}:\n{script}\n{said}"
+    finally:
+        watch.cancel()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 def test_blocks_of_a_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = bare_environment()
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
@@ -150,11 +200,17 @@ def test_blocks_of_a_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for page in sorted({block.page for block in run}):
         folder = tmp_path / page.replace("/", "-")
         folder.mkdir()
-        script = "\n".join(["set -euo pipefail", *(block.text for block in run if block.page == page)])
+        if page in GIVEN:
+            GIVEN[page](folder)
+        texts = [block.text for block in run if block.page == page and not block.serves]
+        script = "\n".join(["set -euo pipefail", *texts])
         done = subprocess.run(
             ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT
         )
         assert done.returncode == 0, f"{page}:\n{script}\n{done.stdout}{done.stderr}"
+        for block in run:
+            if block.page == page and block.serves:
+                serve(block, folder, environment)
     assert run
     with capsys.disabled():
         print(f"\ndocuments: {len(run)} blocks of shell ran, {len(shell) - len(run)} are marked as not run")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import screenshots
 from commands import PATIENCE, Coordinator, collab
 from ranks import Ranks, start_site
 
@@ -137,6 +138,24 @@ def test_a_run_is_watched_as_it_goes_on(tmp_path: Path) -> None:
     with Coordinator(*options, COLLAB_TOKEN_FILE=str(key)) as coordinator:
         again = status_of(page_of(coordinator), password)
     assert {row["name"]: row for row in again["leaderboard"]} == last
+
+
+@pytest.mark.slow
+def test_a_browser_shows_sites_that_fail_and_come_back(tmp_path: Path) -> None:
+    if screenshots.browser() is None:
+        pytest.skip("no chromium is here: apt-get install chromium")
+    with screenshots.Run(tmp_path, OBJECTIVE) as run:
+        here, gone, back = screenshots.fails_and_comes_back(run, "lima")
+    for seen in (here, gone, back):
+        assert seen.texts["objective"] == OBJECTIVE and "lost" not in seen.texts
+        join = seen.texts["join"]
+        assert f"COLLAB_COORDINATOR={run.coordinator} COLLAB_RUN=letters COLLAB_TOKEN_FILE=" in join
+    assert "3sites1helpersnobodymissing" in here.texts["facts"]
+    assert all(float(here.row("sites", site)[2]) > 0 for site in screenshots.BATCHES)
+    assert "2sites" in gone.texts["facts"] and gone.row("sites", "paris")
+    assert any("lima is no member any more" in row[0] for row in gone.rows["events"])
+    before, after = gone.row("board", "lima (not here)"), back.row("board", "lima")
+    assert int(after[1].replace(",", "")) > int(before[1].replace(",", "")) > 0
 
 
 @pytest.fixture(scope="module")
