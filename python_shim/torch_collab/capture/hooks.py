@@ -18,7 +18,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_collab import native, torch_compat
-from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, running, sampler, steps, traffic
+from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, rounds, running, sampler, steps, traffic
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def install(world: World) -> None:
     undo(_unhook_optimizers)
     _hook_optimizers()
     replace(torch_compat.PRE_FORWARD, forward.watch_forwards)
+    replace((torch.optim.Optimizer, "add_param_group"), refuse.look_at_parameters)
     replace(torch_compat.JOIN_ENTER, joins.watch_enter)
     replace(torch_compat.JOIN_EXIT, joins.watch_exit)
     replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads)
@@ -138,6 +139,8 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
     if name == "module" and isinstance(module, DistributedDataParallel):
         _keep_out_of_graphs()
         traffic.watch_frameworks(world)
+        if rounds.is_to_average(world):
+            refuse.mixed_backends()
         module.process_group = world.groups.inside(module.process_group, submodule)
         forward.adopt(world, module, submodule)
     elif torch_compat.is_fsdp(module, name):

@@ -6,6 +6,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import torch.distributed as dist
+
 from torch_collab import log, torch_compat
 from torch_collab.model.vector import refuse_sharded
 from torch_collab.world import state
@@ -52,6 +54,30 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
             "between them. If the ranks of the site are meant, pass group=torch_collab.site_group() "
             "[optimizer.step-waits]"
         )
+
+
+def look_at_parameters(original: Any) -> Any:
+    """Of Optimizer.add_param_group: sharded ones are refused before the first forward has taken them over the line."""
+
+    @functools.wraps(original)
+    def add_param_group(self: Any, param_group: Any) -> None:
+        original(self, param_group)
+        if state.current() is not None:
+            refuse_sharded([("of " + type(self).__name__, p) for p in self.param_groups[-1]["params"]])
+
+    return add_param_group
+
+
+def mixed_backends() -> None:
+    """When a model is wrapped: the default group is collab's for every device, or barriers and CPU tensors are not."""
+    backends = str(dist.get_backend_config()).split(",")  # each as device:backend
+    if all("collab" in backend for backend in backends):
+        return
+    raise RuntimeError(
+        f"collab: the default process group has several backends ({', '.join(backends)}), so its barriers make no "
+        "round, and what goes by the others goes over the lines between sites in the clear, from each rank to each. "
+        'collab serves CPU and GPU tensors alike: say init_process_group("collab") [ddp.mixed-backends]'
+    )
 
 
 def watch_post_local_sgd(world: World) -> None:

@@ -76,12 +76,22 @@ def _before_any_session(world: World, optimizer: Any) -> None:
         return
     traffic.stepped(world)
     many = training.without_ddp.stepped(optimizer)
-    if many and world.is_leader and rounds.is_to_average(world) and not rounds.reduces_by_itself(world):
+    if not many or not world.is_leader or not rounds.is_to_average(world):
+        return
+    if not rounds.reduces_by_itself(world):
         log.warning(
             f"{PASSES} steps of an optimizer ({type(optimizer).__name__}) are done, and no model is wrapped in "
             "DistributedDataParallel. So no round comes, and nothing is averaged between sites. Wrap the model in a "
             "world of one rank too: where a script says `if world_size > 1:`, a site of one GPU leaves it out "
             "[ddp.none-made]"
+        )
+    elif training.without_ddp.are_reduced(world.traffic.in_backward):
+        log.warning(
+            "the script reduces its gradients over all sites in backward, without DistributedDataParallel: "
+            f"{world.traffic.in_backward / PASSES / 1e6:.3g} million values a step. All sites train one model exactly, "
+            "and each step waits for the line between them. For rounds instead, wrap the model in "
+            "DistributedDataParallel, which reduces over the site, and leave the script's own reduction out "
+            "[capture.gradients-over-sites]"
         )
 
 

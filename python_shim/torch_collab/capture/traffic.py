@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,17 +25,22 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
     from torch_collab.world.topology import WorldInfo
 
+# As far as this torch has them.
 COLLECTIVES = (
-    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
-    "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast",
+    "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "scatter", "scatter_object_list",
 )  # fmt: skip
-_REDUCING = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"}
+_REDUCING = {
+    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+}  # fmt: skip
+_inside = threading.local()  # .call: one of them is running on this thread, and may call another
 
 
 def install(world: World) -> None:
     if _several_sites(world):
-        for name in COLLECTIVES:
+        for name in filter(partial(hasattr, dist), COLLECTIVES):
             world.installed.replace((dist, name), _timed)
 
 
@@ -42,8 +49,6 @@ def _several_sites(world: World) -> bool:
 
 
 def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
-    name = original.__name__
-
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # it knows the original, and makes a graph of it
@@ -51,22 +56,36 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
         world = state.current()
         if world is None:
             return original(*args, **kwargs)
-        if not crosses_sites(world.info, _group_of(args, kwargs)):
+        if getattr(_inside, "call", False) or not crosses_sites(world.info, _group_of(args, kwargs)):
             return original(*args, **kwargs)
-        if name in _REDUCING:
-            tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
-            world.traffic.reduces(sum(each.numel() for each in tensors))
-        if name == "broadcast":
-            _look_at_broadcast(world, kwargs.get("tensor", args[0] if args else None))
-        if torch_compat.in_backward():
-            return original(*args, **kwargs)
-        began = time.monotonic()
+        _inside.call = True
         try:
-            return original(*args, **kwargs)
+            return _call(world, original, args, kwargs)
         finally:
-            world.traffic.called(name, time.monotonic() - began)
+            _inside.call = False
 
     return collective
+
+
+def _call(world: World, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name, in_backward = original.__name__, torch_compat.in_backward()
+    if name in _REDUCING:
+        world.traffic.reduces(sum(map(_elements, (*args, *kwargs.values()))), in_backward)
+    if name == "broadcast":
+        _look_at_broadcast(world, kwargs.get("tensor", args[0] if args else None))
+    if in_backward:
+        return original(*args, **kwargs)
+    began = time.monotonic()
+    try:
+        return original(*args, **kwargs)
+    finally:
+        world.traffic.called(name, time.monotonic() - began)
+
+
+def _elements(argument: Any) -> int:
+    if isinstance(argument, list):
+        return sum(map(_elements, argument))
+    return argument.numel() if isinstance(argument, torch.Tensor) else 0
 
 
 def _look_at_broadcast(world: World, tensor: Any) -> None:
@@ -96,7 +115,8 @@ def look_at_group(info: WorldInfo, ranks: set[int], backend: str | None) -> None
     """Before the script makes a group over these ranks, of several sites. Where they cannot dial each other, torch
     waits for its time-out without a word."""
     here = ranks & set(info.site.ranks)
-    if not backend or "collab" in backend.lower() or not here or info.rank != min(here):
+    is_ours = not backend or all("collab" in part for part in backend.lower().split(","))
+    if is_ours or not here or info.rank != min(here):
         return
     log.warn_once(
         f"the script makes a process group of backend {backend!r} over ranks of several sites. That is torch's own: "

@@ -22,6 +22,7 @@ class EveryStep(NamedTuple):
 class CollectiveTraffic:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.reduced = 0  # elements, between sites, in backward too
+        self.in_backward = 0  # of them
         self._clock = clock
         self._rest = _REST
         self._skip = 1  # the first step begins long before it is counted
@@ -40,8 +41,9 @@ class CollectiveTraffic:
         self._seconds += seconds
         self._names.add(name)
 
-    def reduces(self, elements: int) -> None:
+    def reduces(self, elements: int, in_backward: bool = False) -> None:
         self.reduced += elements
+        self.in_backward += elements if in_backward else 0
 
     def stepped(self) -> EveryStep | None:
         """A step of the model is done; what to tell, at the end of a window in which they came at every step."""

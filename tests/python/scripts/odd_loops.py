@@ -9,11 +9,14 @@ import sys
 import threading
 from collections.abc import Callable
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch_collab
 from common import RANK, WORLD, batch, small_model, spread_over_world
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
@@ -136,6 +139,57 @@ def a_group_of_another_backend() -> None:
         dist.monitored_barrier(dist.new_group(backend="gloo"))
     ddp = DistributedDataParallel(small_model())
     fit(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=4)
+
+
+@case
+def several_default_backends() -> None:
+    """What changing one word makes of "cpu:gloo,cuda:nccl"."""
+    dist.destroy_process_group()
+    apart = dist.PrefixStore("several", store)
+    dist.init_process_group("cpu:gloo,cuda:collab", store=apart, rank=RANK, world_size=WORLD)
+    with pytest.raises(RuntimeError, match=r"cpu:gloo, cuda:collab.*\[ddp.mixed-backends\]"):
+        DistributedDataParallel(small_model())
+
+
+@case
+def reduced_in_backward() -> None:
+    """As apex and DeepSpeed do."""
+    model = small_model()
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad, dist.ReduceOp.AVG))
+    fit(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=30)
+    expect_common(model)
+
+
+@case
+def reduced_in_step() -> None:
+    """By an optimizer that shares its work, with the names that torch has had since 2.13."""
+    reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+    all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
+    class Shared(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure: None = None) -> None:
+            for parameter in self.param_groups[0]["params"]:
+                part = parameter.grad.new_empty(len(parameter) // WORLD, *parameter.shape[1:])
+                reduce_scatter(part, parameter.grad, dist.ReduceOp.AVG)
+                part.neg_().mul_(0.1).add_(parameter.chunk(WORLD)[RANK])
+                all_gather(parameter.data, part)
+
+    model = nn.Sequential(nn.Linear(6, 16, bias=False), nn.Tanh(), nn.Linear(16, 4, bias=False))
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, 0)
+    fit(model, Shared(model.parameters(), lr=0.1), steps=30)
+    expect_common(model)
+
+
+@case
+def sharded() -> None:
+    """Refused where the optimizer is made, before a forward has taken the model over the line."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    part = nn.Parameter(DTensor.from_local(torch.ones(2), mesh, [Shard(0)], run_check=False))
+    with pytest.raises(RuntimeError, match=r"parameter of SGD is a DTensor.*\[ddp.dtensor\]"):
+        torch.optim.SGD([part], lr=0.1)
 
 
 @case
