@@ -1,6 +1,9 @@
 // collab-helper: a process that owns slices for sites that cannot, on a machine that needs no torch.
 //
 // It takes the same COLLAB_* variables as a training process, and runs until SIGINT or SIGTERM.
+#include <unistd.h>
+
+#include <array>
 #include <boost/program_options.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -23,6 +26,13 @@ constexpr const char* kProgram = "collab-helper";
 
 int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
 
+// As `collab helper` has it: two helpers of a swarm are two sites.
+std::string default_site() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) return "helper";
+  return ("helper-" + std::string(host.data())).substr(0, 64);
+}
+
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
   for (const char* name : {"coordinator", "listen", "run", "site"}) {
@@ -38,7 +48,7 @@ int serve(const po::variables_map& arguments) {
   const collab::Config& config = loaded->config;
   const collab::Result<std::unique_ptr<collab::HelperServer>> helper =
       collab::serve_helper({.config = config,
-                            .site = config.site.empty() ? "helper" : config.site,
+                            .site = config.site.empty() ? default_site() : config.site,
                             .coordinators = config.coordinator,
                             .make_transport = [loaded = *loaded, choice = *choice] {
                               return collab::tools::make_transport(loaded, choice);
@@ -65,7 +75,7 @@ int main(int argc, char** argv) {
   options.add_options()("help,h", "print this and exit")("coordinator", po::value<std::string>(),
                                                          "HOST:PORT of the coordinator (COLLAB_COORDINATOR)")(
       "listen", po::value<std::string>(), "HOST:PORT where sites reach it (COLLAB_LISTEN)")(
-      "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); else: helper")(
+      "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); else: helper-HOST")(
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
   return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

@@ -352,7 +352,7 @@ TEST_F(Serving, AModelGivenBetweenRoundsEndsABudgetToo) {
     return sessions_[1]->ask_optimizer().status().message().find(kBudgetOver) != std::string::npos;
   };
   EXPECT_FALSE(over());
-  EXPECT_THAT(told("budget"), HasSubstr("what is left does not pay for another round"));
+  EXPECT_THAT(told("budget"), HasSubstr("what is left is too little for another round"));
   EXPECT_FALSE(interval(1)) << "no round for it any more";
   EXPECT_TRUE(over()) << "it trains on alone";
   EXPECT_LT(sessions_[1]->status().bytes_sent, 2'200'000U);

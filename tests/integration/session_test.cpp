@@ -447,7 +447,7 @@ TEST_P(TwoRanks, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   EXPECT_THAT(told[0], HasSubstr("50 % of what this site may send is spent: "));
   EXPECT_THAT(told[0], HasSubstr("\"rounds_left\":"));
   EXPECT_THAT(told[1], HasSubstr("80 % of what this site may send is spent: "));
-  EXPECT_THAT(told[2], HasSubstr("what is left does not pay for another round: "));
+  EXPECT_THAT(told[2], HasSubstr("what is left is too little for another round: "));
   for (const std::string& line : told) EXPECT_THAT(line, HasSubstr("\"site\":\"site1\""));
   std::remove(path.c_str());
   EXPECT_EQ(swarm.parameters[2]->values(), swarm.parameters[3]->values()) << "the ranks of a site stay one model";

@@ -127,8 +127,9 @@ def test_the_log_of_ddp_does_not_look_into_a_wrapped_gloo(level: str, looked: bo
 
 RESTORED = """
 POINTS = [
-    (torch.nn.Module, "load_state_dict"), (ddp_source, "_get_default_group"),
-    (DistributedDataParallel, "_pre_forward"), (ddp_source.Join, "__enter__"), (ddp_source.Join, "__exit__"),
+    (torch.nn.Module, "load_state_dict"), (torch.optim.Optimizer, "add_param_group"),
+    (ddp_source, "_get_default_group"), (DistributedDataParallel, "_pre_forward"),
+    (ddp_source.Join, "__enter__"), (ddp_source.Join, "__exit__"),
     (DistributedDataParallel, "register_comm_hook"), (distributed_c10d, "_new_group_with_tag"),
     (DistributedSampler, "__init__"), (PeriodicModelAverager, "average_parameters"),
     (dist, "destroy_process_group"), (distributed_c10d, "destroy_process_group"),
@@ -160,5 +161,5 @@ def test_what_was_put_into_torch_is_taken_out_at_the_end(start: str, new_group: 
     told = {"COLLAB_COORDINATOR": "127.0.0.1:1", **({"COLLAB_START": start} if start else {})}
     done = alone(RESTORED, **told)
     assert done.returncode == 0, done.stderr
-    replaced = [*[True] * 6, new_group, sampler, True, False, False]
+    replaced = [*[True] * 7, new_group, sampler, True, False, False]
     assert done.stdout.splitlines() == [str(replaced + [True] * 5)]

@@ -173,8 +173,8 @@ class Server final : public CoordinatorServer {
     const std::string network = network_behind(*gone);
     refuse(*gone,
            (network.empty() ? "this machine" : network) +
-               " has more links here than its share, of a quarter of the files that this process may have open: let it "
-               "have more (ulimit -n) if they are yours; it may come again [coordinator.links-full]");
+               " has more than its share of the links here, which together may use a quarter of the files that this "
+               "process may open. If they are yours, raise its limit (ulimit -n) [coordinator.links-full]");
   }
 
   void refuse(LinkId link, const std::string& why) {

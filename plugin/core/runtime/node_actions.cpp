@@ -319,7 +319,7 @@ void Node::watch_the_budget() {
   const unsigned mark = egress_.news();
   if (mark == 0) return;
   const std::string spent = std::to_string(mark) + " % of what this site may send is spent";
-  const std::string what = budget_over_ ? "what is left does not pay for another round" : spent;
+  const std::string what = budget_over_ ? "what is left is too little for another round" : spent;
   JsonFields fields{{"egress_gb", json_number(gigabytes(egress_.so_far().spent))},
                     {"egress_budget_gb", json_number(gigabytes(egress_.total()))}};
   if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));

@@ -108,7 +108,7 @@ def _told(store: Any, key: SwarmKey) -> SignedStore:
 
 
 def _transport(config: native.Settings, start: Start) -> str:
-    """Of this world's links between sites; "" where there are none, or none can be had, which who makes them says."""
+    """Of this world's links between sites; "" if there are none, or none can be made: who makes them tells why."""
     if start is Start.LONE:
         return ""
     try:

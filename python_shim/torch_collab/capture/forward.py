@@ -119,7 +119,7 @@ def follow(world: World, module: Any) -> bool:
         first = world.copies.called(module)
         if not (held is None and first and world.ddps.none_lives() and vector.trained_by(module, {})):
             return False
-        _begin(world, [module])  # that torch.load() brought: a copy of nothing that is here
+        _begin(world, [module])  # loaded with torch.load(), no copy of a live one
     elif held is None:
         _begin(world, world.ddps.made_since(module))
     else:

@@ -112,7 +112,7 @@ def site_group_if_any() -> ProcessGroup | None:
 
 
 def _watch_groups(original: Callable[..., Any]) -> Callable[..., Any]:
-    """One inside the site meets in the site's store, where that has its own. Of others the script may have to know."""
+    """A group inside one site meets in the site's own store, if it has one; others may bring a warning."""
 
     @functools.wraps(original)
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -143,5 +143,5 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
             refuse.mixed_backends()
         module.process_group = world.groups.inside(module.process_group, submodule)
         forward.adopt(world, module, submodule)
-    elif torch_compat.is_fsdp(module, name):
+    elif torch_compat.is_fsdp(module):
         refuse.sharded_module()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _SHARED_AT_ONCE = 64 << 20
-# So many steps of one optimizer another may come later than it (a GAN trains its critic more often).
+# An optimizer may take its first step so many steps after another one's (a GAN trains its critic more often).
 _MOST_BETWEEN = 100
 
 

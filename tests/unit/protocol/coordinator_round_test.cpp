@@ -356,13 +356,14 @@ struct RoundOfGuests : Round {
 TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
   ASSERT_EQ(with({11, 12, 13}).participants.size(), 6U);
   const auto once = c.close(13);
-  EXPECT_THAT(notes(once), HasSubstr("those that were in no round yet, but for guest11, which came first: attempts at "
-                                     "it failed for guest13 [round.newcomers-out]"));
+  EXPECT_THAT(notes(once),
+              HasSubstr("sites that were in no round yet (but with guest11, which came first): attempts at "
+                        "it failed for guest13 [round.newcomers-out]"));
   EXPECT_THAT(reformed(once).voters, testing::SizeIs(4));
   static_cast<void>(come(14));
   EXPECT_TRUE(sent<wire::StartAttempt>(c.close(12)).empty()) << "it had no part";
   const auto twice = c.close(11);
-  EXPECT_THAT(notes(twice), HasSubstr("those that were in no round yet: attempts at it failed for guest11"));
+  EXPECT_THAT(notes(twice), HasSubstr("sites that were in no round yet: attempts at it failed for guest11"));
   const wire::StartAttempt start = reformed(twice);
   EXPECT_THAT(start.voters, testing::SizeIs(3));
   for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));

@@ -240,7 +240,7 @@ TEST_F(SlowExchange, WhereAllLinesAreSlowHasTimeWhileItGetsOn) {
   const wire::StartAttempt start = c.start(1, 3);
   for (int times = 0; times < 2; ++times) {
     const auto actions = exchange({1, 2, 3});
-    EXPECT_THAT(notes(actions), HasSubstr("it gets on, and is given as long again [round.slow]"));
+    EXPECT_THAT(notes(actions), HasSubstr("it makes progress, and gets the same time again [round.slow]"));
     EXPECT_TRUE(sent<wire::StartAttempt>(actions).empty()) << "what has come stands";
   }
   for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));

@@ -46,7 +46,8 @@ class AgreedMembership {
     return quorum_of(std::views::values(voters_), presence);
   }
   [[nodiscard]] std::vector<std::string> missed_by(const std::set<SiteId>& present) const;
-  // Of what this leader asks to be accepted: a newer term that it has promised is one of this run.
+  // Whether this is an acceptor of the membership, or of the one that is being asked for: a newer term that it has
+  // promised is one of this run.
   [[nodiscard]] bool is_acceptor_of(AcceptorId acceptor, const std::string& site) const;
   // Whether the contribution of a site that holds `held` to the round after it was counted: no other can hold one of
   // it. `run`, `round`: of the anchor.

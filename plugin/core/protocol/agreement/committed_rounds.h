@@ -15,7 +15,7 @@ namespace collab::protocol {
 
 class CommittedRounds {
  public:
-  // Of one number the last one counts. A fixed number of rounds is remembered.
+  // If a round is added twice, the later entry replaces the first. A fixed number of rounds is kept.
   void add(const wire::Past& past);
   // The round after this anchor was never committed under the anchor's run.
   void give_up_after(const wire::Offer& anchor) { given_up_after_ = anchor; }

@@ -67,9 +67,9 @@ std::string HubWorlds::make_room(const wire::Enter& message, const std::string& 
   const bool too_long = ranks > kSmallWorld && ranks + others > kMaxWorldRanks;
   if (worlds_.size() < kMaxWorlds && !too_long) return "";
   if (const HubWorld* const least = too_long ? nullptr : least_of_greedy(host)) {
-    end(*least, "a host that has begun no more than its share of the " + std::to_string(kMaxWorlds) +
-                    " worlds of this coordinator asks for one, and " + least->host +
-                    " has begun the most: its world with the fewest ranks here makes room [hub.too-many-worlds]");
+    end(*least, "this coordinator serves at most " + std::to_string(kMaxWorlds) +
+                    " worlds, and another host needs one. " + least->host +
+                    " has begun the most, so its smallest world was ended [hub.too-many-worlds]");
     return "";
   }
   return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +

@@ -188,7 +188,8 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
          "; name one site, everywhere or at one site alone [join.init-from-mismatch]";
 }
 
-// Of later generations nobody is waited for but who has left for them; and in the first nobody who has been through it.
+// In a later generation only sites that have left for it are waited for; in the first one, no site that has finished
+// it.
 bool AnchorChoice::init_from_missed() const {
   if (all_->generation.generations().current() > 1) return false;
   const std::string named = init_from().first;

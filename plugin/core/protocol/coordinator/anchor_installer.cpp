@@ -65,8 +65,8 @@ bool AnchorInstaller::repeat_commit(Member& member) {
   return true;
 }
 
-// A site that goes over to another run has another acceptor there; once more only when it says which: by a number that
-// it comes to later it would be taken for the witness of what it has accepted before.
+// A site gets another acceptor when it changes runs, and the next one only after it has confirmed this one: with one
+// that was guessed ahead it could be taken for a witness of what it had accepted before.
 void AnchorInstaller::begin_run(RunId run) {
   for (auto& [id, member] : all_->members()) {
     MemberAnchor& anchor = member.anchor;

@@ -4,11 +4,11 @@
 //   moving --the limit of the round, and nobody is done-->        slow: judged alike, or given more time
 //
 // With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
-// leaves one site comes to another: one that alone says that something moves is not believed, nor are several of whom
-// none has a say in the round, as one peer may be all of them: these are gone on without, once nothing has moved by the
-// word of the others for so long, and for twice the time that it had until then. To blame is whose part
-// most of the others lack: contributions first, as means wait for them. One site's word about another is never enough:
-// either of the two may be wrong.
+// leaves one site arrives at another, so a single site that says that something moves is not believed. Nor are several
+// newcomers, which may be one peer: they are left out once no site with a say has told of progress for the limit, and
+// for twice as long as the exchange had run by then. To blame is the site whose part most of the others lack:
+// contributions first, as means wait for them. One site's word about another is never enough: either of the two may be
+// wrong.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -25,9 +25,9 @@
 
 namespace collab::protocol {
 
-// How often one kind of trouble with one member or pair is answered with another attempt, within one round.
+// How often one kind of trouble with one member or pair is answered with another attempt.
 inline constexpr std::uint32_t kMaxRepeats = 3;
-// How often the exchange of a round that gets on is given as long again.
+// How often an exchange that makes progress gets its time again.
 inline constexpr std::uint32_t kMaxExtensions = 2;
 // Attempts of a round that one member, or all without a say, may make fail otherwise.
 inline constexpr std::uint32_t kMaxFailures = 8;
@@ -40,8 +40,8 @@ class Faults {
   bool gave_up(SiteId site);
   // True: they have failed too often.
   [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
-  // Nobody without a say but `first` takes part any more, nor in the next round before then; where that one fails, too,
-  // nobody. True: this is new.
+  // Leaves all sites without a say but `first` out of this round, and of the next until `until`; a second call leaves
+  // out `first` too. Returns whether that changes anything.
   bool leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
     const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);

@@ -50,9 +50,9 @@ class Generations {
   // Those of one generation wait no longer.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
-  // The latest generation that one who waits has been a member of, in this life: a swarm trains it already. 0: none.
-  // What a process that was started again has read from a file proves nothing: it may be of an earlier run.
-  // Nor does it against more than so many who train here.
+  // The latest generation that a site which waits has been a member of as this process, so a swarm trains it already.
+  // 0: none. One that a process has read from a file proves nothing, as it may be of an earlier run; nor does one with
+  // fewer such sites than `trainers`, which train here.
   [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
   // ---- those who have left for a later generation

@@ -95,7 +95,8 @@ std::vector<std::string> Leadership::missed() const {
 // Why the word changes nothing here; empty: it does.
 std::string Leadership::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
   if (leads_ && all_->anchor.gathers())
-    return "nobody is waited for by name: " + all_->anchor.gathered_text() + " [coordinator.forget-too-early]";
+    return "the swarm has not begun, so no particular site is waited for: " + all_->anchor.gathered_text() +
+           " [coordinator.forget-too-early]";
   if (!leads_ && election_.empty()) return "no site waits here [coordinator.forget-nobody-waits]";
   std::vector<std::string> others;
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
@@ -122,7 +123,7 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
   const std::string whom = names_text(forget.sites, {});
   all_->note(Note::Level::kWarning, std::string(kForget),
-             whom + " will not come, somebody says (collab forget) [coordinator.forgotten]",
+             "collab forget: nobody waits for " + whom + " any more [coordinator.forgotten]",
              {{"who", json_list(forget.sites)}});
   if (leads_) step_down("those who are missing are forgotten");
   election_.forget(forget.sites);

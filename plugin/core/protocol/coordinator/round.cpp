@@ -140,9 +140,9 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
   if (!peer->here) {
     const auto gone = round_.gone.find(unreachable.peer);
     all_->note(Note::Level::kInfo, "leave",
-               "what " + (gone == round_.gone.end() ? all_->membership.name_of(unreachable.peer) : gone->second.name) +
-                   " contributed before it was lost is not whole at " + member.name +
-                   "; another attempt is formed without it");
+               member.name + " has only a part of what " +
+                   (gone == round_.gone.end() ? all_->membership.name_of(unreachable.peer) : gone->second.name) +
+                   " contributed before it was lost; another attempt is formed without it");
     round_.gone.erase(unreachable.peer);
     return abandon_attempt();
   }
@@ -285,8 +285,8 @@ void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
   const bool keeps = first != nullptr && !is_left_out(first->id);
   const std::string round = std::to_string(number().value);
   all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without those that were in no round yet" +
-                 (keeps ? ", but for " + first->name + ", which came first" : "") + ": attempts at it failed for " +
+             "round " + round + " goes on without sites that were in no round yet" +
+                 (keeps ? " (but with " + first->name + ", which came first)" : "") + ": attempts at it failed for " +
                  join_words(names) + " [round.newcomers-out]",
              {{"who", json_list(names)}, {"round", round}});
 }

@@ -100,11 +100,10 @@ void Round::judge_exchange() {
   if (!stall) return;
   if (!stall->newcomers.empty()) {
     return go_on_without(stall->newcomers,
-                         "moves, by its own word alone and that of others that were in no round yet: "
-                         "nothing else has for " +
+                         "moves only by its own word and that of other new sites: no site of an earlier round has "
+                         "told of progress for " +
                              in_seconds(limit) +
-                             "; the others go on, what it "
-                             "trained counts in a later round [round.newcomer-moves]");
+                             "; the others go on, what it trained counts in a later round [round.newcomer-moves]");
   }
   const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
   if (stall->pair) {
@@ -159,7 +158,7 @@ void Round::on_limit() {
     }
     return all_->note(Note::Level::kWarning, "waiting",
                       which + ": its exchange was not done within " + limit +
-                          "; it gets on, and is given as long again [round.slow]");
+                          "; it makes progress, and gets the same time again [round.slow]");
   }
   go_on_without(late, "was not done within " + limit +
                           "; the others go on, what it trained counts in a later round [round.exchange-timeout]");

@@ -101,8 +101,7 @@ RoundGate::Verdict RoundGate::look() {
   }
   if (waits_for_joiners()) return wait_for_guests();
   if (tied) return {kStart, circle};
-  return {kStart,
-          all || grace_over ? "" : "it has been in no round yet, and sites like it held the others up just now"};
+  return {kStart, all || grace_over ? "" : "it is new, and new sites have just held the others up"};
 }
 
 // As numbers, at each event: no sets are made.

@@ -22,9 +22,9 @@ namespace collab::protocol {
 
 struct CoordinatorParts;
 
-// Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
-// in a call may be a thread beside the training, which comes to its round all the same. In a barrier of the world the
-// trainings themselves stand, and cannot come: there is nothing to wait for.
+// Heartbeats for which sites that are ready and sites that wait in a collective wait for each other. In a collective a
+// thread beside the training may wait, and the training still comes to its round. In a barrier of the world the
+// training itself waits and cannot come, so nobody waits for it.
 inline constexpr int kCircleHeartbeats = 5;
 inline constexpr unsigned kMostVainWaits = 16;
 // Heartbeats for which a round that is due waits for helpers that are not ready.

@@ -1,7 +1,7 @@
 // How many samples each site has contributed to the rounds that this coordinator has seen committed. It decides
 // nothing.
 //
-// By name: a site that comes back under its name goes on. Of more names than kMaxNames the one with the least goes.
+// By name: a site that comes back under its name goes on. Above kMaxNames the name with the fewest is dropped.
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
