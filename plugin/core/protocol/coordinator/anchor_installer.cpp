@@ -116,7 +116,6 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   if (anchor && installed.run == anchor->run) {
     member.anchor.acceptor_ = installed.acceptor;
     member.anchor.foretold_ = false;
-    member.anchor.renamed_from_.reset();
   }
   const bool waited_for = member.phase() == MemberPhase::kInstalling;
   member.anchor.holds_ = installed;
@@ -174,6 +173,7 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
 void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
   member.anchor.phase_ = MemberPhase::kActive;
   member.anchor.overtaken_ = false;
+  member.anchor.renamed_from_.reset();  // not before: one that holds another is told once more what was counted
   // One that was its own source had the anchor before it came.
   if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_came();
   if (!std::exchange(member.anchor.greeted_, true)) {
