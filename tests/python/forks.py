@@ -96,7 +96,7 @@ class Server:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", SERVER, str(theirs.fileno()), str(Path(__file__).parent)],
-                env=environment, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env=environment, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
 
     def ask(self, request: dict[str, Any], files: Sequence[int] = ()) -> int:

@@ -101,9 +101,9 @@ class Ranks:
 
     def kill(self) -> None:
         for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
+        for process in self.processes:
+            process.wait()
 
     def __enter__(self) -> Ranks:
         return self

@@ -18,7 +18,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from torch_collab import native, torch_compat
-from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, rounds, running, sampler, steps, traffic
+from torch_collab.capture import comm_hooks, forward, joins, refuse, resumed, running, sampler, steps, traffic
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
     if name == "module" and isinstance(module, DistributedDataParallel):
         _keep_out_of_graphs()
         traffic.watch_frameworks(world)
-        if rounds.is_to_average(world):
+        if traffic.several_sites(world):
             refuse.mixed_backends()
         module.process_group = world.groups.inside(module.process_group, submodule)
         forward.adopt(world, module, submodule)

@@ -62,7 +62,8 @@ def look_at_parameters(original: Any) -> Any:
     @functools.wraps(original)
     def add_param_group(self: Any, param_group: Any) -> None:
         original(self, param_group)
-        if state.current() is not None:
+        now = state.current()
+        if now is not None and not now.run.finished:
             refuse_sharded([("of " + type(self).__name__, p) for p in self.param_groups[-1]["params"]])
 
     return add_param_group

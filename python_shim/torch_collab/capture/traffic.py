@@ -39,12 +39,12 @@ _inside = threading.local()  # .call: one of them is running on this thread, and
 
 
 def install(world: World) -> None:
-    if _several_sites(world):
+    if several_sites(world):
         for name in filter(partial(hasattr, dist), COLLECTIVES):
             world.installed.replace((dist, name), _timed)
 
 
-def _several_sites(world: World) -> bool:
+def several_sites(world: World) -> bool:
     return world.info.ranks_tell_sites_apart and world.info.several_sites
 
 
@@ -145,7 +145,7 @@ def watch_frameworks(world: World) -> None:
     accelerate: with dispatch_batches rank 0 reads for all, and every batch goes to every site. Lightning: before every
     batch rank 0 tells whether it was asked to end.
     """
-    if not _several_sites(world):
+    if not several_sites(world):
         return
     loader = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderDispatcher", None)
     if loader is not None:

@@ -329,20 +329,6 @@ TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
   EXPECT_EQ(starts[0].second.voters, installs[0].second.voters);
 }
 
-// Its anchor has another digest than it said, so it is told to install once more: what it contributed to the round after
-// may have been committed under the old name all the same.
-TEST_F(Lead, WhatMayHaveCountedUnderTheOldNameIsToldUntilTheAnchorIsRight) {
-  static_cast<void>(c.come(1, voter("paris")));
-  static_cast<void>(c.come(2, forgetful("tokyo")));
-  const auto installs = sent<wire::InstallAnchor>(c.pass(seconds(61), {1, 2}));
-  ASSERT_EQ(installs.size(), 2U);
-  EXPECT_EQ(installs[0].second.counted, wire::Counted::kUnknown);
-  const auto again = sent<wire::InstallAnchor>(
-      c.hear(1, wire::AnchorInstalled{RunId{70}, RoundId{4}, kWrong, installs[0].second.voters[0].acceptor}));
-  ASSERT_FALSE(again.empty());
-  EXPECT_EQ(again[0].second.counted, wire::Counted::kUnknown);
-}
-
 // The hosts were started again: records are on disks, and the anchor was in memory alone.
 class LeadAfterAllWereRebooted : public Lead {
  protected:
