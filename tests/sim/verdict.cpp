@@ -213,7 +213,8 @@ bool Verdict::left_alone(const SimSite& site) const {
     if (known.back().anchor.run == report.run) of_its_run.push_back(known.back());
   }
   const std::uint32_t generation = site.options().generation;
-  if (can_go_on(of_its_run, generation)) return !may_elect(known, generation);
+  if (!may_elect(known, generation)) return true;
+  if (can_go_on(of_its_run, generation)) return false;
   // Then it goes over to another run that can, unless it has agreed on far more.
   std::set<RunId> runs;
   for (const wire::Record& record : known) runs.insert(record.anchor.run);
@@ -223,8 +224,7 @@ bool Verdict::left_alone(const SimSite& site) const {
     RoundId round;
     for (const wire::Record& record : others) round = std::max(round, record.anchor.round);
     const bool stays = round.value > 0 && report.round.value > 2 * round.value + 2;
-    return run != report.run && run.value != 0 && !stays && can_go_on(others, generation) &&
-           may_elect(known, generation);
+    return run != report.run && run.value != 0 && !stays && can_go_on(others, generation);
   });
 }
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch_collab import log, torch_compat
 from torch_collab.model.vector import refuse_sharded
 from torch_collab.world import state
-from torch_collab.world.groups import crosses_sites
+from torch_collab.world.groups import all_collab, crosses_sites
 
 if TYPE_CHECKING:
     from torch_collab.world.state import World
@@ -30,13 +30,17 @@ def sharded_module() -> None:
 
 def optimizer(world: World, opt: Any) -> None:
     """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
-    kind = type(opt).__name__
-    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world.info, getattr(opt, "process_group", None)):
+    is_zero = type(opt).__name__ == "ZeroRedundancyOptimizer"
+    if is_zero and crosses_sites(world.info, getattr(opt, "process_group", None)):
         raise RuntimeError(
             "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take their "
             f"steps on their own: {_REMEDY} [optimizer.zero]"
         )
-    refuse_sharded([("of " + kind, p) for group in opt.param_groups for p in group["params"]])
+    _sharded(opt, opt.param_groups)
+
+
+def _sharded(opt: Any, groups: list[dict[str, Any]]) -> None:
+    refuse_sharded([("of " + type(opt).__name__, p) for group in groups for p in group["params"]])
 
 
 def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
@@ -64,20 +68,20 @@ def look_at_parameters(original: Any) -> Any:
         original(self, param_group)
         now = state.current()
         if now is not None and not now.run.finished:
-            refuse_sharded([("of " + type(self).__name__, p) for p in self.param_groups[-1]["params"]])
+            _sharded(self, self.param_groups[-1:])
 
     return add_param_group
 
 
 def mixed_backends() -> None:
     """When a model is wrapped: the default group is collab's for every device, or barriers and CPU tensors are not."""
-    backends = str(dist.get_backend_config()).split(",")  # each as device:backend
-    if all("collab" in backend for backend in backends):
+    backends = str(dist.get_backend_config())
+    if all_collab(backends):
         return
     raise RuntimeError(
-        f"collab: the default process group has several backends ({', '.join(backends)}), so its barriers make no "
-        "round, and what goes by the others goes over the lines between sites in the clear, from each rank to each. "
-        'collab serves CPU and GPU tensors alike: say init_process_group("collab") [ddp.mixed-backends]'
+        f"collab: the default process group has several backends ({backends.replace(',', ', ')}), so its barriers "
+        "make no round, and what goes by the others goes over the lines between sites in the clear, from each rank to "
+        'each. collab serves CPU and GPU tensors alike: say init_process_group("collab") [ddp.mixed-backends]'
     )
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from torch_collab import log, torch_compat
 from torch_collab.world import state
-from torch_collab.world.groups import crosses_sites
+from torch_collab.world.groups import all_collab, crosses_sites
 
 if TYPE_CHECKING:
     from torch_collab.world.state import World
@@ -115,8 +115,7 @@ def look_at_group(info: WorldInfo, ranks: set[int], backend: str | None) -> None
     """Before the script makes a group over these ranks, of several sites. Where they cannot dial each other, torch
     waits for its time-out without a word."""
     here = ranks & set(info.site.ranks)
-    is_ours = not backend or all("collab" in part for part in backend.lower().split(","))
-    if is_ours or not here or info.rank != min(here):
+    if not backend or all_collab(backend) or not here or info.rank != min(here):
         return
     log.warn_once(
         f"the script makes a process group of backend {backend!r} over ranks of several sites. That is torch's own: "

@@ -243,3 +243,8 @@ class SiteGroups:
 
 def _is_collab(group: ProcessGroup) -> bool:
     return "collab" in str(dist.get_backend_config(group))
+
+
+def all_collab(backends: str) -> bool:
+    """`backends` as torch writes them: one, or DEVICE:BACKEND,DEVICE:BACKEND."""
+    return all("collab" in backend for backend in backends.lower().split(","))

@@ -85,7 +85,6 @@ TEST_F(StateSaverTest, WhatIsSavedComesBack) {
   EXPECT_FALSE(saver_->overdue());
 }
 
-// A run that was gone on with apart, and that the swarm does not go on from.
 TEST_F(StateSaverTest, AnEndInGoodOrderIsMarkedBehindWhatIsBeingSaved) {
   const auto ended = [this] {
     saver_->wait();
@@ -106,6 +105,7 @@ TEST_F(StateSaverTest, AnEndInGoodOrderIsMarkedBehindWhatIsBeingSaved) {
   EXPECT_FALSE(ended()) << "who saves goes on";
 }
 
+// A run that was gone on with apart, and that the swarm does not go on from.
 TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   save(24);
   ASSERT_EQ(saved_round(), 24U);

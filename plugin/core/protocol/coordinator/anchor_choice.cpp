@@ -188,8 +188,7 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
          "; name one site, everywhere or at one site alone [join.init-from-mismatch]";
 }
 
-// In a later generation only sites that have left for it are waited for; in the first one, no site that has finished
-// it.
+// In a later generation only sites that have left for it are waited for; in the first, none that has finished it.
 bool AnchorChoice::init_from_missed() const {
   if (all_->generation.generations().current() > 1) return false;
   const std::string named = init_from().first;

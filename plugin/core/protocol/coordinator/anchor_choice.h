@@ -88,11 +88,10 @@ class AnchorChoice {
 
   CoordinatorParts* all_ = nullptr;
   std::optional<AnchorRecord> anchor_;
-  std::optional<Name> wanted_;  // was agreed on, and nobody here holds it: somebody may bring it within the grace
-  std::optional<Name>
-      begins_from_;         // the newest that the electors of a new run know of: chosen if somebody here has it
-  bool gathered_ = false;   // enough sites were here once
-  WaitProgress gathering_;  // until then
+  std::optional<Name> wanted_;       // was agreed on, and nobody here holds it: somebody may bring it within the grace
+  std::optional<Name> begins_from_;  // the newest that electors of a new run know of: chosen if it is here
+  bool gathered_ = false;            // enough sites were here once
+  WaitProgress gathering_;           // until then
 };
 
 }  // namespace collab::protocol
