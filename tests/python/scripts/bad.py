@@ -8,11 +8,10 @@ import sys
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, batch, small_model
+from common import RANK, batch, mark, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch_collab import log
 
 
 def train(model: nn.Module, optimizer: type[torch.optim.Optimizer] | None = None) -> None:
@@ -36,15 +35,12 @@ def go_on_from_errors() -> None:
             cross_entropy(ddp(x), y).backward()
             sgd.step()
         except RuntimeError:
-            print(f"step {step} is left out", flush=True)
+            mark(f"step {step} is left out")
         if step == 6:
-            log.flush()
-            print("steps go on", flush=True)
-    log.flush()
-    print("in a barrier", flush=True)
+            mark("steps go on")
+    mark("in a barrier")
     dist.barrier()
-    log.flush()
-    print("at the end", flush=True)
+    mark("at the end")
     dist.destroy_process_group()
 
 
@@ -69,7 +65,7 @@ def main(what: str) -> None:
         go_on_from_errors()
     else:
         train(small_model())
-    print("went through", flush=True)
+    mark("went through")
 
 
 main(sys.argv[1])

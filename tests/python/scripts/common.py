@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch_collab import log
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
@@ -24,6 +25,12 @@ def drawn(tensor: torch.Tensor) -> torch.Tensor:
 def say(what: str) -> None:
     """In one write: torchrun has Python write unbuffered, and what others say would fall between a line and its end."""
     print(f"[{os.environ['COLLAB_SITE']}] {what}\n", end="", flush=True)
+
+
+def mark(where: str) -> None:
+    """A line of its own, after all that collab's log has said so far: the log has a queue, and would come later."""
+    log.flush()
+    print(f"{where}\n", end="", flush=True)
 
 
 def small_model(seed: int = 0) -> nn.Module:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import common  # noqa: F401  (its device)
 import torch
 import torch.distributed as dist
+from common import mark
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch_collab import log
 from torch_collab.model.traffic import WINDOW
 
 before = dist.all_reduce
@@ -38,8 +37,7 @@ def summed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 train(2 * WINDOW, every=4)
-log.flush()
-print("in every step\n", end="", flush=True)
+mark("in every step")
 train(2 * WINDOW, every=1)
 compiled = torch.compile(summed, fullgraph=True, backend="aot_eager")
 assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]

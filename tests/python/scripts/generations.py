@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, batch, parameters_of, small_model, spread_over_world
+from common import RANK, batch, mark, parameters_of, small_model, spread_over_world
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -107,7 +107,7 @@ def checkpointed() -> None:
     for what, group in (("the site", torch_collab.site_group()), ("the world", None)):
         with tempfile.TemporaryDirectory() as folder:
             dcp.save({"model": ddp.module.state_dict()}, checkpoint_id=folder, process_group=group)
-            print(f"saved over {what}", flush=True)
+            mark(f"saved over {what}")
             if group is not None:
                 read = {name: torch.zeros_like(value) for name, value in mine.items()}
                 dcp.load({"model": read}, checkpoint_id=folder, process_group=group)
@@ -262,7 +262,7 @@ def other_type() -> None:
     try:
         optimizer.step()
     except ValueError as error:
-        print(f"other_type: {error}", flush=True)
+        mark(f"other_type: {error}")
     else:
         raise AssertionError("went through")
 
@@ -274,7 +274,7 @@ def assigned_at_several_ranks() -> None:
     try:
         train(ddp, sgd(ddp))
     except RuntimeError as error:
-        print(f"assigned_at_several_ranks: {error}", flush=True)
+        mark(f"assigned_at_several_ranks: {error}")
     else:
         raise AssertionError("went through")
 
@@ -288,7 +288,7 @@ def large() -> None:
         dist.barrier()
         begin = time.perf_counter()
         output = ddp(torch.ones(1, 5000))
-        print(f"generation {generation()} began in {time.perf_counter() - begin:.2f} s", flush=True)
+        mark(f"generation {generation()} began in {time.perf_counter() - begin:.2f} s")
         output.sum().backward()
         optimizer.step()
 
@@ -296,6 +296,6 @@ def large() -> None:
 dist.init_process_group("collab")
 for case in sys.argv[1:]:
     globals()[case]()
-    print(f"{case} ok", flush=True)
+    mark(f"{case} ok")
 dist.destroy_process_group()
-print("done", flush=True)
+mark("done")

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, WORLD, batch, small_model, spread_over_world
+from common import RANK, WORLD, batch, mark, small_model, spread_over_world
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
@@ -122,7 +122,7 @@ def sent_by_one_rank() -> None:
     fit(ddp, optimizer, steps=2)
     dist.barrier()
     send()
-    print("sent_by_one_rank: now between two rounds", flush=True)
+    mark("sent_by_one_rank: now between two rounds")
     fit(ddp, optimizer, steps=2)
     send()
     expect(steps=4, round=1)
@@ -134,7 +134,7 @@ def a_group_of_another_backend() -> None:
     """For CPU objects and joins, as scripts for GPUs make it."""
     for group in (dist.new_group(), dist.new_group([RANK], backend="gloo", use_local_synchronization=True)):
         dist.barrier(group)
-    print("a_group_of_another_backend: now over both sites", flush=True)
+    mark("a_group_of_another_backend: now over both sites")
     for _ in range(2):
         dist.monitored_barrier(dist.new_group(backend="gloo"))
     ddp = DistributedDataParallel(small_model())
@@ -208,7 +208,7 @@ def forwards_unseen() -> None:
     foreign = torch.optim.SGD(small_model().parameters(), lr=0.1)
     for _ in range(30):
         foreign.step()
-    print("forwards_unseen: now its own", flush=True)
+    mark("forwards_unseen: now its own")
     fit(ddp.module, torch.optim.SGD(ddp.parameters(), lr=0.1), steps=30)
     expect(round=0)
 
@@ -251,9 +251,9 @@ def evolve(ddp: nn.Module, steps: int, stepped: Callable[[], None] = lambda: Non
 def without_gradients() -> None:
     ddp = DistributedDataParallel(small_model())
     evolve(ddp, steps=9)
-    print("without_gradients: now twenty", flush=True)
+    mark("without_gradients: now twenty")
     evolve(ddp, steps=9)
-    print("without_gradients: nothing more", flush=True)
+    mark("without_gradients: nothing more")
     evolve(ddp, steps=9)
     expect(generation=0)
 
@@ -361,7 +361,7 @@ def a_cycle_in_a_barrier() -> None:
     fit(right, often, steps=2, first=6)
     dist.destroy_process_group()
     gathered = [p.detach().clone() for p in right.parameters()]
-    print(f"a_cycle_in_a_barrier: {steps} steps, {hash(tuple(gathered[0].flatten().tolist()))}", flush=True)
+    mark(f"a_cycle_in_a_barrier: {steps} steps, {hash(tuple(gathered[0].flatten().tolist()))}")
 
 
 @case
@@ -497,11 +497,11 @@ def join_of_one_rank() -> None:
 def run(name: str, store: dist.Store) -> None:
     """In one store for all: a world that is made again finds nothing of the one before."""
     dist.init_process_group("collab", store=store, rank=RANK, world_size=WORLD)
-    print(f"{name}: begins", flush=True)
+    mark(f"{name}: begins")
     CASES[name]()
     if dist.is_initialized():
         dist.destroy_process_group()
-    print(f"{name}: ended", flush=True)
+    mark(f"{name}: ended")
 
 
 store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
