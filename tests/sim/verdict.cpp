@@ -150,11 +150,20 @@ TimePoint Verdict::last_start() const {
   return last;
 }
 
-// Just started; or it waits for others to begin with, and has not had the time to give them up.
+// Just started; or it waits for others, to begin with or to come to its generation, and has not had the time to give
+// them up.
 bool Verdict::is_fresh(const SimSite& site) const {
   const bool gathers = site.waiting_for().starts_with("waiting for the swarm to begin");
-  const bool founds = !site.report().joined && (site.options().expected_sites > 1 || gathers);
-  return network_.now() < std::max(calm_, population_.started(site)) + settles() + (founds ? kJoinTimeout : Duration{});
+  const bool waits = !site.report().joined && (site.options().expected_sites > 1 || gathers || is_ahead(site));
+  return network_.now() < std::max(calm_, population_.started(site)) + settles() + (waits ? kJoinTimeout : Duration{});
+}
+
+// Somebody trains an earlier model. Those who do may be too few for rounds, but nobody could tell that from a pause.
+bool Verdict::is_ahead(const SimSite& site) const {
+  return std::ranges::any_of(population_.names(), [&](const std::string& name) {
+    const SimSite* other = population_.live(name);
+    return other != nullptr && !other->report().over && other->options().generation < site.options().generation;
+  });
 }
 
 void Verdict::expect_one_swarm() {

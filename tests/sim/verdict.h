@@ -46,6 +46,7 @@ class Verdict {
   [[nodiscard]] TimePoint last_start() const;
   [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
+  [[nodiscard]] bool is_ahead(const SimSite& site) const;
   [[nodiscard]] std::size_t processes_over() const;
   [[nodiscard]] std::uint64_t rounds_done() const;
   void expect_rounds_beside_a_claim();

@@ -113,6 +113,9 @@ TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
   saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
   EXPECT_FALSE(fs::exists(path_ + ".passed-over-1")) << "nothing takes its place yet";
+  saver_->mark(true);
+  saver_->wait();
+  EXPECT_FALSE((*read_state_header(path_))->ended) << "another run's";
   ::testing::internal::CaptureStderr();
   save(4, RunId{8});
   EXPECT_EQ(saved_round(), 4U);

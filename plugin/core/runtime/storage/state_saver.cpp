@@ -147,6 +147,10 @@ void StateSaver::Shared::write_all() {
 }
 
 void StateSaver::Shared::write_mark(bool ended_well) {
+  {
+    const std::lock_guard lock(mutex);
+    if (!passed_over.empty()) return;  // nothing of this run lies there
+  }
   const Status status = mark_ended(disk, path, ended_well);
   if (status.ok()) return;
   log_warning("the state file could not be marked as " +
