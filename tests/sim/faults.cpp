@@ -160,7 +160,7 @@ void Faults::on_site(Fault fault, SimSite& site, TimePoint until) {
     case Fault::kStore: population_.crash(site, Death::kProcess); return damage(population_.store_of(site));
     case Fault::kLie: return site.lie(prng_.next(), until);
     case Fault::kDisk: return fill_disk(site, until);
-    case Fault::kClock: return network_.jump_clock(site.node(), seconds(30 * prng_.uniform() * prng_.uniform()));
+    case Fault::kClock: return population_.jump_clock(site, seconds(30 * prng_.uniform() * prng_.uniform()));
     default: return;  // not a site's
   }
 }

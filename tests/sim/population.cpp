@@ -14,6 +14,8 @@ Population::Population(Setting setting, Network& network, Checkers& checkers, Si
       prng_(prng),
       begins_(~setting_.seed),
       clocks_(setting_.seed ^ 0xC10C'0000'0000'0000),
+      disks_(setting_.seed ^ 0xD15C'0000'0000'0000),
+      orders_(setting_.seed ^ 0x04DE'4000'0000'0000),
       claims_(setting_.seed ^ 0xC1A1'0000'0000'0000) {
   if (!setting_.hubs) return;
   std::vector<std::string> hubs;
@@ -86,9 +88,15 @@ SimSiteOptions Population::options_of(const std::string& name, std::uint32_t gen
   std::vector<std::string>& addresses = site.config.coordinators;
   if (prng_.chance(0.2)) addresses.emplace_back("nobody:1");
   for (std::uint32_t i = 0; i < setting_.candidates; ++i) addresses.push_back(address_of(i));
+  if (setting_.other_orders) {
+    for (std::size_t i = addresses.size(); i > 1; --i) std::swap(addresses[i - 1], addresses[orders_.below(i)]);
+  }
   site.config.join_timeout = kJoinTimeout;
   site.config.round_timeout = seconds(60);
   site.store = &stores_[{name, generation}];
+  if (setting_.slow_disks) {
+    site.disk = {seconds(4 * disks_.uniform() * disks_.uniform()), seconds(2 * disks_.uniform())};
+  }
   site.mutation = setting_.mutation;
   site.draws_rates = setting_.seed % 4 == 1;
   site.leader_times = setting_.leader_times;
@@ -133,6 +141,15 @@ void Population::set_clock(NodeId node) {
   if (!setting_.drift) return;
   network_.set_clock_rate(node, 0.95 + 0.1 * prng_.uniform());
   network_.jump_clock(node, seconds(1e4 * prng_.uniform()));  // clocks count from anywhere
+}
+
+// As after a suspension. That of a candidate's host is another.
+void Population::jump_clock(SimSite& site, Duration by) {
+  network_.jump_clock(site.node(), by);
+  if (!setting_.late_candidates || !clocks_.chance(0.5)) return;
+  const SimCoordinator& candidate = *candidates_[clocks_.below(candidates_.size())];
+  log(candidate.process(), "its clock jumps");
+  network_.jump_clock(candidate.node(), seconds(30 * clocks_.uniform() * clocks_.uniform()));
 }
 
 SimSite* Population::live(const std::string& name) const {
@@ -200,6 +217,7 @@ void Population::start_coordinator(std::uint32_t candidate) {
   config.swarm = "sim";
   config.fresh_run = name_run();
   config.link_grace = kGrace;
+  config.forget_after = setting_.forget_after;
   config.straggler_grace = seconds(5);
   config.join_timeout = kJoinTimeout;
   config.round_timeout = seconds(60);

@@ -34,18 +34,22 @@ struct Setting {
   std::uint64_t elements = 5'000;
   protocol::Fragments fragments{};
   DataPlane::Settings data;
-  std::uint64_t save_every = 1;    // rounds
-  std::string named;               // COLLAB_INIT_FROM
-  bool named_by_sites = false;     // else by the coordinators
-  bool helped = false;             // a helper is there
-  bool nat = false;                // who cannot be dialled does not know that, and names an address
-  bool claims = false;             // one site claims what is not so, and nothing else befalls anybody
-  bool liars = false;              // sites lie; lines are wide enough for a chunk within a grace
-  bool leader_times = false;       // the leader chooses how often rounds come
-  bool drift = false;              // clocks run too fast or too slow
-  bool optimizers = false;         // sites lend their optimizers' states
-  bool budgets = false;            // what some may send does not last to the end; one site has no such cap
-  bool hubs = false;               // sites have collectives of a world
+  std::uint64_t save_every = 1;  // rounds
+  std::string named;             // COLLAB_INIT_FROM
+  bool named_by_sites = false;   // else by the coordinators
+  bool helped = false;           // a helper is there
+  bool nat = false;              // who cannot be dialled does not know that, and names an address
+  bool claims = false;           // one site claims what is not so, and nothing else befalls anybody
+  bool liars = false;            // sites lie; lines are wide enough for a chunk within a grace
+  bool leader_times = false;     // the leader chooses how often rounds come
+  bool drift = false;            // clocks run too fast or too slow
+  bool optimizers = false;       // sites lend their optimizers' states
+  bool budgets = false;          // what some may send does not last to the end; one site has no such cap
+  bool hubs = false;             // sites have collectives of a world
+  bool slow_disks = false;       // a record takes some seconds, and may be durable long before its site hears of it
+  bool other_orders = false;     // each process asks the candidates in an order of its own
+  bool late_candidates = false;  // a candidate's clock jumps with a site's
+  Duration forget_after = Duration::max();
   std::optional<Merge> overlap{};  // rounds run behind the training
   Mutation mutation = Mutation::kNone;
 };
@@ -105,6 +109,7 @@ class Population {
   // Mostly the one that has members.
   [[nodiscard]] std::uint32_t some_candidate();
   void kill_candidate(std::uint32_t candidate, Death death, bool for_good = false);
+  void jump_clock(SimSite& site, Duration by);
   [[nodiscard]] bool may_lose_a_candidate() const { return lost_candidates_.size() + 1 < candidates_.size(); }
   [[nodiscard]] std::string status() const;
 
@@ -136,6 +141,8 @@ class Population {
   Prng& prng_;
   Prng begins_;  // what decides on the first anchor
   Prng clocks_;  // of candidates' hosts, and what names their runs
+  Prng disks_;
+  Prng orders_;
   std::chrono::milliseconds last_birth_{};
   Reader reader_;
   std::unique_ptr<SimWorld> world_;

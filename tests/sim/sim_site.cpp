@@ -13,7 +13,8 @@ namespace collab::sim {
 
 using namespace protocol;
 
-constexpr Duration kDiskTakes{40'000};
+constexpr Duration kSaveTakes{40'000};
+constexpr Duration kSlowDiskTakes{15'000'000};
 constexpr Duration kPatience{10'000'000};  // the grace
 
 namespace {
@@ -111,7 +112,7 @@ void SimSite::save() {
   if (report_.round.value % options_.save_every != 0) return;
   std::optional<StoredAnchor> stored = data_.stored(driver_.data().residual());
   if (stored) stored->egress = egress_.so_far();
-  later(kDiskTakes, [store, anchor = std::move(stored)] {
+  later(kSaveTakes, [store, anchor = std::move(stored)] {
     if (!anchor || store->full) return;
     store->state.write(*anchor);
     store->ended = false;
@@ -258,21 +259,26 @@ void SimSite::act(const Persist& action) {
 }
 
 void SimSite::write_record() {
-  later(options_.store->slow ? Duration{15'000'000} : kDiskTakes / 4, [this] {
-    Store& store = *options_.store;
-    const Persist written = std::move(records_.front());
-    records_.pop_front();
-    Status how;
-    if (store.full) {
-      store.record.lose();
-      record_in_memory_ = true;
-      how = unavailable("the disk is full");
-    } else {
-      store.record.write(written.record);
-    }
-    if (!records_.empty()) write_record();
-    driver_.feed(Persisted{written.number, how});
+  later(options_.store->slow ? kSlowDiskTakes : options_.disk.takes, [this] {
+    const auto tell = [this, number = records_.front().number, how = put(records_.front().record)] {
+      records_.pop_front();
+      if (!records_.empty()) write_record();
+      driver_.feed(Persisted{number, how});
+    };
+    options_.disk.tells == Duration{} ? tell() : later(options_.disk.tells, tell);
   });
+}
+
+Status SimSite::put(const wire::Record& record) {
+  Store& store = *options_.store;
+  if (record_in_memory_) return {};  // it had waited behind the one that failed
+  if (store.full) {
+    store.record.lose();
+    record_in_memory_ = true;
+    return unavailable("the disk is full");
+  }
+  store.record.write(record);
+  return {};
 }
 
 void SimSite::act(const TakeSnapshot& action) {

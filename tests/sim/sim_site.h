@@ -24,6 +24,12 @@
 
 namespace collab::sim {
 
+// How long until a record is durable, and how much later its site hears of that.
+struct Disk {
+  Duration takes{10'000};
+  Duration tells{};
+};
+
 struct SimSiteOptions {
   std::string name;         // of the site
   std::string process;      // of this incarnation
@@ -51,7 +57,8 @@ struct SimSiteOptions {
   double idle = 0.05;           // the chance that a step period brought no sample
   double damaged_parts = 0.05;  // the chance that a part of an anchor has another bit when it is sent
   protocol::SiteConfig config;
-  Store* store = nullptr;        // of what earlier processes have left; null: nothing, and nothing is kept
+  Store* store = nullptr;  // of what earlier processes have left; null: nothing, and nothing is kept
+  Disk disk{};
   std::uint64_t save_every = 1;  // rounds
   Mutation mutation = Mutation::kNone;
   std::uint64_t seed = 0;
@@ -150,6 +157,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
 
   void save();
   void write_record();
+  [[nodiscard]] Status put(const wire::Record& record);
   void later(Duration after, std::function<void()> what);
   [[nodiscard]] bool trained_enough() const;
   [[nodiscard]] bool at_the_end() const;

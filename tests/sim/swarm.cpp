@@ -14,8 +14,9 @@ namespace {
 constexpr Duration kBound = seconds(420);
 // A run of the largest swarm takes a tenth of this many events: more are a circle nobody waits in.
 constexpr std::uint64_t kMostEvents = 30'000'000;
-// Of a round, about, without faults.
+// Of a round, about, without faults; and at most where disks are slow.
 constexpr Duration kRound = seconds(0.8);
+constexpr Duration kSlowRound = seconds(15);
 
 std::string_view name_of(Mutation mutation) {
   switch (mutation) {
@@ -119,6 +120,14 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   Prng hubs(seed ^ 0x4B5B'0000'0000'0000);
   const bool may_have_hubs = setting.sites > 1 && !setting.liars && setting.mutation == Mutation::kNone;
   setting.hubs = options.hubs.value_or(hubs.chance(0.2) && !options.plain) && may_have_hubs;
+  Prng hosts(seed ^ 0x4057'5000'0000'0000);
+  if (!options.plain && setting.mutation == Mutation::kNone) {
+    setting.slow_disks = hosts.chance(0.2);
+    setting.other_orders = hosts.chance(0.3);
+    setting.late_candidates = hosts.chance(0.5);
+    const bool forgets = std::ranges::find(options.faults, Fault::kForget) != options.faults.end();
+    if (hosts.chance(0.2) && forgets) setting.forget_after = seconds(15 + 60 * hosts.uniform());
+  }
   Prng parts(seed ^ 0xF4A6'0000'0000'0000);
   const bool divided = parts.chance(0.3) && !options.plain && setting.mutation == Mutation::kNone;
   const std::uint32_t most = std::min(5U, setting.rounds);
@@ -151,8 +160,9 @@ class Swarm {
     faults_.plan(setting.rounds * setting.generations * kRound);
     look();
     std::uint64_t events = 0;
-    while (!finished_ && network_.now() < population_.calm_from() + setting.generations * kBound &&
-           checkers_.failures().empty()) {
+    const Duration bound =
+        setting.generations * (kBound + (setting.slow_disks ? setting.rounds * kSlowRound : Duration{}));
+    while (!finished_ && network_.now() < population_.calm_from() + bound && checkers_.failures().empty()) {
       if (!network_.run_one()) break;
       if (++events > kMostEvents)
         checkers_.fail(std::to_string(events) + " events, and no end: " + population_.status());

@@ -167,6 +167,20 @@ TEST_F(SiteWaitsWithMore, UntilThatSwarmHasAgreedOnAboutAsMuch) { EXPECT_TRUE(go
 TEST_F(SiteWaitsWithMore, AndGoesWhereItsOwnRunIsLed) { EXPECT_TRUE(goes(leads(7, 3))); }
 TEST_F(SiteWaitsWithMore, AndGoesWhereNothingIsAgreedOnYet) { EXPECT_TRUE(goes(leads(8, 0))); }
 
+// At a candidate that leads run 7 at round 4, and that takes long to let it in.
+class SiteIsNotLetInYet : public SiteInquiry {
+ protected:
+  bool goes(const wire::Leads& there) {
+    static_cast<void>(s.step(Begin{join_of("tokyo")}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, leads(7, 4)));
+    EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
+    return all<Hangup>(answer(there)).size() == 2;
+  }
+};
+TEST_F(SiteIsNotLetInYet, AndStaysThoughASwarmThatIsNoBetterHasBegunElsewhere) { EXPECT_FALSE(goes(leads(6, 4))); }
+TEST_F(SiteIsNotLetInYet, AndGoesWhereItWouldAsAMember) { EXPECT_TRUE(goes(leads(6, 11))); }
+
 // ---- where nobody leads ----------------------------------------------------------------------------
 
 class SiteMeets : public SiteInquiry {

@@ -12,11 +12,11 @@ bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
 
 // Of two swarms that grow at the same pace the order must not turn over: while neither has agreed on twice as much as
 // the other, the larger stays, which grows by each site that comes over; of two as large the later run.
-bool outranks(const wire::Leads& there, const wire::Offer& agreed, std::uint32_t members) {
-  if (there.run == agreed.run) return false;
-  if (is_far_ahead(there.round, agreed.round)) return true;
-  if (is_far_ahead(agreed.round, there.round)) return false;
-  return std::tie(there.members, there.run) > std::tie(members, agreed.run);
+bool outranks(const wire::Leads& there, const wire::Leads& here) {
+  if (there.run == here.run) return false;
+  if (is_far_ahead(there.round, here.round)) return true;
+  if (is_far_ahead(here.round, there.round)) return false;
+  return std::tie(there.members, there.run) > std::tie(here.members, here.run);
 }
 
 // Who waits for others with far more than was agreed on there does not give that up: they may come back, or an operator
@@ -104,16 +104,27 @@ void Inquiry::end(const std::string& why) {
   next_ = waits() || held() ? soon : std::max(next_, soon);
 }
 
+bool Inquiry::is_of_ours(const wire::Leads& leads) const {
+  return leads.generation == all_->membership.join().generation ||
+         (all_->membership.join().helper && all_->acceptor.agreed().run.value == 0);
+}
+
+// The swarm that this site is a member of, or that is about to let it in; none where nothing was agreed on yet.
+std::optional<wire::Leads> Inquiry::swarm_here() const {
+  if (waits()) return here_ && here_->leads && is_of_ours(*here_) ? here_ : std::nullopt;
+  if (held()) return std::nullopt;
+  const wire::Offer& agreed = all_->acceptor.agreed();
+  const auto members = static_cast<std::uint32_t>(all_->roster.size());
+  return wire::Leads{true, all_->membership.join().generation, agreed.run, agreed.round, members};
+}
+
 void Inquiry::on_leads(const wire::Leads& leads) {
   const std::uint32_t candidate = *of_;
   end("it has answered");
-  const bool same = leads.generation == all_->membership.join().generation ||
-                    (all_->membership.join().helper && all_->acceptor.agreed().run.value == 0);
-  if ((leads.leads && !same) || !inquires() || !all_->coordinator.link()) return;
+  if ((leads.leads && !is_of_ours(leads)) || !inquires() || !all_->coordinator.link()) return;
   std::string what;
-  if (!waits() && !held()) {
-    if (!leads.leads || !outranks(leads, all_->acceptor.agreed(), static_cast<std::uint32_t>(all_->roster.size())))
-      return;
+  if (const std::optional<wire::Leads> swarm = swarm_here()) {
+    if (!leads.leads || !outranks(leads, *swarm)) return;
     what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
     if (waits() && waits_with_more(leads, all_->acceptor)) return;

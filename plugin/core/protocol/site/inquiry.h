@@ -2,7 +2,8 @@
 // this site only waits.
 //
 //   member that waits or is held --once a grace: the next candidate--> asked
-//   asked --it leads, and has agreed on more--> the site goes there; one that waits, unless it has agreed on far less
+//   asked --it leads, and has agreed on more--> the site goes there; one that waits where nobody leads a swarm that has
+//                                               begun, unless that one has agreed on far less than it has
 //
 // The answer decides by itself, and alike at all sites: one that goes is followed by the others.
 //
@@ -43,6 +44,8 @@ class Inquiry {
   friend struct Inside;
   [[nodiscard]] bool held() const;
   [[nodiscard]] bool inquires() const;
+  [[nodiscard]] bool is_of_ours(const wire::Leads& leads) const;
+  [[nodiscard]] std::optional<wire::Leads> swarm_here() const;
   void end(const std::string& why);
 
   SiteParts* all_ = nullptr;
