@@ -15,6 +15,7 @@ Population::Population(Setting setting, Network& network, Checkers& checkers, Si
       begins_(~setting_.seed),
       clocks_(setting_.seed ^ 0xC10C'0000'0000'0000),
       disks_(setting_.seed ^ 0xD15C'0000'0000'0000),
+      leaves_(setting_.seed ^ 0x1EAF'E500'0000'0000),
       orders_(setting_.seed ^ 0x04DE'4000'0000'0000),
       claims_(setting_.seed ^ 0xC1A1'0000'0000'0000) {
   if (!setting_.hubs) return;
@@ -176,7 +177,22 @@ void Population::restart(SimSite& site) {
   start_again(site.options().name, site.options().generation);
 }
 
+// If something else ends it before it has left, that has it start again.
+void Population::start_again_once_over(SimSite& site) {
+  const SimSiteReport& report = site.report();
+  if (is_dead(site) || (report.over && !report.returns)) return;
+  const TimePoint soon = network_.now() + seconds(0.5);
+  busy_until(soon);
+  if (!report.over) return network_.at(soon, [this, &site] { start_again_once_over(site); });
+  busy_until(start_again(site.options().name, site.options().generation));
+}
+
 void Population::crash(SimSite& site, Death death, bool for_good) {
+  const bool may_leave = setting_.leavers && death == Death::kProcess && !for_good && !site.options().helper;
+  if (may_leave && leaves_.chance(0.4)) {
+    if (site.ask_to_leave()) start_again_once_over(site);
+    return;
+  }
   end(site, death);
   const std::string& name = site.options().name;
   if (for_good) {

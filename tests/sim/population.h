@@ -49,6 +49,7 @@ struct Setting {
   bool slow_disks = false;       // a record takes some seconds, and may be durable long before its site hears of it
   bool other_orders = false;     // each process asks the candidates in an order of its own
   bool late_candidates = false;  // a candidate's clock jumps with a site's
+  bool leavers = false;          // some processes that would end by themselves leave in good order, and return
   Duration forget_after = Duration::max();
   std::optional<Merge> overlap{};  // rounds run behind the training
   Mutation mutation = Mutation::kNone;
@@ -126,6 +127,7 @@ class Population {
   void end(SimSite& site, Death death);
   [[nodiscard]] wire::Record newest_record(std::optional<std::uint32_t> generation) const;
   TimePoint start_again(const std::string& name, std::uint32_t generation);
+  void start_again_once_over(SimSite& site);
   [[nodiscard]] SimSiteOptions options_of(const std::string& name, std::uint32_t generation);
   [[nodiscard]] std::uint64_t budget_of(const std::string& name) const;
   void start_coordinator(std::uint32_t candidate);
@@ -142,6 +144,7 @@ class Population {
   Prng begins_;  // what decides on the first anchor
   Prng clocks_;  // of candidates' hosts, and what names their runs
   Prng disks_;
+  Prng leaves_;
   Prng orders_;
   std::chrono::milliseconds last_birth_{};
   Reader reader_;

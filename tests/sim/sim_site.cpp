@@ -251,8 +251,9 @@ void SimSite::act(const ReceiveAnchor& action) {
 // As the store of records does: a write that fails leaves nothing behind, and from then on it is kept in memory.
 void SimSite::act(const Persist& action) {
   Store* store = options_.store;
-  if (store == nullptr || options_.helper || record_in_memory_) return driver_.feed(Persisted{action.number, {}});
   const bool under_way = !records_.empty();
+  const bool in_memory = store == nullptr || options_.helper || record_in_memory_;
+  if (in_memory && !under_way) return driver_.feed(Persisted{action.number, {}});
   if (records_.size() > 1) records_.pop_back();  // of those that wait only the newest is written
   records_.push_back(action);
   if (!under_way) write_record();
@@ -398,10 +399,11 @@ bool SimSite::budget_over() {
 
 void SimSite::train() {
   training_ = true;
-  if (flight_ == Flight::kNone && !at_the_end() && budget_over()) {
-    report_.spent = true;
-    if (!data_.all_counted()) report_.undisturbed = false;  // it trains on alone with those
-    return driver_.feed(Depart{"what it may send is spent", 0});
+  if (flight_ == Flight::kNone && !at_the_end() && (asked_to_leave_ || budget_over())) {
+    report_.returns = asked_to_leave_;
+    report_.spent = !asked_to_leave_;
+    if (!data_.all_counted()) report_.undisturbed = false;  // it trains on alone with those, or loses them
+    return driver_.feed(Depart{asked_to_leave_ ? "asked to leave" : "what it may send is spent", 0});
   }
   if (at_the_end()) {
     report_.goes_on = options_.generation < options_.last_generation;

@@ -80,7 +80,8 @@ struct SimSiteReport {
   std::uint64_t rebased = 0;
   std::uint64_t carried = 0;  // chunks that were here when another attempt began
   bool joined = false;
-  bool spent = false;  // it has left, as what it may send does not pay for another round
+  bool spent = false;    // it has left, as what it may send does not pay for another round
+  bool returns = false;  // it has left, as it was asked to, and begins again
   struct Exchanged {
     TimePoint began;
     TimePoint ended;
@@ -99,6 +100,8 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   [[nodiscard]] const SimSiteReport& report() const { return report_; }
   [[nodiscard]] const SimOptimizer::Report& optimizer() const { return optimizer_.report(); }
   void leave_arena();  // the process ends, and its shared memory stays
+  // After the step, or the round, that is under way. False: it had been asked before.
+  bool ask_to_leave() { return !std::exchange(asked_to_leave_, true); }
   [[nodiscard]] wire::Record record() const { return driver_.site().record(); }
   [[nodiscard]] std::string waiting_for() const { return driver_.site().waiting_for(clock_.now()); }
   void kill();
@@ -198,6 +201,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   bool moved_ = false;                     // onto another anchor, in the round that is under way
   bool fate_unknown_ = false;              // of what was contributed before the anchor that is adopted
   bool training_ = false;
+  bool asked_to_leave_ = false;
   enum class Flight { kNone, kUnderWay, kOver };  // of a round behind the training
   Flight flight_ = Flight::kNone;
   std::uint64_t steps_ = 0;

@@ -118,13 +118,14 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   setting.optimizers = extras.chance(0.35) && !options.plain;
   setting.budgets = extras.chance(0.2) && !options.plain;
   Prng hubs(seed ^ 0x4B5B'0000'0000'0000);
-  const bool may_have_hubs = setting.sites > 1 && !setting.liars && setting.mutation == Mutation::kNone;
+  const bool may_have_hubs = setting.sites > 1 && setting.mutation == Mutation::kNone;
   setting.hubs = options.hubs.value_or(hubs.chance(0.2) && !options.plain) && may_have_hubs;
   Prng hosts(seed ^ 0x4057'5000'0000'0000);
   if (!options.plain && setting.mutation == Mutation::kNone) {
     setting.slow_disks = hosts.chance(0.2);
     setting.other_orders = hosts.chance(0.3);
     setting.late_candidates = hosts.chance(0.5);
+    setting.leavers = hosts.chance(0.5);
     const bool forgets = std::ranges::find(options.faults, Fault::kForget) != options.faults.end();
     if (hosts.chance(0.2) && forgets) setting.forget_after = seconds(15 + 60 * hosts.uniform());
   }

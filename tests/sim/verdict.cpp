@@ -356,7 +356,7 @@ void Verdict::judge(const SimSite& site) {
                    " after the last fault: " + site.waiting_for() + "; " + population_.status());
   } else if (report.failed) {
     checkers_.fail(process + " failed: " + report.why.to_string());
-  } else if (report.round.value < population_.setting().rounds && !report.spent) {
+  } else if (report.round.value < population_.setting().rounds && !report.spent && !report.returns) {
     checkers_.fail(process + " left after round " + std::to_string(report.round.value));
   }
   if (report.undisturbed) {

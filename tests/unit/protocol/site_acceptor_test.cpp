@@ -406,6 +406,15 @@ TEST_F(SiteAcceptor, WhoLeavesIsNoWitnessAnyMoreBeforeItSaysSo) {
   EXPECT_EQ(all<Left>(s.hear(1, wire::LeaveAck{})).size(), 1U);
 }
 
+// An anchor that was on its way would bring it back in, with the memory that it leaves with.
+TEST_F(SiteAcceptor, WhoLeavesInstallsNothingAnyMore) {
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.step(Depart{"asked to leave"}));
+  const auto in_place = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
+  EXPECT_THAT(sent<wire::AnchorInstalled>(in_place), IsEmpty());
+  EXPECT_EQ(all<Left>(s.hear(1, wire::LeaveAck{})).size(), 1U);
+}
+
 // Then it is lost, for all the others know.
 TEST_F(SiteAcceptor, WhoCannotWriteThatDownGoesWithoutAWord) {
   for (const bool fails : {true, false}) {

@@ -181,6 +181,23 @@ class SiteIsNotLetInYet : public SiteInquiry {
 TEST_F(SiteIsNotLetInYet, AndStaysThoughASwarmThatIsNoBetterHasBegunElsewhere) { EXPECT_FALSE(goes(leads(6, 4))); }
 TEST_F(SiteIsNotLetInYet, AndGoesWhereItWouldAsAMember) { EXPECT_TRUE(goes(leads(6, 11))); }
 
+// It was to install an anchor that nobody holds any more: the leader here has none, and waits for others.
+TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun) {
+  for (const bool gone : {false, true}) {
+    s = H(config({"first:1", "second:2"}));
+    s.shows_inquiries = true;
+    static_cast<void>(s.step(Begin{join_of("tokyo")}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+    static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong}));
+    EXPECT_EQ(sent<wire::Inquire>(s.pass(seconds(1))).size(), 1U);
+    static_cast<void>(s.hear(1, wire::Leads{!gone, 1, RunId{7}, RoundId{0}, 1}));
+    EXPECT_EQ(inquiries(s.pass(seconds(10))).empty(), !gone);
+    if (!gone) continue;
+    EXPECT_EQ(all<Hangup>(answer(leads(8, 0))).size(), 2U);
+  }
+}
+
 // ---- where nobody leads ----------------------------------------------------------------------------
 
 class SiteMeets : public SiteInquiry {

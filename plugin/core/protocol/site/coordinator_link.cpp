@@ -123,7 +123,7 @@ void CoordinatorLink::on_silence_tick() {
     candidate_ = (silent + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
     return;
   }
-  if (all_->inquiry.waits()) send(wire::Inquire{all_->membership.join().swarm});
+  if (all_->inquiry.asks_here()) send(wire::Inquire{all_->membership.join().swarm});
   if (!asks) send(wire::Heartbeat{++sequence_, false});
 }
 

@@ -36,12 +36,14 @@ bool waits_better(const wire::Leads& there, const wire::Leads& here) {
 
 }  // namespace
 
-// Where nobody leads, or nothing was agreed on yet.
+// Where nobody leads, or nothing was agreed on yet; or whoever held the anchor that was to be installed is gone.
 bool Inquiry::waits() const {
-  return all_->membership.phase() == SitePhase::kWaiting ||
-         (all_->membership.phase() == SitePhase::kAsking && all_->membership.join_sent() &&
-          !all_->membership.is_held());
+  const SitePhase phase = all_->membership.phase();
+  return phase == SitePhase::kWaiting || (phase == SitePhase::kInstalling && here_ && !here_->leads) ||
+         (phase == SitePhase::kAsking && all_->membership.join_sent() && !all_->membership.is_held());
 }
+
+bool Inquiry::asks_here() const { return waits() || all_->membership.phase() == SitePhase::kInstalling; }
 
 // Those who train here are at another generation, or may come back at one. Elsewhere this site's own may have begun.
 bool Inquiry::held() const {
@@ -69,7 +71,7 @@ void Inquiry::on_tick() {
 TimePoint Inquiry::next_deadline() const { return inquires() ? next_ : kNever; }
 
 void Inquiry::begin_asking(Duration soon) {
-  here_.reset();
+  forget_here();
   next_ = later(all_->now, soon);
 }
 

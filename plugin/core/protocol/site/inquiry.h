@@ -23,15 +23,17 @@ struct SiteParts;
 class Inquiry {
  public:
   [[nodiscard]] bool is_over(LinkId link) const { return link_ == link; }
-  // What the candidate here says of itself, with each heartbeat, to who waits there.
+  // What the candidate here says of itself, with each heartbeat, to who asks there.
   [[nodiscard]] const std::optional<wire::Leads>& here() const { return here_; }
-  [[nodiscard]] bool waits() const;  // this site, where nobody leads, or nothing was agreed on yet
+  [[nodiscard]] bool waits() const;      // this site, where nobody leads, or nothing was agreed on yet
+  [[nodiscard]] bool asks_here() const;  // with each heartbeat
   [[nodiscard]] TimePoint next_deadline() const;
 
   void begin_asking(Duration soon);  // to be let in, here; after so long others are asked too
   void not_before(TimePoint time) { next_ = time; }
   void stays_until(TimePoint time) { stays_until_ = time; }
   void on_here(const wire::Leads& leads) { here_ = leads; }
+  void forget_here() { here_.reset(); }
   void on_connected(LinkId link, std::optional<std::uint32_t> candidate);
   void on_dial_failed(std::optional<std::uint32_t> candidate, const std::string& why);
   void on_closed(const std::string& why);

@@ -190,6 +190,7 @@ void SiteMembership::becomes_active() { phase_ = SitePhase::kActive; }
 void SiteMembership::installs() {
   phase_ = SitePhase::kInstalling;
   anchor_by_ = kNever;
+  all_->inquiry.forget_here();
 }
 
 void SiteMembership::installed(const wire::InstallAnchor& install) {
@@ -221,6 +222,7 @@ void SiteMembership::depart(const Depart& event) {
 
 // The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
 void SiteMembership::say_leave() {
+  all_->installation.drop();
   if (!mutant(Mutant::kAcceptorAfterLeave)) all_->acceptor.renounce();
   if (mutant(Mutant::kLeaveBeforeDurable)) all_->coordinator.send(*leave_);
   all_->writes.say_when_durable(*leave_);
