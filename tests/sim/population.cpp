@@ -21,9 +21,9 @@ Population::Population(Setting setting, Network& network, Checkers& checkers, Si
   if (!setting_.hubs) return;
   std::vector<std::string> hubs;
   for (std::uint32_t i = 0; i < setting_.candidates; ++i) hubs.push_back(address_of(i));
-  world_ = std::make_unique<SimWorld>(
-      SimWorld::Options{setting_.seed, setting_.sites, setting_.rounds, std::move(hubs), kGrace, kJoinTimeout}, network,
-      checkers, log_);
+  world_ = std::make_unique<SimWorld>(SimWorld::Options{setting_.seed, setting_.sites, setting_.rounds, std::move(hubs),
+                                                        kGrace, kJoinTimeout, setting_.liars},
+                                      network, checkers, log_);
 }
 
 void Population::begin(std::uint32_t hidden) {

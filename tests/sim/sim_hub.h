@@ -36,6 +36,7 @@ class SimWorld {
     std::vector<std::string> hubs;  // addresses
     Duration grace{};
     Duration join_timeout{};
+    bool liars = false;  // a rank of theirs may never do its part
   };
   struct Report {
     std::uint64_t answers = 0;  // by hubs
