@@ -174,10 +174,10 @@ TEST_P(VerdictOfFive, WithTwoDeadAndTwoStartedAgainTheyAverageAgain) {
 // Three of four, and one that comes with more rounds of a run whose other member is dead.
 class VerdictBesideAnother : public VerdictTest {
  protected:
-  VerdictBesideAnother() : VerdictTest(four_sites()) {}
-  static Setting four_sites() {
+  explicit VerdictBesideAnother(std::uint32_t sites = 4) : VerdictTest(so_many(sites)) {}
+  static Setting so_many(std::uint32_t sites) {
     Setting setting = three_sites();
-    setting.sites = 4;
+    setting.sites = sites;
     return setting;
   }
   void let_one_of_another_run_come() {
@@ -185,13 +185,19 @@ class VerdictBesideAnother : public VerdictTest {
     population_.join_late();
     SimSite& late = *population_.live("late0");
     population_.crash(late, Death::kHost);
+    claim_another_run(late);
+  }
+  // It had agreed on more, with one that is dead.
+  void claim_another_run(SimSite& site) {
     wire::Record record;
     record.acceptor = AcceptorId{77};
     record.promised = TermId{1};
     record.generation = 1;
     record.anchor = {RunId{UINT64_MAX / 2}, RoundId{5'000}, {1, 1}};
-    record.voters = {{SiteId{0}, "late0", AcceptorId{77}}, {SiteId{1}, "site3", AcceptorId{78}}};
-    population_.store_of(late).record.write(record);
+    record.voters = {{SiteId{0}, site.options().name, AcceptorId{77}}, {SiteId{1}, "site3", AcceptorId{78}}};
+    Store& store = population_.store_of(site);
+    store.lose();
+    store.record.write(record);
   }
 };
 
@@ -217,6 +223,22 @@ TEST_F(VerdictBesideAnother, WhoeverHasNoMajorityInEitherRunWaits) {
   for (const std::string name : {"site1", "site2"}) {
     population_.crash(*population_.live(name), Death::kHost, true);
   }
+  run_until(300);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+}
+
+// It is one of theirs, by name: but what it says counts for nothing, so that it makes two of five no majority.
+class VerdictBesideOneOfThem : public VerdictBesideAnother {
+ protected:
+  VerdictBesideOneOfThem() : VerdictBesideAnother(5) {}
+};
+TEST_F(VerdictBesideOneOfThem, WhoIsSetAsideIsNoneOfTheirMajority) {
+  run_until(10);
+  for (const std::string name : {"site3", "site4"}) population_.crash(*population_.live(name), Death::kHost, true);
+  SimSite& other = *population_.live("site2");
+  population_.crash(other, Death::kHost);
+  claim_another_run(other);
+  population_.kill_candidate(0, Death::kProcess);  // who leads now would take it in
   run_until(300);
   EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
 }

@@ -18,11 +18,6 @@ constexpr Duration kRoundTakes = 2 * kGraces;  // at most, over the thinnest lin
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
 
-// What that one knows of was agreed on later, as an election sees it.
-bool is_newer(const wire::Record& a, const wire::Record& b) {
-  return protocol::is_newer(a.anchor, a.voters.size(), b.anchor, b.voters.size());
-}
-
 }  // namespace
 
 // The candidates of each site, and one address where nobody ever was.
@@ -213,83 +208,89 @@ bool Verdict::left_alone(const SimSite& site) const {
     if (joined > 0 && alone == joined) return true;
   }
   // What those who are here know of: the newest membership, and that of an attempt which may be committed after it.
-  std::vector<wire::Record> known;
-  std::vector<wire::Record> of_its_run;
+  std::vector<Known> known;
+  std::vector<Known> of_its_run;
   for (const auto& other : all) {
     const bool ended = other->report().over && !other->report().failed;
     if (population_.is_dead(*other) || ended) continue;
-    known.push_back(other->record());
-    if (known.back().anchor.run == report.run) of_its_run.push_back(known.back());
+    known.push_back({other->options().name, other->record()});
+    if (known.back().record.anchor.run == report.run) of_its_run.push_back(known.back());
   }
   const std::uint32_t generation = site.options().generation;
   if (!may_elect(known, generation)) return true;
-  if (can_go_on(of_its_run, generation)) return false;
+  if (can_go_on(of_its_run, {generation})) return false;
   // Then it goes over to another run that can, unless it has agreed on far more.
   std::set<RunId> runs;
-  for (const wire::Record& record : known) runs.insert(record.anchor.run);
+  for (const Known& each : known) runs.insert(each.record.anchor.run);
   return std::ranges::none_of(runs, [&](RunId run) {
-    std::vector<wire::Record> others = known;
-    std::erase_if(others, [run](const wire::Record& record) { return record.anchor.run != run; });
+    std::vector<Known> others = known;
+    std::erase_if(others, [run](const Known& each) { return each.record.anchor.run != run; });
     RoundId round;
-    for (const wire::Record& record : others) round = std::max(round, record.anchor.round);
+    for (const Known& each : others) round = std::max(round, each.record.anchor.round);
     const bool stays = round.value > 0 && report.round.value > 2 * round.value + 2;
-    return run != report.run && run.value != 0 && !stays && can_go_on(others, generation);
+    return run != report.run && run.value != 0 && !stays && can_go_on(others, {generation});
   });
 }
 
-// The newest membership that anybody knows of can go on; or another can, as those who claim more are fewer: after a
-// grace these are set aside.
-bool Verdict::may_elect(std::vector<wire::Record> known, std::uint32_t generation) const {
-  std::erase_if(known, [](const wire::Record& record) { return record.voters.empty(); });
+// What that one knows of was agreed on later, as an election sees it.
+bool Verdict::is_newer(const Known& a, const Known& b) {
+  return protocol::is_newer(a.record.anchor, a.record.voters.size(), b.record.anchor, b.record.voters.size());
+}
+
+// The newest membership that anybody knows of can go on; or another can, without those who claim more, as these are
+// fewer: after a grace they are set aside.
+bool Verdict::may_elect(std::vector<Known> known, std::uint32_t generation) const {
+  std::erase_if(known, [](const Known& each) { return each.record.voters.empty(); });
   std::ranges::sort(known, is_newer);
-  const std::size_t claims = known.size();
-  for (std::size_t i = 0; i == 0 || 2 * i < claims; ++i) {
+  Electors electors{generation};
+  for (std::size_t i = 0; i == 0 || 2 * i < known.size(); ++i) {
+    if (i > 0) electors.aside.insert(known[i - 1].name);
     if (i > 0 && !is_newer(known[i - 1], known[i])) continue;
-    const std::vector<wire::Record> rest(known.begin() + static_cast<std::ptrdiff_t>(i), known.end());
-    if (can_go_on(rest, generation) && (i == 0 || witnesses(rest) > i)) return true;
+    const std::vector<Known> rest(known.begin() + static_cast<std::ptrdiff_t>(i), known.end());
+    if (can_go_on(rest, electors) && (i == 0 || witnesses(rest) > i)) return true;
   }
   return false;
 }
 
 // Of the newest membership that these know of, those whose memories it names.
-std::size_t Verdict::witnesses(const std::vector<wire::Record>& known) {
-  return static_cast<std::size_t>(std::ranges::count_if(known, [&](const wire::Record& record) {
-    return std::ranges::any_of(known.front().voters,
-                               [&](const wire::Voter& voter) { return voter.acceptor == record.acceptor; });
+std::size_t Verdict::witnesses(const std::vector<Known>& known) {
+  return static_cast<std::size_t>(std::ranges::count_if(known, [&](const Known& each) {
+    return std::ranges::any_of(known.front().record.voters,
+                               [&](const wire::Voter& voter) { return voter.acceptor == each.record.acceptor; });
   }));
 }
 
-bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
+bool Verdict::can_go_on(const std::vector<Known>& known, Electors electors) const {
   const auto newest = std::ranges::min_element(known, is_newer);
   if (newest == known.end()) return true;
-  std::set<AcceptorId> left;  // in good order, as somebody here knows
-  for (const wire::Record& record : known) {
-    if (is_newer(*newest, record)) continue;
-    for (const wire::Voter& voter : record.voters) {
-      if (voter.left) left.insert(voter.acceptor);
+  for (const Known& each : known) {  // who has left in good order, as somebody here knows
+    if (is_newer(*newest, each)) continue;
+    for (const wire::Voter& voter : each.record.voters) {
+      if (voter.left) electors.left.insert(voter.acceptor);
     }
   }
+  const wire::Offer& anchor = newest->record.anchor;
   std::optional<wire::StartAttempt> last;
-  for (const wire::Record& record : known) {
-    for (const wire::Proposal& proposal : record.proposals) {
+  for (const Known& each : known) {
+    for (const wire::Proposal& proposal : each.record.proposals) {
       const wire::StartAttempt& start = proposal.start;
-      if (start.run != newest->anchor.run || start.round.value != newest->anchor.round.value + 1) continue;
+      if (start.run != anchor.run || start.round.value != anchor.round.value + 1) continue;
       if (!last || start.attempt > last->attempt) last = start;
     }
   }
-  return can_agree(newest->voters, left, generation) && (!last || can_agree(last->voters, left, generation));
+  return can_agree(newest->record.voters, electors) && (!last || can_agree(last->voters, electors));
 }
 
-bool Verdict::can_agree(const std::vector<wire::Voter>& voters, const std::set<AcceptorId>& left,
-                        std::uint32_t generation) const {
+bool Verdict::can_agree(const std::vector<wire::Voter>& voters, const Electors& electors) const {
   std::size_t here = 0;
   for (const wire::Voter& voter : voters) {
     const SimSite* other = population_.live(voter.name);
     if (voter.name == population_.claimant() && !voter.left) continue;  // it may never say a word
     const bool ended = other != nullptr && other->report().over && !(other->report().failed && restarts());
-    const bool ahead = other != nullptr && other->options().generation > generation;
-    const bool absent = ended || ahead || population_.is_gone(voter.name);
-    here += absent && left.count(voter.acceptor) == 0 ? 0 : 1;
+    const bool ahead = other != nullptr && other->options().generation > electors.generation;
+    const bool aside = electors.aside.count(voter.name) != 0;
+    const bool absent = ended || ahead || aside || population_.is_gone(voter.name);
+    here += absent && electors.left.count(voter.acceptor) == 0 ? 0 : 1;
   }
   return voters.empty() || 2 * here > voters.size();
 }

@@ -31,12 +31,22 @@ class Verdict {
   [[nodiscard]] bool restarts() const;
   void restart_failed();
   [[nodiscard]] bool left_alone(const SimSite& site) const;
-  [[nodiscard]] bool may_elect(std::vector<wire::Record> known, std::uint32_t generation) const;
-  [[nodiscard]] static std::size_t witnesses(const std::vector<wire::Record>& known);
-  [[nodiscard]] bool can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const;
-  // `left`: who counts by name for good.
-  [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, const std::set<AcceptorId>& left,
-                               std::uint32_t generation) const;
+  // What the sites know, each of those named.
+  struct Known {
+    std::string name;
+    wire::Record record;
+  };
+  // `aside`: what these say counts for nothing, nor do they.
+  struct Electors {
+    std::uint32_t generation = 1;
+    std::set<std::string> aside{};
+    std::set<AcceptorId> left{};  // they count by name for good
+  };
+  [[nodiscard]] static bool is_newer(const Known& a, const Known& b);
+  [[nodiscard]] bool may_elect(std::vector<Known> known, std::uint32_t generation) const;
+  [[nodiscard]] static std::size_t witnesses(const std::vector<Known>& known);
+  [[nodiscard]] bool can_go_on(const std::vector<Known>& known, Electors electors) const;
+  [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, const Electors& electors) const;
   [[nodiscard]] bool has_begun() const;
   [[nodiscard]] bool somebody_trains() const;
   [[nodiscard]] bool waits_in_vain(const SimSite& site) const;
