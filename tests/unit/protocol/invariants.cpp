@@ -70,17 +70,20 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (const auto* promise = std::get_if<wire::Promise>(&received.message)) knows(promise->report);
   const auto comer = record.comers.find(received.link);
   if (comer == record.comers.end()) return;
-  if (const auto* join = std::get_if<wire::Join>(&received.message)) {
-    comer->second.held = join->offer;
-    comer->second.knows = !join->report.record.voters.empty();
-  }
+  const auto offers = [&comer](const auto& message) {
+    const wire::Record& its = message.report.record;
+    comer->second.held = message.offer;
+    comer->second.knows = !its.voters.empty();
+    comer->second.left = comer->second.knows && its.anchor.run != message.offer.run;
+  };
+  if (const auto* join = std::get_if<wire::Join>(&received.message)) offers(*join);
   if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
     comer->second.held = {installed->run, installed->round, installed->digest};
+    comer->second.left = false;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   if (promise != nullptr) {
-    comer->second.held = promise->offer;
-    comer->second.knows = !promise->report.record.voters.empty();
+    offers(*promise);
     comer->second.recent = promise->report.record.recent;
     comer->second.promised = promise->term;
   }
@@ -145,7 +148,7 @@ void Invariants::on_renamed(const CoordinatorRecord& record, const wire::Install
   }
   if (source == nullptr || founded) return;
   for (const auto& [link, comer] : record.comers) {
-    if (!comer.site || !comer.knows || !is_committed(comer.held.run, comer.held.round)) continue;
+    if (!comer.site || !comer.knows || comer.left || !is_committed(comer.held.run, comer.held.round)) continue;
     const auto state = states_.find({comer.held.run, comer.held.round});
     if (state != states_.end() && state->second.first != comer.held.digest) continue;
     check(!is_newer(comer.held, 0, source->held, 0),

@@ -48,6 +48,7 @@ class Invariants {
     Digest digest;
     bool holds = false;                // an anchor
     bool knows = false;                // of a membership
+    bool left = false;                 // the run of the anchor that it holds, for one of which it holds none
     wire::Offer held{};                // which one, as it said last
     std::vector<wire::Past> recent{};  // commits that its last promise told of
     TermId promised{};                 // in that one

@@ -76,6 +76,15 @@ TEST(Beginning, TheNewestAnchorCountsAndOfTwoAlikeThatInMemory) {
   EXPECT_EQ(begin(anchor(4, 1), anchor(3, 8)).record.voters, Voters{kParis}) << "a later run's";
 }
 
+TEST(Beginning, AStateOfTheRunThatItHadLeftIsNotTheNewest) {
+  const wire::Offer left = anchor(4, 17);
+  const wire::Offer last = anchor(3, 15);
+  Remains remains{membership(last, {kParis}), sealed(last, {kParis}), state(left, {kParis, kOslo})};
+  EXPECT_FALSE(begin_with(remains, kFresh).from_state);
+  remains.record = membership(left, {kParis, kOslo});
+  EXPECT_TRUE(begin_with(remains, kFresh).from_state);
+}
+
 TEST(Beginning, WhatTheRecordKnowsOfALaterRoundStays) {
   Remains remains{membership(anchor(3, 9), {kParis, kOslo}), sealed(anchor(3, 7), {kParis}), {}};
   remains.record->acceptor = AcceptorId(11);

@@ -12,7 +12,9 @@ Beginning begin_with(const Remains& remains, AcceptorId fresh) {
   Beginning site{record.value_or(wire::Record()), arena};
   if (site.record.acceptor.value == 0) site.record.acceptor = fresh;
   const auto order = [](const auto& anchor) { return std::pair(anchor.run, anchor.round); };
-  if (state && (!arena || order(state->anchor) > order(*arena))) {
+  // A site may have gone over to an older run since it was saved: its record tells.
+  const bool went_over = state && arena && state->anchor.run != arena->run && site.record.anchor.run == arena->run;
+  if (state && !went_over && (!arena || order(state->anchor) > order(*arena))) {
     site.from_state = true;
     site.anchor = SealedAnchor{state->anchor.run, state->anchor.round, state->anchor.digest, {}};
     // A site that still has its record has not ended.
