@@ -10,6 +10,7 @@
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 
@@ -127,9 +128,8 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
 
 void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable) {
   if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round_.attempt, member.id)) return;
-  const auto& in = round_.attempt->participants;
-  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreachable.peer; });
-  if (peer == in.end()) {  // it has given the attempt up all the same
+  const wire::Participant* const peer = participant_of(*round_.attempt, unreachable.peer);
+  if (peer == nullptr) {  // it has given the attempt up all the same
     all_->note(Note::Level::kWarning, "unreached",
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
