@@ -77,7 +77,7 @@ constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator
 }
 
 // Whoever has dialled this process, by link.
-struct Asker {
+struct Dialler {
   std::string network;  // empty: it is this machine, or nobody knows
   Sparing statuses{kStatusesOfLink, kStatusesOfLink};
   Sparing small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
@@ -157,14 +157,14 @@ class Server final : public CoordinatorServer {
   }
 
   [[nodiscard]] std::string network_behind(LinkId link) const {
-    const auto found = askers_.find(link);
-    return found == askers_.end() ? std::string() : found->second.network;
+    const auto found = diallers_.find(link);
+    return found == diallers_.end() ? std::string() : found->second.network;
   }
 
   void came(LinkId link, const std::string& peer) {
     const std::string network = network_of(peer);
     const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
-    askers_[link].network = here ? std::string() : network;
+    diallers_[link].network = here ? std::string() : network;
     turn_out(doorstep_.came(clock_.now(), link, peer, is_known()));
   }
 
@@ -211,12 +211,12 @@ class Server final : public CoordinatorServer {
   }
 
   [[nodiscard]] bool may_ask(LinkId link, const wire::Message& message) {
-    Asker& asker = askers_[link];
+    Dialler& dialler = diallers_[link];
     if (std::holds_alternative<wire::StatusQuery>(message)) {
-      return asker.statuses.let(clock_.now()).has_value() && may_ask_status(asker.network);
+      return dialler.statuses.let(clock_.now()).has_value() && may_ask_status(dialler.network);
     }
     const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
-    return !small || asker.small_questions.let(clock_.now()).has_value();
+    return !small || dialler.small_questions.let(clock_.now()).has_value();
   }
 
   void closed(LinkClosed event) {
@@ -224,7 +224,7 @@ class Server final : public CoordinatorServer {
     left_.closed(link);
     doorstep_.closed(link);
     taken_.closed(link);
-    askers_.erase(link);
+    diallers_.erase(link);
     joins_.closed(link);
     outgoing_.closed(link);
     proved_.closed(link);
@@ -389,7 +389,7 @@ class Server final : public CoordinatorServer {
   Happenings rounds_, notable_;
   Doorstep doorstep_;
   TakenLinks taken_;
-  std::map<LinkId, Asker> askers_;
+  std::map<LinkId, Dialler> diallers_;
   LeftLinks left_;
   KeptJoins joins_;
   HubOutgoing outgoing_;
