@@ -16,7 +16,7 @@ struct MemberStatus {
   SiteId site;
   std::string name;
   std::string address;  // empty: it cannot be dialled
-  std::string state;    // joined, adopting, active, behind or suspect
+  std::string state;    // joined, installing, active, stale or suspect
   bool helper = false;
   bool ready = false;  // it waits for the round to come
   RoundId round;       // of the anchor it holds

@@ -100,6 +100,7 @@ class HubBackend final : public c10d::Backend {
   [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
   [[nodiscard]] HubCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
   WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
+  [[nodiscard]] Rows living_rows(const HubCalls::Call& step, const at::Tensor& flat);
   // Over the ranks that are there, in rank order, in place.
   void combine(const HubCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
   void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);

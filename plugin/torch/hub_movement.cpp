@@ -93,6 +93,18 @@ std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor
   return parts;
 }
 
+// Of what each rank says, the most.
+std::uint64_t longest_of_all(HubCalls& calls, const HubCalls::Call& step, std::uint64_t mine) {
+  std::uint64_t longest = mine;
+  (void)calls.gather(step, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,
+                     [&](std::size_t, std::size_t, HubCalls::ConstBytes part) {
+                       std::uint64_t theirs = 0;
+                       std::memcpy(&theirs, part.data(), sizeof theirs);
+                       longest = std::max(longest, theirs);
+                     });
+  return longest;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> HubBackend::gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
@@ -234,13 +246,7 @@ HubBackend::WorkPtr HubBackend::alltoall_base(at::Tensor& output, at::Tensor& in
                 for (const auto& part : in) longest = std::max<std::uint64_t>(longest, part.size());
                 if (!even) {
                   const HubCalls::Call sizes{"sizes of all_to_all_single of " + type, "", deadline, number_};
-                  const std::uint64_t mine = longest;
-                  (void)calls_->gather(sizes, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,
-                                       [&](std::size_t, std::size_t, HubCalls::ConstBytes part) {
-                                         std::uint64_t theirs = 0;
-                                         std::memcpy(&theirs, part.data(), sizeof theirs);
-                                         longest = std::max(longest, theirs);
-                                       });
+                  longest = longest_of_all(*calls_, sizes, longest);
                 }
                 calls_->all_to_all({"all_to_all_single of " + type, "", deadline, number_}, {in.begin(), in.end()}, out,
                                    longest);
@@ -264,13 +270,7 @@ HubBackend::WorkPtr HubBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
       longest = std::max<std::uint64_t>(longest, source.nbytes());
     }
     for (const at::Tensor& target : targets) out.push_back(bytes_of(target));
-    const std::uint64_t mine = longest;
-    (void)calls_->gather({"sizes of all_to_all", "", deadline, number_}, std::as_bytes(std::span(&mine, 1)),
-                         wire::Absence::kFails, true, [&](std::size_t, std::size_t, HubCalls::ConstBytes part) {
-                           std::uint64_t theirs = 0;
-                           std::memcpy(&theirs, part.data(), sizeof theirs);
-                           longest = std::max(longest, theirs);
-                         });
+    longest = longest_of_all(*calls_, {"sizes of all_to_all", "", deadline, number_}, longest);
     calls_->all_to_all({"all_to_all", "", deadline, number_}, in, out, longest);
     for (std::size_t i = 0; i < targets.size(); ++i) copy_row(outputs[i], targets[i]);
   });

@@ -72,11 +72,9 @@ void combine_into(at::Tensor& total, const at::Tensor& row, ReduceOp::RedOpType 
 
 }  // namespace
 
-HubBackend::Rows HubBackend::gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
+HubBackend::Rows HubBackend::living_rows(const HubCalls::Call& step, const at::Tensor& flat) {
   Rows found{at::empty({size_, flat.numel()}, flat.options()), {}};
   const HubCalls::Bytes target = bytes_of(found.rows);
-  HubCalls::Call step = call(sum.operation, flat, deadline);
-  step.number = sum.number;
   found.living = calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
                                 [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
                                   if (part.empty()) return;
@@ -86,6 +84,12 @@ HubBackend::Rows HubBackend::gather_living(const SumCall& sum, const at::Tensor&
   return found;
 }
 
+HubBackend::Rows HubBackend::gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
+  HubCalls::Call step = call(sum.operation, flat, deadline);
+  step.number = sum.number;
+  return living_rows(step, flat);
+}
+
 void HubBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
   HubCalls::Call step = call(sum.operation, flat, deadline);
   step.number = sum.number;
@@ -93,15 +97,7 @@ void HubBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline
 }
 
 void HubBackend::combine(const HubCalls::Call& step, at::Tensor& flat, ReduceOp::RedOpType op) {
-  at::Tensor rows = at::empty({size_, flat.numel()}, flat.options());
-  const HubCalls::Bytes target = bytes_of(rows);
-  const HubCalls::Living living =
-      calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
-                     [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
-                       if (part.empty()) return;
-                       std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
-                     });
-  tell_missing(living);
+  const auto [rows, living] = living_rows(step, flat);
   // Gloo takes a bool for a byte.
   const at::Tensor values = flat.scalar_type() == at::kBool ? rows.view(at::kByte) : rows;
   at::Tensor total;

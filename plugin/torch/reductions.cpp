@@ -146,24 +146,24 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
   return post(name, type, std::move(results), std::move(body), over_site);
 }
 
-CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  const bool over_site = in_communication_hook();
-  if (!over_site) begins("all_reduce", tensors);
-  TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor [ddp.reduce-arguments]");
-  if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
-    Staging staging;
-    Tensors host = staging.in_place(tensors);
-    WorkPtr inner = options_.world->allreduce(host, opts);
-    return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
-  }
-  check_one_type("all_reduce", tensors);
-  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size(),
-              " [ddp.reduce-arguments]");
+template <typename Call>
+CollabBackend::WorkPtr CollabBackend::forward_in_place(const char* name, OpType type, const Tensors& tensors,
+                                                       Call call) {
+  Staging staging;
+  Tensors host = staging.in_place(tensors);
+  WorkPtr inner = call(host);
+  return unstage(name, type, std::move(inner), std::move(staging), {tensors});
+}
+
+CollabBackend::WorkPtr CollabBackend::post_all_reduce(const char* name, OpType type, const Tensors& tensors,
+                                                      const ReduceOp& op, std::chrono::milliseconds timeout,
+                                                      bool over_site) {
+  check_one_type(name, tensors);
   ReduceJob job;
-  job.name = over_site ? "all_reduce of a communication hook" : "all_reduce";
-  job.type = OpType::ALLREDUCE;
-  job.op = opts.reduceOp;
-  job.timeout = limit(opts.timeout);
+  job.name = name;
+  job.type = type;
+  job.op = op;
+  job.timeout = limit(timeout);
   job.parts = as_real(tensors);
   job.in_place = true;
   job.deliver = [outputs = job.parts](const at::Tensor& flat) { copy_out(flat, outputs); };
@@ -172,13 +172,25 @@ CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::Al
   return post_reduce(std::move(job));
 }
 
+CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  const bool over_site = in_communication_hook();
+  if (!over_site) begins("all_reduce", tensors);
+  TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor [ddp.reduce-arguments]");
+  if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
+    return forward_in_place("all_reduce", OpType::ALLREDUCE, tensors,
+                            [&](Tensors& host) { return options_.world->allreduce(host, opts); });
+  }
+  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size(),
+              " [ddp.reduce-arguments]");
+  return post_all_reduce(over_site ? "all_reduce of a communication hook" : "all_reduce", OpType::ALLREDUCE, tensors,
+                         opts.reduceOp, opts.timeout, over_site);
+}
+
 // Gloo's sparse sum adds the ranks' values in rank order, the same at every rank.
 CollabBackend::WorkPtr CollabBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   begins("all_reduce", tensors);
-  Staging staging;
-  Tensors host = staging.in_place(tensors);
-  WorkPtr inner = options_.world->allreduce_sparse(host, opts);
-  return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
+  return forward_in_place("all_reduce", OpType::ALLREDUCE, tensors,
+                          [&](Tensors& host) { return options_.world->allreduce_sparse(host, opts); });
 }
 
 CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
@@ -187,34 +199,19 @@ CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
   if (!over_site) begins("all_reduce_coalesced", tensors);
   TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
-    Staging staging;
-    Tensors host = staging.in_place(tensors);
-    WorkPtr inner = options_.world->allreduce_coalesced(host, opts);
-    return unstage("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, std::move(inner), std::move(staging),
-                   {tensors});
+    return forward_in_place("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors,
+                            [&](Tensors& host) { return options_.world->allreduce_coalesced(host, opts); });
   }
-  check_one_type("all_reduce_coalesced", tensors);
-  ReduceJob job;
-  job.name = "all_reduce_coalesced";
-  job.type = OpType::ALLREDUCE_COALESCED;
-  job.op = opts.reduceOp;
-  job.timeout = limit(opts.timeout);
-  job.parts = as_real(tensors);
-  job.in_place = true;
-  job.deliver = [outputs = job.parts](const at::Tensor& flat) { copy_out(flat, outputs); };
-  job.results = {tensors};
-  job.over_site = over_site;
-  return post_reduce(std::move(job));
+  return post_all_reduce("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout,
+                         over_site);
 }
 
 CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   begins("reduce", tensors);
   TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp)) {
-    Staging staging;
-    Tensors host = staging.in_place(tensors);
-    WorkPtr inner = options_.world->reduce(host, opts);
-    return unstage("reduce", OpType::REDUCE, std::move(inner), std::move(staging), {tensors});
+    return forward_in_place("reduce", OpType::REDUCE, tensors,
+                            [&](Tensors& host) { return options_.world->reduce(host, opts); });
   }
   check_one_type("reduce", tensors);
   TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size(),

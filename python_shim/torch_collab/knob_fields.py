@@ -82,8 +82,8 @@ class OptionFields:
     """What tcp links may receive in all for a site's rounds: the peers hold back; 0: no cap. (0..100000; default
     0)"""
     egress_budget_gb: float | None = None
-    """What this site may send of rounds, models and moments, in 10^9 bytes of payload (with state_dir, over
-    restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.
+    """What this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with state_dir,
+    over restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.
     (0..100000; default 0)"""
     sync_every: int | str | timedelta | None = None
     """How often sites agree: every so many inner steps, or once so much time has passed. auto: the shortest

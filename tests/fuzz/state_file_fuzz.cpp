@@ -75,8 +75,7 @@ std::vector<std::byte> sealed(std::span<const std::byte> bytes) {
   std::size_t header_bytes = 0;
   for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::to_integer<std::size_t>(file[12 + i]) << (8 * i);
   header_bytes = std::min(header_bytes, file.size() - kHeaderAt);
-  std::vector<std::byte> hashed(file.begin() + 8, file.begin() + 12);  // the format, which is hashed too since 5
-  if (std::to_integer<int>(file[8]) < 5) hashed.clear();
+  std::vector<std::byte> hashed(file.begin() + 8, file.begin() + 12);  // the format
   const auto header = std::span(file).subspan(kHeaderAt, header_bytes);
   hashed.insert(hashed.end(), header.begin(), header.end());
   const std::uint64_t hash = hash64(hashed);

@@ -14,7 +14,7 @@ from torch_collab import native
 from torch_collab.cli import main
 
 START = 24  # of the header
-FORMATS = (6, 7)  # the last without a record of what was agreed on, and today's
+FORMAT = 7
 FLOATS = 24
 MODEL: list[tuple[str, str, list[int], int]] = [
     ("layers.0.weight", "float32", [4, 4], 1),
@@ -28,9 +28,7 @@ def text(value: str | bytes) -> bytes:
     return struct.pack("<H", len(raw)) + raw
 
 
-def membership(format_: int) -> bytes:
-    if format_ < 7:
-        return struct.pack("<QII", 1, 0, 0)
+def record() -> bytes:
     anchor = struct.pack("<QQQQ", 7, 3, 0, 0)
     voters = [(0, "paris", 11, 0), (2, "oslo", 12, 1)]
     body = struct.pack("<QQIQQ", 11, 5, 1, 1, 2) + anchor + struct.pack("<I", len(voters))
@@ -39,33 +37,32 @@ def membership(format_: int) -> bytes:
     return body + struct.pack("<II", 0, 0)
 
 
-def header(format_: int, digest: tuple[int, int] = (0, 0), **changed: Any) -> bytes:
+def header(digest: tuple[int, int] = (0, 0), **changed: Any) -> bytes:
     model = changed.get("model", MODEL)
     # As long as is hashed in one way whichever the width: the low half of the 128 bits is the hash of 64.
     body = text("swarm-" * 40) + text("paris") + struct.pack("<QQ", changed.get("run", 7), changed.get("round", 3))
     body += struct.pack("<QQQQ", *digest, 1, 2) + struct.pack("<QB", changed.get("elements", FLOATS), 0)
-    body += membership(format_) + struct.pack("<IQQ", 0, 0, 0) + struct.pack("<I", len(model))
+    body += record() + struct.pack("<IQQ", 0, 0, 0) + struct.pack("<I", len(model))
     for name, dtype, shape, kind in model:
         body += text(name) + text(dtype) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
         body += struct.pack("<BQQ", kind, 0, 0)
     return body
 
 
-def sealed(format_: int, body: bytes, floats: int = FLOATS) -> bytes:
+def sealed(body: bytes, floats: int = FLOATS) -> bytes:
     """With the hash that it should have, as a hostile writer would."""
-    hashed = torch.frombuffer(bytearray(struct.pack("<I", format_) + body), dtype=torch.uint8)
+    hashed = torch.frombuffer(bytearray(struct.pack("<I", FORMAT) + body), dtype=torch.uint8)
     sum64 = int(native.digest(hashed)[-16:], 16)
-    start = b"collabSF" + struct.pack("<IIQ", format_, len(body), sum64) + body
+    start = b"collabSF" + struct.pack("<IIQ", FORMAT, len(body), sum64) + body
     vector = torch.arange(floats, dtype=torch.float32).numpy().tobytes()
     return start + bytes(-len(start) % 64) + vector
 
 
 class Exporter:
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], format_: int) -> None:
-        self.format = format_
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.path, self.out, self.capsys = folder / "paris.collab", folder / "model.pt", capsys
         # The digest of the vectors is in no header yet: the refusal names it.
-        status, told = self.run(sealed(format_, header(format_)))
+        status, told = self.run(sealed(header()))
         found = re.search(r"have digest ([0-9a-f]{16})([0-9a-f]{16})", told)
         assert status == 1 and found, told
         self.digest = int(found[2], 16), int(found[1], 16)
@@ -81,12 +78,12 @@ class Exporter:
         return status, line
 
     def described(self, **changed: Any) -> tuple[int, str]:
-        return self.run(sealed(self.format, header(self.format, self.digest, **changed)))
+        return self.run(sealed(header(self.digest, **changed)))
 
 
-@pytest.fixture(params=FORMATS)
-def exporter(tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Exporter:
-    return Exporter(tmp_path, capsys, request.param)
+@pytest.fixture
+def exporter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporter:
+    return Exporter(tmp_path, capsys)
 
 
 def test_what_is_sound_is_exported(exporter: Exporter) -> None:
@@ -113,7 +110,7 @@ def test_what_does_not_describe_the_anchor_is_refused(exporter: Exporter, model:
 
 def test_mutations_end_in_words(exporter: Exporter) -> None:
     chance = random.Random(20261123)
-    sound = header(exporter.format, exporter.digest)
+    sound = header(exporter.digest)
     ended = []
     for _ in range(600):
         body = bytearray(sound)
@@ -128,7 +125,7 @@ def test_mutations_end_in_words(exporter: Exporter) -> None:
                 del body[at : at + chance.randint(1, 8)]
             else:
                 body[at:at] = chance.randbytes(chance.randint(1, 8))
-        content = bytearray(sealed(exporter.format, bytes(body)))
+        content = bytearray(sealed(bytes(body)))
         if chance.random() < 0.2:  # what is behind the hash's back
             content[chance.randrange(len(content))] ^= 0xFF
         if chance.random() < 0.1:

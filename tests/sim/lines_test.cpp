@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "core/protocol/allocation/water_filling.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/unit/protocol/least_exchange_time.h"
 
 namespace collab::sim {
 namespace {

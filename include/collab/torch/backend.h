@@ -115,9 +115,14 @@ class CollabBackend final : public c10d::Backend {
   // Posts `job` to the worker; `results` are what its future holds.
   WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job,
                bool from_hook = false);
+  WorkPtr post_all_reduce(const char* name, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
+                          std::chrono::milliseconds timeout, bool over_site);
   WorkPtr post_reduce(ReduceJob job);
   WorkPtr post_integer_mean(ReduceJob job);  // one site
   void begins(const char* collective, const Tensors& brought) const;
+  // `call` of the world's group, which writes to the tensors that it reads.
+  template <typename Call>
+  WorkPtr forward_in_place(const char* name, c10d::OpType type, const Tensors& tensors, Call call);
   // `inner` as it is when nothing was staged, else a work that copies back after it.
   WorkPtr unstage(const char* name, c10d::OpType type, WorkPtr inner, Staging staging, TensorLists results);
   WorkPtr unstage_point_to_point(c10d::OpType type, WorkPtr inner, Staging staging);

@@ -187,7 +187,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "GB",
       .range = "0..100000",
       .sentence =
-          "What this site may send of rounds, models and moments, in 10^9 bytes of payload (with state_dir, over "
+          "What this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with state_dir, "
+          "over "
           "restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.",
       .scope = kRank,
       .old_name = "egress_gb"},

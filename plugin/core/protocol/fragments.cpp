@@ -1,6 +1,5 @@
 #include "core/protocol/fragments.h"
 
-#include <algorithm>
 #include <charconv>
 
 namespace collab::protocol {
@@ -21,11 +20,11 @@ Fragments fragments_for(std::uint32_t count, std::uint64_t elements) {
 }
 
 Fragments fragments_of(const std::vector<wire::Setting>& settings, std::uint64_t elements) {
-  const auto said = std::ranges::find(settings, "fragments", &wire::Setting::key);
-  if (said == settings.end()) return {};
+  const auto said = value_of(settings, "fragments");
+  if (!said) return {};
   std::uint32_t count = 1;
-  const char* const end = said->value.data() + said->value.size();
-  const auto [rest, error] = std::from_chars(said->value.data(), end, count);
+  const char* const end = said->data() + said->size();
+  const auto [rest, error] = std::from_chars(said->data(), end, count);
   return error == std::errc() && rest == end ? fragments_for(count, elements) : Fragments{};
 }
 

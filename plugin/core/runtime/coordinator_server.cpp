@@ -76,6 +76,13 @@ constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator
           .hub = random_bits()};
 }
 
+// Whoever has dialled this process, by link.
+struct Dialler {
+  std::string network;  // empty: it is this machine, or nobody knows
+  Sparing statuses{kStatusesOfLink, kStatusesOfLink};
+  Sparing small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
+};
+
 // Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to
 // the hub once a rank has entered by it.
 // Threads: the loop thread owns the machines; members and status are copied out under a lock.
@@ -149,16 +156,15 @@ class Server final : public CoordinatorServer {
     for (const LinkId link : links) transport_->close(link);
   }
 
-  // Of whoever is there; empty: it is this machine, or nobody knows.
   [[nodiscard]] std::string network_behind(LinkId link) const {
-    const auto found = networks_.find(link);
-    return found == networks_.end() ? std::string() : found->second;
+    const auto found = diallers_.find(link);
+    return found == diallers_.end() ? std::string() : found->second.network;
   }
 
   void came(LinkId link, const std::string& peer) {
     const std::string network = network_of(peer);
     const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
-    networks_[link] = here ? std::string() : network;
+    diallers_[link].network = here ? std::string() : network;
     turn_out(doorstep_.came(clock_.now(), link, peer, is_known()));
   }
 
@@ -205,14 +211,33 @@ class Server final : public CoordinatorServer {
   }
 
   [[nodiscard]] bool may_ask(LinkId link, const wire::Message& message) {
-    const auto let = [&](std::map<LinkId, Sparing>& links, double a_second) {
-      return links.try_emplace(link, a_second, a_second).first->second.let(clock_.now()).has_value();
-    };
+    Dialler& dialler = diallers_[link];
     if (std::holds_alternative<wire::StatusQuery>(message)) {
-      return let(statuses_, kStatusesOfLink) && may_ask_status(network_behind(link));
+      return dialler.statuses.let(clock_.now()).has_value() && may_ask_status(dialler.network);
     }
     const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
-    return !small || let(small_questions_, kSmallQuestionsOfLink);
+    return !small || dialler.small_questions.let(clock_.now()).has_value();
+  }
+
+  void closed(LinkClosed event) {
+    const LinkId link = event.link;
+    left_.closed(link);
+    doorstep_.closed(link);
+    taken_.closed(link);
+    diallers_.erase(link);
+    joins_.closed(link);
+    outgoing_.closed(link);
+    proved_.closed(link);
+    if (const auto member = probes_.ended(link)) {
+      probe();
+      if (!event.why.ok()) feed(protocol::Undialable{*member, event.why.message()});
+      return;
+    }
+    turn_out(probes_.member_gone(link));
+    probe();
+    if (hub_.knows(link)) return feed_hub(protocol::Closed{link, std::move(event.why)});
+    feed(protocol::Closed{link, std::move(event.why)});
+    if (joins_.may_trim()) ::malloc_trim(0);
   }
 
   void handle(LoopEvent event) {
@@ -221,28 +246,7 @@ class Server final : public CoordinatorServer {
       return transport_->close(connected->link);  // a probe
     if (auto* proved = std::get_if<LinkProved>(&event)) return proved_.proved(proved->link, std::move(proved->names));
     if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return came(accepted->link, accepted->peer);
-    if (auto* closed = std::get_if<LinkClosed>(&event)) {
-      left_.closed(closed->link);
-      doorstep_.closed(closed->link);
-      taken_.closed(closed->link);
-      networks_.erase(closed->link);
-      joins_.closed(closed->link);
-      statuses_.erase(closed->link);
-      small_questions_.erase(closed->link);
-      outgoing_.closed(closed->link);
-      proved_.closed(closed->link);
-      if (const auto member = probes_.ended(closed->link)) {
-        probe();
-        if (!closed->why.ok()) feed(protocol::Undialable{*member, closed->why.message()});
-        return;
-      }
-      turn_out(probes_.member_gone(closed->link));
-      probe();
-      if (hub_.knows(closed->link)) return feed_hub(protocol::Closed{closed->link, std::move(closed->why)});
-      feed(protocol::Closed{closed->link, std::move(closed->why)});
-      if (joins_.may_trim()) ::malloc_trim(0);
-      return;
-    }
+    if (auto* gone = std::get_if<LinkClosed>(&event)) return closed(std::move(*gone));
     if (const auto* sent = std::get_if<MessageSent>(&event)) return outgoing_.taken(sent->link, sent->token);
     auto* arrived = std::get_if<MessageArrived>(&event);
     if (arrived == nullptr || left_.has(arrived->link)) return;
@@ -385,12 +389,11 @@ class Server final : public CoordinatorServer {
   Happenings rounds_, notable_;
   Doorstep doorstep_;
   TakenLinks taken_;
-  std::map<LinkId, std::string> networks_;  // of links that others have dialled, but from this machine
+  std::map<LinkId, Dialler> diallers_;
   LeftLinks left_;
   KeptJoins joins_;
   HubOutgoing outgoing_;
-  std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
-  std::map<std::string, Sparing> host_statuses_;          // by network
+  std::map<std::string, Sparing> host_statuses_;  // by network
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
   Sparing refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};

@@ -171,6 +171,7 @@ class Node final : private SiteDriver::Host {
   void tell(const RoundReport& report);
   [[nodiscard]] std::string times_of(const RoundReport& report) const;
   void count_what_is_sent();
+  void answer_round();
   void watch_the_budget();  // between rounds
   [[nodiscard]] std::string budget_text() const;
   void tell_what_is_waited_for();

@@ -143,6 +143,11 @@ void Node::act(const protocol::RoundSkipped& action) {
   report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
   count_what_is_sent();  // attempts that come to nothing take bytes too
   watch_the_budget();
+  answer_round();
+}
+
+// Whoever waits for the round is told how it ended.
+void Node::answer_round() {
   if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
   if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
 }
@@ -189,8 +194,7 @@ void Node::act(const protocol::RoundDone& action) {
   const std::uint64_t every = std::uint64_t{options_.config.save_every} * fragments_.count;
   const bool due = action.round.value % every == 0 || saver_.overdue();
   if (saver_.enabled() && sealed && due) save_state(*sealed);
-  if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
-  if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
+  answer_round();
 }
 
 void Node::save_state(const SealedAnchor& anchor) {
@@ -240,7 +244,7 @@ void Node::act(const protocol::OptimizerLost& action) {
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 
-// The moments are as large as two models: whose cap is half spent leaves them to another, or to a cold start.
+// Optimizer state is as large as two models: a site whose cap is half spent leaves it to another, or to a cold start.
 void Node::act(const protocol::ServeOptimizer& action) {
   optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_BUDGET_GB)" : "");
 }

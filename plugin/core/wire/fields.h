@@ -171,7 +171,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("steps", m.steps);
   io.part("state", m.state);
   io.id("since", m.since);
-  io.list("sketch", m.sampled_delta, kMaxSampledDelta, 4, [&](auto& element) { io.number("", element); });
+  io.list("sampled_delta", m.sampled_delta, kMaxSampledDelta, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
   io.number("step_us", m.step_us, kMaxMeasuredUs);

@@ -47,9 +47,8 @@ Status check_slices(const StartAttempt& m) {
       return corrupt(where + ".range: expected one that begins at " + std::to_string(covered) +
                      " and is not empty, got " + text_of(slice.range));
     }
-    const auto owner = std::lower_bound(m.participants.begin(), m.participants.end(), slice.owner,
-                                        [](const Participant& p, SiteId site) { return p.site < site; });
-    if (owner == m.participants.end() || owner->site != slice.owner || !owner->here) {
+    const Participant* const owner = participant_of(m, slice.owner);
+    if (owner == nullptr || !owner->here) {
       return corrupt(where + ".owner: expected a participant that is here, got " + text_of(slice.owner));
     }
     covered = slice.range.end;
@@ -237,6 +236,22 @@ Status check_rules(const Message& message) {
 
 ElementRange covered_by(const std::vector<Slice>& slices) {
   return slices.empty() ? ElementRange{} : ElementRange{slices.front().range.begin, slices.back().range.end};
+}
+
+const Participant* participant_of(const StartAttempt& start, SiteId site) {
+  const auto found = std::ranges::lower_bound(start.participants, site, {}, &Participant::site);
+  return found != start.participants.end() && found->site == site ? &*found : nullptr;
+}
+
+bool contributes(const StartAttempt& start, SiteId site) {
+  const Participant* const part = participant_of(start, site);
+  return part != nullptr && part->weight > 0;
+}
+
+std::optional<std::string_view> value_of(const std::vector<Setting>& settings, std::string_view key) {
+  const auto found = std::ranges::find(settings, key, &Setting::key);
+  if (found == settings.end()) return {};
+  return found->value;
 }
 
 }  // namespace collab::wire

@@ -163,7 +163,7 @@ TEST_F(Lead, WhoHasAppliedAnotherMeanWhileItWasSentTheAnchorTakesTheAnchor) {
             LinkId{2});
   const auto crossed = c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong});
   EXPECT_THAT(notes(crossed), testing::Not(HasSubstr("joined")));
-  EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("adopting"));
+  EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("installing"));
   EXPECT_THAT(notes(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kRight})), HasSubstr("tokyo joined"));
 }
 

@@ -11,6 +11,7 @@
 namespace collab::protocol {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::HubFixture;
 using testing::kMiB;
@@ -238,77 +239,38 @@ TEST(HubBounds, GroupsThatAllHaveClosedCostNothing) {
 
 // ---- worlds ----------------------------------------------------------------------------------------
 
-TEST(HubBounds, WorldsAreFewAndRememberedWhileTheirRanksMayComeBack) {
-  HubFixture hub;
-  for (std::uint64_t world = 1; world <= kMaxWorlds; ++world) {
-    EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)), "");
-  }
-  EXPECT_THAT(hub.says(LinkId(5), HubFixture::enter(0, 4, 1000)), HasSubstr("this coordinator has 64 worlds"));
-  hub.close(HubFixture::link_of(0, 3));
-  EXPECT_THAT(hub.says(LinkId(6), HubFixture::enter(0, 4, 1000)), HasSubstr("[hub.too-many-worlds]"));
-  (void)hub.says(HubFixture::link_of(0, 4), wire::Leave{});
-  EXPECT_EQ(hub.says(LinkId(7), HubFixture::enter(0, 4, 1000)), "") << "all of world 4 have left";
-}
-
-// A full hub, most of whose worlds were begun from one host.
-class WorldsOfHosts : public ::testing::Test {
+// A hub whose worlds are begun from several hosts.
+class HubWorldsOfHosts : public ::testing::Test {
  protected:
-  void begin(const std::string& host, std::uint64_t first, std::uint64_t count) {
+  [[nodiscard]] std::string begin(const std::string& host, std::uint64_t world) {
     hub.from(host);
-    for (std::uint64_t world = first; world < first + count; ++world) {
-      EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)), "") << host << " " << world;
+    return hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world));
+  }
+  void fill() {
+    for (std::uint64_t world = 1; world <= kMaxWorlds; ++world) {
+      EXPECT_EQ(begin("host " + std::to_string(world % (kMaxWorlds / kMaxWorldsOfHost)), world), "") << world;
     }
-  }
-  // It is full: whether that world finds room.
-  [[nodiscard]] bool finds_room(const std::string& host, std::uint64_t world) {
-    hub.from(host);
-    return hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)).empty();
-  }
-  // Nobody else's entry tells: a rank of that world speaks, and the hub answers.
-  [[nodiscard]] bool is_there(std::uint64_t world) {
-    (void)hub.says(HubFixture::link_of(0, world), wire::Heartbeat{});
-    return hub.sent() > 0;
   }
   HubFixture hub;
 };
 
-TEST_F(WorldsOfHosts, TheHostWithMostMakesRoom) {
-  begin("honest", 1, kWorldsOfHost);
-  begin("greedy", 100, kMaxWorlds - kWorldsOfHost);
-  EXPECT_TRUE(finds_room("third", 500));
-  EXPECT_TRUE(finds_room("fourth", 501));
-  EXPECT_FALSE(is_there(100 + kMaxWorlds - kWorldsOfHost - 1)) << "the latest";
-  EXPECT_FALSE(finds_room("greedy", 900)) << "and it takes no other's place";
-  for (std::uint64_t world = 1; world <= kWorldsOfHost; ++world) EXPECT_TRUE(is_there(world)) << world;
-  EXPECT_TRUE(is_there(500));
-  EXPECT_THAT(hub.lines().front(), HasSubstr("greedy has begun the most"));
+TEST_F(HubWorldsOfHosts, WorldsAreFewAndRememberedWhileTheirRanksMayComeBack) {
+  fill();
+  EXPECT_THAT(begin("another", 1000), HasSubstr("this coordinator has 64 worlds"));
+  hub.close(HubFixture::link_of(0, 3));
+  EXPECT_THAT(begin("another", 1001), HasSubstr("[hub.too-many-worlds]"));
+  (void)hub.says(HubFixture::link_of(0, 4), wire::Leave{});
+  EXPECT_EQ(begin("another", 1002), "") << "all of world 4 have left";
 }
 
-TEST_F(WorldsOfHosts, TheOneWithTheFewestRanksHereGoes) {
-  begin("greedy", 100, kMaxWorlds);
-  (void)hub.says(HubFixture::link_of(1, 163), HubFixture::enter(1, 4, 163));
-  hub.close(HubFixture::link_of(0, 105));
-  EXPECT_TRUE(finds_room("honest", 1)) << "world 105 goes, where nobody is";
-  EXPECT_TRUE(finds_room("honest", 2)) << "world 162, the latest of one rank";
-  EXPECT_TRUE(is_there(163));
-  EXPECT_TRUE(is_there(161));
-  EXPECT_FALSE(is_there(162));
-}
-
-TEST_F(WorldsOfHosts, WhereNoneHasMoreThanItsShareANewOneIsRefused) {
-  for (std::uint64_t host = 0; host < kMaxWorlds / kWorldsOfHost; ++host) {
-    begin("host" + std::to_string(host), 100 * (1 + host), kWorldsOfHost);
-  }
-  EXPECT_FALSE(finds_room("another", 1));
-  EXPECT_TRUE(is_there(100));
-}
-
-// Who has more than others keeps what evens out no further.
-TEST_F(WorldsOfHosts, TwoHostsDoNotTakeRoomFromEachOtherInTurn) {
-  begin("one", 100, kMaxWorlds / 2);
-  begin("two", 200, kMaxWorlds / 2);
-  EXPECT_FALSE(finds_room("one", 1));
-  EXPECT_FALSE(finds_room("two", 2));
+TEST_F(HubWorldsOfHosts, OneHostBeginsSoManyAndTakesNoRoomFromOthers) {
+  for (std::uint64_t world = 1; world <= kMaxWorldsOfHost; ++world) EXPECT_EQ(begin("greedy", world), "");
+  EXPECT_THAT(begin("greedy", 100),
+              AllOf(HasSubstr("16 worlds that ranks of the same host have begun"), HasSubstr("[hub.too-many-worlds]")));
+  EXPECT_EQ(begin("other", 101), "");
+  EXPECT_EQ(hub.says(LinkId(7), HubFixture::enter(1, 4, 101)), "") << "a world that is there takes ranks of any host";
+  hub.from("greedy");
+  EXPECT_EQ(hub.says(LinkId(8), HubFixture::enter(2, 4, 101)), "");
 }
 
 TEST(HubBounds, LargeWorldsShareTheirRanks) {

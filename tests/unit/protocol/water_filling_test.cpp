@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/base/prng.h"
+#include "tests/unit/protocol/least_exchange_time.h"
 
 namespace collab::protocol {
 namespace {

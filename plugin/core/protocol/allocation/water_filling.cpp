@@ -159,22 +159,4 @@ double exchange_time(std::span<const Line> lines, std::span<const Share> shares,
   return longest;
 }
 
-// Each line carries at least what it carries with the share that suits it best; all together carry every contribution
-// but the owner's and every mean but the owner's, wherever that is.
-double least_exchange_time(std::span<const Line> lines, double mean_ratio) {
-  const Population who = count(lines);
-  double longest = 0;
-  double up = 0;
-  double down = 0;
-  for (const Line& line : lines) {
-    const Straight out = sent(line, who, mean_ratio);
-    const Straight in = received(line, who, mean_ratio);
-    longest = std::max({longest, std::min(out.at(0), out.at(1)) / line.up, std::min(in.at(0), in.at(1)) / line.down});
-    up += line.up;
-    down += line.down;
-  }
-  const double crosses = who.contributors - 1 + (who.receivers - 1) * mean_ratio;
-  return std::max({longest, crosses / up, crosses / down});
-}
-
 }  // namespace collab::protocol

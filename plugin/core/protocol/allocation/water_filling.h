@@ -37,8 +37,7 @@ struct Volume {
 [[nodiscard]] std::vector<Volume> volumes(std::span<const Line> lines, std::span<const Share> shares,
                                           double mean_ratio);
 
-// How long one encoded delta's exchange takes with these shares, and what no shares at all can do better than.
+// How long one encoded delta's exchange takes with these shares.
 [[nodiscard]] double exchange_time(std::span<const Line> lines, std::span<const Share> shares, double mean_ratio);
-[[nodiscard]] double least_exchange_time(std::span<const Line> lines, double mean_ratio);
 
 }  // namespace collab::protocol

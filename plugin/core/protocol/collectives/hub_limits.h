@@ -28,7 +28,7 @@ inline constexpr std::size_t kEntryCost = 256;  // a step, group or tag that a r
 // Worlds, with those that nobody is linked to and that may yet be asked for. A world of at most kSmallWorld ranks finds
 // room while there are fewer than kMaxWorlds; all larger ones share kMaxWorldRanks.
 inline constexpr std::size_t kMaxWorlds = 64;
-inline constexpr std::size_t kWorldsOfHost = 8;  // begun from one host: these never make room for others
+inline constexpr std::size_t kMaxWorldsOfHost = 16;  // begun from one host
 inline constexpr std::size_t kSmallWorld = 4096;
 inline constexpr std::size_t kMaxWorldRanks = std::size_t{1} << 17;
 

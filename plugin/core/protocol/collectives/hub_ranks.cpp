@@ -42,10 +42,6 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
 
 bool HubRanks::any_linked() const { return std::ranges::any_of(ranks_, &HubRank::linked); }
 
-std::size_t HubRanks::linked() const {
-  return static_cast<std::size_t>(std::ranges::count_if(ranks_, &HubRank::linked));
-}
-
 bool HubRanks::all_left() const {
   return std::ranges::all_of(ranks_, [](const HubRank& rank) {
     return rank.left || (rank.gone.empty() ? !rank.entered : mutant(Mutant::kWorldForgottenWithGone));

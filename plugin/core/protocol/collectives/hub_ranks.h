@@ -42,7 +42,6 @@ class HubRanks {
   [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
   [[nodiscard]] bool any_linked() const;
-  [[nodiscard]] std::size_t linked() const;  // how many are
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
   // That have entered; who is gone has not, and may yet come to be told so.

@@ -12,7 +12,6 @@ HubWorld::HubWorld(HubParts& all, const wire::Enter& first, std::string first_ho
                    HubTotal& parts, HubTotal& memory_total)
     : hub(all),
       number(first.world),
-      begun(ballot.term),
       host(std::move(first_host)),
       only_hub(first.candidates == 1),
       ranks(*this, first),

@@ -31,9 +31,8 @@ struct HubWorld {
 
   HubParts& hub;
   const std::uint64_t number;
-  const std::uint64_t begun;  // which one it is of all that this hub has begun
-  const std::string host;     // of the rank that came first
-  const bool only_hub;        // it decides alone, at once
+  const std::string host;  // of the rank that came first
+  const bool only_hub;     // it decides alone, at once
   HubRanks ranks;
   HubMemory memory;
   HubMembership membership;

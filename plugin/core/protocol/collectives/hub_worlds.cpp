@@ -1,6 +1,5 @@
 #include "core/protocol/collectives/hub_worlds.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,7 @@ void HubWorlds::on_enter(const HubReceived& event, const wire::Enter& message) {
   const LinkId link = event.link;
   std::string why = why_refused(link, message);
   const bool fresh = !worlds_.contains(message.world);
-  if (why.empty() && fresh) why = make_room(message, event.host);
+  if (why.empty() && fresh) why = why_no_room(message, event.host);
   if (why.empty() && fresh) {
     // A ballot is never used for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
@@ -60,49 +59,25 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
 }
 
 // Empty: there is room for one more world, of a rank of that host.
-std::string HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
+std::string HubWorlds::why_no_room(const wire::Enter& message, const std::string& host) const {
   const std::size_t ranks = message.site_of.size();
   std::size_t others = 0;
-  for (const auto& [number, world] : worlds_) others += world.ranks.size();
+  std::size_t of_host = 0;
+  for (const auto& [number, world] : worlds_) {
+    others += world.ranks.size();
+    of_host += world.host == host ? 1 : 0;
+  }
+  const std::string remedy = "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
+  if (of_host >= kMaxWorldsOfHost) {
+    return "this coordinator has " + std::to_string(of_host) + " worlds that ranks of the same host have begun, " +
+           "and takes no more from one host" + remedy;
+  }
   const bool too_long = ranks > kSmallWorld && ranks + others > kMaxWorldRanks;
   if (worlds_.size() < kMaxWorlds && !too_long) return "";
-  if (const HubWorld* const least = too_long ? nullptr : least_of_greedy(host)) {
-    end(*least, "this coordinator serves at most " + std::to_string(kMaxWorlds) +
-                    " worlds, and another host needs one. " + least->host +
-                    " has begun the most, so its smallest world was ended [hub.too-many-worlds]");
-    return "";
-  }
   return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
          std::to_string(worlds_.size()) + " worlds of " + std::to_string(others) + " ranks: at most " +
          std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) + " ranks where one has more than " +
-         std::to_string(kSmallWorld) +
-         "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
-}
-
-// Of the worlds of the host with the most, if it would still have as many as `host` then: the one with the fewest ranks
-// here, the latest of these. Null: no host has more than its share.
-const HubWorld* HubWorlds::least_of_greedy(const std::string& host) const {
-  std::map<std::string, std::size_t> begun;
-  for (const auto& [number, world] : worlds_) ++begun[world.host];
-  const std::size_t own = begun[host] + 1;
-  const auto greedy = std::ranges::max_element(begun, {}, [](const auto& each) { return each.second; });
-  if (greedy->second <= std::max(kWorldsOfHost, own)) return nullptr;
-  const HubWorld* least = nullptr;
-  const auto order = [](const HubWorld& world) { return std::pair(world.ranks.linked(), ~world.begun); };
-  for (const auto& [number, world] : worlds_) {
-    if (world.host == greedy->first && (least == nullptr || order(world) < order(*least))) least = &world;
-  }
-  return least;
-}
-
-void HubWorlds::end(const HubWorld& world, const std::string& why) {
-  for (std::uint32_t i = 0; i < world.ranks.size(); ++i) {
-    const LinkId link = world.ranks[RankId(i)].link;
-    all_.send(link, wire::Refuse{why});
-    hang_up(link, why);
-  }
-  all_.note(Note::Level::kWarning, "hub", why);
-  erase(world.number);
+         std::to_string(kSmallWorld) + remedy;
 }
 
 // ---- links

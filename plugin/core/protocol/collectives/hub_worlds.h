@@ -42,9 +42,7 @@ class HubWorlds {
 
  private:
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
-  [[nodiscard]] std::string make_room(const wire::Enter& message, const std::string& host);
-  [[nodiscard]] const HubWorld* least_of_greedy(const std::string& host) const;
-  void end(const HubWorld& world, const std::string& why);
+  [[nodiscard]] std::string why_no_room(const wire::Enter& message, const std::string& host) const;
   void erase(std::uint64_t number);
   void divide_budgets();
   void forget(LinkId link);

@@ -146,8 +146,8 @@ SiteId Admission::pick_id(const wire::Join& join) const {
     return all_->members().count(id) + voters.count(id) + next_voters.count(id) + all_->round.gone().count(id) != 0;
   };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
-  SiteId id{join.helper ? all_->anchor.sites_wanted()
-                        : 0};  // those below may be the indices of sites that are still to come
+  // Those below may be the indices of sites that are still to come.
+  SiteId id{join.helper ? all_->anchor.sites_wanted() : 0};
   while (taken(id)) ++id.value;
   return id;
 }

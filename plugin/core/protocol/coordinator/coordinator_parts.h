@@ -41,8 +41,8 @@ namespace collab::protocol {
 
 struct CoordinatorParts {
   explicit CoordinatorParts(CoordinatorConfig c);
-  CoordinatorParts(const CoordinatorParts&) =
-      default;  // the copy's parts refer to the one that was copied until it is bound
+  // The copy's parts refer to the one that was copied until it is bound.
+  CoordinatorParts(const CoordinatorParts&) = default;
   CoordinatorParts& operator=(const CoordinatorParts&) = delete;
   ~CoordinatorParts() = default;
 

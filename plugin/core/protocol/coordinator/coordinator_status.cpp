@@ -22,9 +22,9 @@ static_assert(kMembersBytes + 5 * kListBytes + 8 * wire::kMaxReasonBytes < wire:
 const char* text_of(protocol::MemberPhase phase) {
   switch (phase) {
     case protocol::MemberPhase::kJoined: return "joined";
-    case protocol::MemberPhase::kInstalling: return "adopting";
+    case protocol::MemberPhase::kInstalling: return "installing";
     case protocol::MemberPhase::kActive: return "active";
-    case protocol::MemberPhase::kStale: return "behind";
+    case protocol::MemberPhase::kStale: return "stale";
   }
   return "unknown";
 }

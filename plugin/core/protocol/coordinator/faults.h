@@ -25,7 +25,9 @@
 
 namespace collab::protocol {
 
-// How often one kind of trouble with one member or pair is answered with another attempt.
+// How often one kind of trouble with one member is answered with another try: another anchor than the others' within a
+// round; another mean until its mean was right; that it has leaders here step down, in one COLLAB_LINK_GRACE. An
+// exchange that stands still for one is tried once less, counted by its name for good.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 // How often an exchange that makes progress gets its time again.
 inline constexpr std::uint32_t kMaxExtensions = 2;

@@ -120,8 +120,8 @@ std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grac
   if (const std::uint32_t trained = proven(0); trained > current_) return trained;
   std::uint32_t lowest = UINT32_MAX;
   for (const auto& [link, waiting] : waiting_) lowest = std::min(lowest, waiting.join.generation);
-  if (const std::uint32_t wanted = expected_generation(now);
-      wanted != 0) {  // those who have left for it may be slower than one that was started again
+  // Those who have left for it may be slower than one that was started again.
+  if (const std::uint32_t wanted = expected_generation(now); wanted != 0) {
     const bool here = std::ranges::any_of(waiting_, [&](const auto& w) { return w.second.join.generation == wanted; });
     return here ? std::optional(wanted) : std::nullopt;
   }

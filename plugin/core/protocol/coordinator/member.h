@@ -1,4 +1,5 @@
-// A site that was let in. Who may change what of it, as the compiler holds it (private fields, one friend each):
+// A site that was let in. Who may change what of it. That a field of MemberContact, MemberAnchor or MemberRound is
+// changed by its one part, the compiler holds (private, one friend); all else of Member is held by convention:
 //
 //   of a member                                       changed by, and by nobody else
 //   that it is one                                    Membership: add(), remove() (membership.cpp)

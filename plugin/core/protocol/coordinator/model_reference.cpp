@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "core/protocol/formatting.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 namespace {
@@ -45,15 +46,10 @@ ModelReference::ModelReference(const wire::Join& join)
       model_(join.helper ? std::vector<wire::ModelEntry>{} : join.model),
       fingerprint_(join.fingerprint) {}
 
-bool ModelReference::weighs_equally() const {
-  return std::ranges::find(settings_, wire::Setting{"weight", "equal"}) != settings_.end();
-}
+bool ModelReference::weighs_equally() const { return value_of(settings_, "weight") == "equal"; }
 
 bool needs_tensors(const std::vector<wire::Setting>& settings) {
-  return std::ranges::any_of(settings, [](const wire::Setting& setting) {
-    return (setting.key == "keep_fp16" && setting.value != "none") ||
-           (setting.key == "outer_optimizer" && setting.value == "rda");
-  });
+  return value_of(settings, "keep_fp16").value_or("none") != "none" || value_of(settings, "outer_optimizer") == "rda";
 }
 
 std::vector<wire::TensorLength> ModelReference::tensors() const {
@@ -88,16 +84,15 @@ std::string ModelReference::first_difference(const wire::Join& join) const {
 }
 
 std::string ModelReference::setting_difference(const wire::Join& join) const {
-  const auto value_in = [](const std::vector<wire::Setting>& settings, const std::string& key) {
-    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& s) { return s.key == key; });
-    return found == settings.end() ? std::string("no such setting") : found->value;
+  const auto text_in = [](const std::vector<wire::Setting>& settings, const std::string& key) {
+    return std::string(value_of(settings, key).value_or("no such setting"));
   };
   std::vector<std::string> keys;
   for (const auto& setting : join.settings) keys.push_back(setting.key);
   for (const auto& setting : settings_) keys.push_back(setting.key);
   for (const std::string& key : keys) {
-    const std::string here = value_in(join.settings, key);
-    const std::string there = value_in(settings_, key);
+    const std::string here = text_in(join.settings, key);
+    const std::string there = text_in(settings_, key);
     if (here != there) {
       return key + ": this site has " + here + ", the swarm (from " + site_ + ") has " + there +
              "; set it alike at all sites [join.setting-mismatch]";

@@ -8,16 +8,12 @@
 #include "core/base/text.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 namespace {
 
 static_assert(wire::kMaxPeriod == kMostAutoPeriod, "what the knob takes, the wire carries");
-
-std::string_view value_in(const std::vector<wire::Setting>& settings, std::string_view key) {
-  const auto found = std::ranges::find(settings, key, &wire::Setting::key);
-  return found == settings.end() ? std::string_view() : std::string_view(found->value);
-}
 
 template <typename Number>
 Number number_in(std::string_view text, Number otherwise) {
@@ -32,13 +28,13 @@ double seconds_of(std::uint64_t microseconds) { return static_cast<double>(micro
 
 PeriodRule period_rule_of(const std::vector<wire::Setting>& settings) {
   constexpr std::string_view kAuto = "auto";
-  const std::string_view every = value_in(settings, "sync_every");
+  const std::string_view every = value_of(settings, "sync_every").value_or("");
   if (!every.starts_with(kAuto)) return {};
   const std::string_view first = every.substr(std::min(every.size(), kAuto.size() + 1));  // after the colon
   PeriodRule rule;
-  rule.target = number_in(value_in(settings, "target_overhead"), rule.target);
+  rule.target = number_in(value_of(settings, "target_overhead").value_or(""), rule.target);
   if (!(rule.target > 0)) rule.target = PeriodRule().target;
-  rule.behind = value_in(settings, "overlap") == "1";
+  rule.behind = value_of(settings, "overlap") == "1";
   rule.first = std::clamp(number_in(first, kFirstAutoPeriod), 1U, wire::kMaxPeriod);
   return rule;
 }

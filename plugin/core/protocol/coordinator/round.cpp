@@ -10,6 +10,7 @@
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 
@@ -127,9 +128,8 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
 
 void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable) {
   if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round_.attempt, member.id)) return;
-  const auto& in = round_.attempt->participants;
-  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreachable.peer; });
-  if (peer == in.end()) {  // it has given the attempt up all the same
+  const wire::Participant* const peer = participant_of(*round_.attempt, unreachable.peer);
+  if (peer == nullptr) {  // it has given the attempt up all the same
     all_->note(Note::Level::kWarning, "unreached",
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
@@ -218,7 +218,7 @@ void Round::try_to_start() {
   if (verdict.what == RoundGate::Verdict::What::kNotYet) return;
   if (verdict.what == RoundGate::Verdict::What::kSkip) return skip(verdict.why);
   const std::set<SiteId> ready = ready_sites();
-  if (!states_agree(ready)) return;
+  if (!repair_states(ready)) return;
   for (const SiteId id : eligible_sites()) {
     if (ready.count(id) != 0) continue;
     const std::string why = verdict.why.empty() ? ", which is not ready " + in_seconds(all_->config.straggler_grace) +
@@ -300,7 +300,7 @@ bool Round::is_needed(SiteId site) const {
 
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
 // parameters, and says ready once more.
-bool Round::states_agree(const std::set<SiteId>& sites) {
+bool Round::repair_states(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
   const Digest right = right_of(said);
@@ -320,14 +320,7 @@ bool Round::states_agree(const std::set<SiteId>& sites) {
                              ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
                              (tie ? "; of two, the lower site is taken to be right" : "");
     if (times > kMaxRepeats) {
-      const std::string in_vain = text + "; it was repaired " + times_text(kMaxRepeats) + " in vain";
-      all_->changed = true;
-      if (has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
-        faults_.set_aside(id);
-        tell_without(member.name, ": " + in_vain);
-      } else {
-        all_->membership.expel(id, in_vain + " [round.state-beyond-repair]");
-      }
+      give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain", "[round.state-beyond-repair]");
       continue;
     }
     all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",
@@ -336,6 +329,15 @@ bool Round::states_agree(const std::set<SiteId>& sites) {
     all_->installer.install_again(member);
   }
   return wrong.empty();
+}
+
+// It is expelled, but where others' word, which may be a lie, would end its training: then the round goes on without
+// it.
+void Round::give_up_on(SiteId id, const std::string& why, const std::string& code) {
+  all_->changed = true;
+  if (!has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
+  faults_.set_aside(id);
+  tell_without(all_->membership.name_of(id), ": " + why);
 }
 
 void Round::start(const std::set<SiteId>& sites) {

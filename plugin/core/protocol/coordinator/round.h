@@ -97,9 +97,10 @@ class Round {
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
+  void give_up_on(SiteId id, const std::string& why, const std::string& code);
   void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
   [[nodiscard]] bool is_needed(SiteId site) const;
-  [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
+  [[nodiscard]] bool repair_states(const std::set<SiteId>& sites);  // whether all were right
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
   [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
@@ -117,8 +118,8 @@ class Round {
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);
   void commit();
-  void compare(const wire::StartAttempt& start);  // what the contributors learned
-  void skip(const std::string& reason);           // those who are ready train on; the anchor stands
+  void warn_of_duplicate_data(const wire::StartAttempt& start);
+  void skip(const std::string& reason);  // those who are ready train on; the anchor stands
   void begin_again();
   void clear();
 

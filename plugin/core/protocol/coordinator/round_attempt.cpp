@@ -7,6 +7,7 @@
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/mutants.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 namespace {
@@ -37,9 +38,7 @@ void Round::start_afresh() {
 
 void Round::lost(const Member& gone) {
   reachability_.forget(gone.id);
-  if (!round_.attempt) return;
-  const auto& in = round_.attempt->participants;
-  if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
+  if (!round_.attempt || !takes_part(*round_.attempt, gone.id)) return;
   part_with(gone);
   if (!has_say(gone.id)) {
     leave_newcomers_out({{gone.id, gone.name}});
@@ -53,8 +52,7 @@ void Round::part_with(const Member& lost) {
   const wire::StartAttempt& start = *round_.attempt;
   const bool owns = std::any_of(start.slices.begin(), start.slices.end(),
                                 [&](const wire::Slice& slice) { return slice.owner == lost.id; });
-  const auto& in = start.participants;
-  const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
+  const wire::Participant* const part = participant_of(start, lost.id);
   if ((!owns || mutant(Mutant::kLostOwnerCounts)) && part->weight > 0)
     round_.gone[lost.id] = {lost.name, part->weight, part->since, lost.round.samples()};
 }

@@ -90,11 +90,8 @@ void Round::average_again(const std::set<SiteId>& wrong) {
   for (const SiteId id : wrong) {
     const std::uint32_t times = faults_.count_mean_repair(id);
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
-    if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
-      faults_.set_aside(id);
-      tell_without(all_->membership.name_of(id), ": " + again);
-    } else if (times > kMaxRepeats) {
-      all_->membership.expel(id, again + " [round.mean-beyond-repair]");
+    if (times > kMaxRepeats) {
+      give_up_on(id, again, "[round.mean-beyond-repair]");
     } else {
       all_->note(Note::Level::kError, "repair",
                  all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
@@ -116,7 +113,7 @@ void Round::commit() {
     members_named.push_back(all_->membership.name_of(p.site));
   }
   all_->agreed.commit(start, mean);
-  compare(start);
+  warn_of_duplicate_data(start);
   std::vector<std::string> names;
   // Each sample comes once in every fragment.
   const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
@@ -155,7 +152,7 @@ void Round::commit() {
   clear();
 }
 
-void Round::compare(const wire::StartAttempt& start) {
+void Round::warn_of_duplicate_data(const wire::StartAttempt& start) {
   std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
   for (const wire::Participant& p : start.participants) {
     if (!p.here || p.weight == 0) continue;

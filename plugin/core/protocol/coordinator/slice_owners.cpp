@@ -1,12 +1,12 @@
 #include "core/protocol/coordinator/slice_owners.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 namespace {
@@ -14,8 +14,8 @@ namespace {
 std::string in_percent(double part) { return json_number(std::round(1000 * part) / 10) + " %"; }
 
 double mean_ratio_in(const std::vector<wire::Setting>& settings) {
-  const auto codec = std::ranges::find(settings, "codec", &wire::Setting::key);
-  return codec == settings.end() ? 1 : mean_ratio_of(codec->value);
+  const auto codec = value_of(settings, "codec");
+  return codec ? mean_ratio_of(*codec) : 1;
 }
 
 }  // namespace

@@ -22,6 +22,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/wire/rules.h"
+
 namespace collab::protocol {
 namespace {
 
@@ -55,13 +57,9 @@ struct Exchange::State {
     COLLAB_CHECK(plan.window > 0, "the window of an exchange must let at least one chunk out");
     std::set<SiteId> others;
     for (const wire::Participant& member : plan.start.participants) {
-      if (member.weight <= 0) continue;
-      if (member.site == plan.self) {
-        contributes = true;
-      } else {
-        others.insert(member.site);
-      }
+      if (member.weight > 0) others.insert(member.site);
     }
+    const bool contributing = others.erase(plan.self) > 0;
     for (const SiteId peer : plan.peers) peers[peer].gets_means = true;
     std::set<std::tuple<SiteId, std::uint64_t, std::uint64_t>> delivered;
     for (const SendContribution& part : plan.delivered) {
@@ -77,7 +75,7 @@ struct Exchange::State {
           continue;
         }
         theirs.emplace(begin, TheirChunk{range, slice.owner, false});
-        if (!contributes || delivered.count({slice.owner, range.begin, range.end}) != 0) continue;
+        if (!contributing || delivered.count({slice.owner, range.begin, range.end}) != 0) continue;
         Peer& owner = peers[slice.owner];
         owner.contributions.push_back(range);
         owner.more.contributions += range.size();
@@ -144,13 +142,7 @@ struct Exchange::State {
     whole.push_back(chunk.range);
   }
 
-  [[nodiscard]] bool weighs(SiteId site) const {
-    const auto& in = plan.start.participants;
-    return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
-  }
-
   ExchangePlan plan;
-  bool contributes = false;
   bool started = false;
   std::map<SiteId, Peer> peers;
   std::deque<ElementRange> whole;              // of our own, not reduced yet
@@ -180,7 +172,7 @@ struct Exchange::State {
       return corrupt(what + ": expected " + expected + " [round.chunk-range]");
     }
     OwnChunk& chunk = found->second;
-    if (event.from == plan.self || !weighs(event.from))
+    if (event.from == plan.self || !wire::contributes(plan.start, event.from))
       return corrupt(what +
                      ": expected contributions of the attempt's other contributors only [round.chunk-not-contributor]");
     if (chunk.missing.erase(event.from) == 0) return corrupt(what + ": it came twice [round.chunk-twice]");
@@ -250,7 +242,7 @@ Exchange::Missing Exchange::missing(std::size_t most) const {
   return found;
 }
 
-bool Exchange::contributes(SiteId site) const { return state_->weighs(site); }
+bool Exchange::contributes(SiteId site) const { return wire::contributes(state_->plan.start, site); }
 
 bool Exchange::owns(const ElementRange& chunk) const {
   const auto found = state_->own.find(chunk.begin);

@@ -38,14 +38,14 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   }
   if (names_us(install) && all_->held.anchor() && all_->membership.join().offer.digest != install.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
-    all_->membership.waits();
+    all_->membership.begin_waiting();
     all_->round.retract_ready();
     drop();
     return all_->held.tell();
   }
   all_->round.retract_ready();
   all_->acceptor.voters_are_newer();
-  all_->membership.installs();
+  all_->membership.begin_installing();
   if (receives(install)) {  // who has it is news, the rest is under way
     if (taking_->install.sources != install.sources) taking_->unreachable_since = kNever;
     taking_->install = install;
@@ -192,7 +192,7 @@ void AnchorInstallation::on_in_place(const AnchorInPlace& event) {
   all_->held.has_digest(event.digest);  // what it was told to keep is not here, and not offered again
   if (names_us(taking_->install) && (all_->membership.join_done() || overwritten_)) {
     all_->note(Note::Level::kError, "repair", what + "; the coordinator is told [join.own-anchor-differs]");
-    all_->membership.waits();
+    all_->membership.begin_waiting();
     drop();
     return all_->coordinator.send(wire::AnchorInstalled{event.run, event.round, event.digest, all_->acceptor.id()});
   }

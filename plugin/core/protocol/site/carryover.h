@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 
@@ -38,9 +39,8 @@ class Carryover {
     attempt_ = start.attempt;
     since_.clear();
     links_.clear();
-    const auto us = std::find_if(start.participants.begin(), start.participants.end(),
-                                 [&](const wire::Participant& p) { return p.site == self; });
-    ours_ = us == start.participants.end() ? start.attempt : us->since;
+    const wire::Participant* const us = participant_of(start, self);
+    ours_ = us == nullptr ? start.attempt : us->since;
     for (std::size_t i = 0; i < start.participants.size(); ++i) {
       since_[start.participants[i].site] = std::max(start.participants[i].since, ours_);
       links_[start.participants[i].site] = links[i];

@@ -37,7 +37,7 @@ void CoordinatorLink::send(wire::Message message) {
 // ---- finding one -----------------------------------------------------------------------------------
 
 void CoordinatorLink::dial() {
-  all_->membership.seeks();
+  all_->membership.begin_seeking();
   dial_out_ = true;
   dial_at_ = kNever;
   answer_by_ = later(all_->now, patience());
@@ -45,14 +45,13 @@ void CoordinatorLink::dial() {
 }
 
 void CoordinatorLink::dial_again(const std::string& reason) {
-  all_->membership.seeks();
+  all_->membership.begin_seeking();
   last_reason_ = address() + ": " + reason;
   candidate_ = static_cast<std::uint32_t>((candidate_ + 1) % all_->config.coordinators.size());
   dial_out_ = false;
   dial_at_ = later(all_->now, candidate_ == 0 ? backoff_ : kFirstBackoff);
   answer_by_ = kNever;
-  if (candidate_ == 0) backoff_ = std::min(2 * backoff_,
-                                           kLastBackoff);  // nobody in all the list has answered
+  if (candidate_ == 0) backoff_ = std::min(2 * backoff_, kLastBackoff);  // nobody in all the list has answered
 }
 
 void CoordinatorLink::go_to(std::uint32_t candidate) {
@@ -71,7 +70,7 @@ void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
   dial_at_ = kNever;
   last_heard_ = all_->now;
   answer_by_ = kNever;
-  all_->membership.asks();
+  all_->membership.begin_asking();
 }
 
 // A wrong key does not become right by trying again. For a member much may have been the reason: it tries on.

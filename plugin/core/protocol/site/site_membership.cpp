@@ -39,13 +39,13 @@ void SiteMembership::begin(const Begin& event) {
 
 void SiteMembership::may_ask_for(Duration limit) { give_up_ = later(all_->now, limit); }
 
-void SiteMembership::seeks() {
+void SiteMembership::begin_seeking() {
   phase_ = SitePhase::kDialing;
   anchor_by_ = kNever;
 }
 
 // What is offered is what will be held: a commit being applied is waited for.
-void SiteMembership::asks() {
+void SiteMembership::begin_asking() {
   phase_ = SitePhase::kAsking;
   join_sent_ = false;
   if (!all_->round.is_applying()) send_join();
@@ -184,17 +184,17 @@ void SiteMembership::on_welcome(const wire::Welcome& welcome) {
   all_->round.send_ready();
 }
 
-void SiteMembership::waits() { phase_ = SitePhase::kWaiting; }
+void SiteMembership::begin_waiting() { phase_ = SitePhase::kWaiting; }
 void SiteMembership::becomes_active() { phase_ = SitePhase::kActive; }
 
-void SiteMembership::installs() {
+void SiteMembership::begin_installing() {
   phase_ = SitePhase::kInstalling;
   anchor_by_ = kNever;
   all_->inquiry.forget_here();
 }
 
 void SiteMembership::installed(const wire::InstallAnchor& install) {
-  join_.index = self_->value;  // wished for again, should it have to come back
+  join_.index = self_->value;  // asked for again, should it have to come back
   all_->round.follow(install.period);
   if (join_done_) return;
   join_done_ = true;
@@ -213,8 +213,7 @@ void SiteMembership::depart(const Depart& event) {
   if (leave_) return;
   all_->round.back_to_ready("this site leaves");
   leave_ = wire::Leave{event.reason, event.next_generation};
-  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
-  if (!outside && all_->coordinator.is_up()) return say_leave();
+  if (!is_outside() && all_->coordinator.is_up()) return say_leave();
   // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
   leave_by_ = later(all_->now, kDepartLimit);
   if (!join_done_) leave_done();
@@ -260,13 +259,11 @@ void SiteMembership::leave_done() {
 // ---- time ------------------------------------------------------------------------------------------
 
 TimePoint SiteMembership::next_deadline() const {
-  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
-  return std::min({leave_by_, anchor_by_, outside && !join_done_ ? give_up_ : kNever});
+  return std::min({leave_by_, anchor_by_, is_outside() && !join_done_ ? give_up_ : kNever});
 }
 
 void SiteMembership::on_ask_tick() {
-  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
-  if (outside && !join_done_ && all_->now >= give_up_) fail(unavailable(not_let_in_text()));
+  if (is_outside() && !join_done_ && all_->now >= give_up_) fail(unavailable(not_let_in_text()));
 }
 
 std::string SiteMembership::not_let_in_text() const {

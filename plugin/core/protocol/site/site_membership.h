@@ -48,6 +48,7 @@ class SiteMembership {
   [[nodiscard]] SitePhase phase() const { return phase_; }
   [[nodiscard]] bool over() const { return phase_ == SitePhase::kLeft || phase_ == SitePhase::kFailed; }
   [[nodiscard]] bool is_let_in() const;  // and does not leave
+  [[nodiscard]] bool is_outside() const { return phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking; }
   // As given by Begin; what changes is kept current.
   [[nodiscard]] const wire::Join& join() const { return join_; }
   [[nodiscard]] const std::optional<SiteId>& self() const { return self_; }
@@ -76,10 +77,10 @@ class SiteMembership {
   void on_wait_tick();  // waiting: likewise
   void on_leave_tick();
   // ---- from other parts
-  void seeks();  // a coordinator
-  void asks();   // one that was found
-  void waits();  // for another anchor than the one it was to install
-  void installs();
+  void begin_seeking();  // a coordinator
+  void begin_asking();   // one that was found
+  void begin_waiting();  // for another anchor than the one it was to install
+  void begin_installing();
   void becomes_active();
   void installed(const wire::InstallAnchor& install);
   void coordinator_lost();

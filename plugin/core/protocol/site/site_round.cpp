@@ -9,6 +9,7 @@
 #include "core/protocol/mutants.h"
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/limits.h"
+#include "core/wire/rules.h"
 
 namespace collab::protocol {
 namespace {
@@ -127,9 +128,8 @@ void SiteRound::on_unfit(const ContributionUnfit& event) {
 void SiteRound::on_exchange_failed(const ExchangeFailed& event) {
   if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   // Of what goes over a link that is made anew nothing counts as delivered. Who was lost and is back has a new one.
-  const auto& in = round_.start->participants;
-  const bool lost = std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == event.peer && !p.here; });
-  if (!lost) all_->peers.hang_up_on(event.peer, event.reason);
+  const wire::Participant* const peer = participant_of(*round_.start, event.peer);
+  if (peer == nullptr || peer->here) all_->peers.hang_up_on(event.peer, event.reason);
   if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
 }
 
@@ -168,8 +168,7 @@ bool SiteRound::in_attempt(RoundId number, AttemptId attempt) const {
 // Chunks flow between a slice's owner and everybody, so two sites that own nothing need no link.
 bool SiteRound::exchanges_with(SiteId peer) const {
   if (!round_.start || peer == all_->membership.self()) return false;
-  const auto& in = round_.start->participants;
-  if (std::none_of(in.begin(), in.end(), [&](const auto& p) { return p.site == peer && p.here; })) return false;
+  if (!takes_part(*round_.start, peer)) return false;
   return std::any_of(round_.start->slices.begin(), round_.start->slices.end(), [&](const wire::Slice& slice) {
     return slice.owner == peer || slice.owner == *all_->membership.self();
   });
@@ -190,10 +189,7 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
     return "it is of another model than this site's: of generation " + std::to_string(start.generation) +
            ", this site trains generation " + std::to_string(all_->membership.join().generation);
   }
-  if (std::none_of(start.participants.begin(), start.participants.end(),
-                   [&](const auto& p) { return p.site == all_->membership.self() && p.here; })) {
-    return "this site has no part in it";
-  }
+  if (!takes_part(start, *all_->membership.self())) return "this site has no part in it";
   const std::uint64_t elements = all_->membership.join().elements;
   const ElementRange covered = covered_by(start.slices);
   if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
@@ -258,11 +254,7 @@ void SiteRound::pursue_links() {
   if (whole) start_exchange();
 }
 
-bool SiteRound::contributes() const {
-  const auto& in = round_.start->participants;
-  return std::any_of(in.begin(), in.end(),
-                     [&](const auto& p) { return p.site == all_->membership.self() && p.weight > 0; });
-}
+bool SiteRound::contributes() const { return wire::contributes(*round_.start, *all_->membership.self()); }
 
 void SiteRound::start_exchange() {
   std::vector<LinkId> links;

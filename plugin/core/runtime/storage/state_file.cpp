@@ -24,12 +24,6 @@ namespace {
 
 constexpr std::array<char, 8> kStateMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
 constexpr std::uint32_t kStateVersion = 7;
-constexpr std::uint32_t kOldestVersion = 2;
-constexpr std::uint32_t kWithResidual = 3;
-constexpr std::uint32_t kWithEgress = 4;
-constexpr std::uint32_t kWithLeftOut = 5;
-constexpr std::uint32_t kWithoutIntervals = 6;
-constexpr std::uint32_t kWithRecord = 7;
 constexpr std::size_t kStatePrologueBytes = 24;
 constexpr std::size_t kHashAt = 16;
 constexpr std::uint64_t kEnded = std::uint64_t{0xff} << 56;  // that byte of the hash is inverted
@@ -64,23 +58,8 @@ void residual_fields(Io& io, Record& record) {
   });
 }
 
-// Up to format 6: whom the sites were then told apart by is not known.
 template <typename Io, typename Header>
-void older_membership(Io& io, Header& header) {
-  auto& record = header.record;
-  io.number("term", record.promised.value, wire::kMaxTerm);
-  io.list("voters", record.voters, wire::kMaxSites, 6, [&io](auto& voter) {
-    io.id("site", voter.site);
-    io.name("name", voter.name, wire::kMaxNameBytes);
-  });
-  std::vector<std::uint64_t> branches;
-  io.list("branch", branches, 1, 24, [&io](auto& run) {
-    for (int i = 0; i < 3; ++i) io.number("branch", run);
-  });
-}
-
-template <typename Io, typename Header>
-void header_fields(Io& io, Header& header, std::uint32_t version) {
+void header_fields(Io& io, Header& header) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
   io.text("site", header.site, wire::kMaxNameBytes);
   io.id("run", header.run);
@@ -89,27 +68,16 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
   digest_fields(io, "fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);
   io.boolean("outer_state", header.outer_state);
-  if (version >= kWithRecord) {
-    io.part("record", header.record);
-  } else {
-    older_membership(io, header);
-  }
-  if (version >= kWithResidual) {
-    io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
-  }
-  if (version >= kWithEgress) {
-    io.number("egress_spent", header.egress.spent);
-    std::uint64_t intervals = 0;  // that what was sent had lasted for
-    if (version < kWithoutIntervals) io.number("egress_intervals", intervals);
-    io.number("egress_round", header.egress.round);
-  }
+  io.part("record", header.record);
+  io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
+  io.number("egress_spent", header.egress.spent);
+  io.number("egress_round", header.egress.round);
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
-  const TensorKind last_kind = version >= kWithLeftOut ? TensorKind::kLeftOut : TensorKind::kAveraged;
-  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io, last_kind](auto& tensor) {
+  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
     io.text("name", tensor.name, wire::kMaxNameBytes);
     io.text("dtype", tensor.dtype, wire::kMaxNameBytes);
     io.list("shape", tensor.shape, wire::kMaxDims, 8, [&io](auto& extent) { io.number("extent", extent); });
-    io.enumeration("kind", tensor.kind, last_kind);
+    io.enumeration("kind", tensor.kind, TensorKind::kLeftOut);
     digest_fields(io, "digest", tensor.digest);
   });
 }
@@ -177,26 +145,25 @@ U get(const std::byte* at) {
   return static_cast<U>(value);
 }
 
-// With the format before the header: formats 4 and 5 may be the same bytes but for that.
-std::uint64_t header_hash(std::uint32_t version, std::span<const std::byte> body) {
-  if (version < kWithLeftOut) return hash64(body);
-  std::vector<std::byte> hashed(sizeof version + body.size());
-  put<std::uint32_t>(hashed.data(), version);
-  std::ranges::copy(body, hashed.begin() + sizeof version);
+// With the format before the header: two formats may have the same bytes but for that.
+std::uint64_t header_hash(std::span<const std::byte> body) {
+  std::vector<std::byte> hashed(sizeof kStateVersion + body.size());
+  put<std::uint32_t>(hashed.data(), kStateVersion);
+  std::ranges::copy(body, hashed.begin() + sizeof kStateVersion);
   return hash64(hashed);
 }
 
 // Prologue, header and padding: all that comes before the vectors.
 Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   wire::Writer writer;
-  header_fields(writer, header, kStateVersion);
+  header_fields(writer, header);
   COLLAB_RETURN_IF_ERROR(writer.status());
   const std::vector<std::byte>& body = writer.bytes();
   std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
   std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
   put<std::uint32_t>(start.data() + 8, kStateVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + kHashAt, header_hash(kStateVersion, body));
+  put<std::uint64_t>(start.data() + kHashAt, header_hash(body));
   std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
@@ -226,9 +193,8 @@ Result<Opened> read_start(const File& file, const std::string& path) {
     return damaged(path, "it does not begin as one");
   }
   const auto version = get<std::uint32_t>(prologue.data() + 8);
-  if (version < kOldestVersion || version > kStateVersion) {
-    return refused("the state file " + path + " has format " + std::to_string(version) +
-                   ", this collab reads formats " + std::to_string(kOldestVersion) + " to " +
+  if (version != kStateVersion) {
+    return refused("the state file " + path + " has format " + std::to_string(version) + ", this collab reads format " +
                    std::to_string(kStateVersion) + ": use the collab that wrote it, or move it away [state.format]");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
@@ -239,14 +205,13 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   std::vector<std::byte> body(header_bytes);
   if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
   const auto said = get<std::uint64_t>(prologue.data() + kHashAt);
-  const std::uint64_t hash = header_hash(version, body);
+  const std::uint64_t hash = header_hash(body);
   if (said != hash && said != (hash ^ kEnded)) return damaged(path, "its header does not have the hash it says");
   Opened opened;
-  // Up to format 6 it is not known: as if it had.
-  opened.header.ended = said != hash || version < kWithRecord;
+  opened.header.ended = said != hash;
   opened.hash = hash;
   wire::Reader reader(body);
-  header_fields(reader, opened.header, version);
+  header_fields(reader, opened.header);
   reader.finish();
   if (!reader.status().ok()) return damaged(path, reader.status().message());
   if (const Status record = wire::check_rules(opened.header.record); !record.ok())

@@ -24,7 +24,7 @@ void NumberSearch::attached(TcpLink& link, const std::string& congestion) {
 
 // What was under way on another control connection may not have come.
 void NumberSearch::control_attached(const TcpLink& link, Connection& control) {
-  if (link.number.wish() != 0) control.send(encode_want(link.number.wish()));
+  if (link.number.told() != 0) control.send(encode_want(link.number.told()));
 }
 
 void NumberSearch::tick(TcpLink& link, TimePoint now, bool backlogged) {
@@ -42,7 +42,7 @@ void NumberSearch::tick(TcpLink& link, TimePoint now, bool backlogged) {
     all_.dialler.dial_missing(link);
     return;
   }
-  link.number.set_wish(after);
+  link.number.set_told(after);
   if (Connection* const control = link.connections.control(); control != nullptr) {
     control->send(encode_want(after));
     control->flush();

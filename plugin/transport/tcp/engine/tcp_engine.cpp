@@ -171,9 +171,9 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
       return {};
     }
     case FrameType::kWant: {
-      const Result<std::uint16_t> wish = decode_want(body);
-      if (!wish.ok()) return wish.status();
-      all_.number.on_want(link, *wish);
+      const Result<std::uint16_t> wanted = decode_want(body);
+      if (!wanted.ok()) return wanted.status();
+      all_.number.on_want(link, *wanted);
       return {};
     }
     case FrameType::kBye: {

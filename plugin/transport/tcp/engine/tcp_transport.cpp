@@ -2,44 +2,13 @@
 
 #include <utility>
 
+#include "core/base/engine_transport.h"
 #include "transport/tcp/engine/tcp_engine.h"
 #include "transport/tcp/tls/tcp_keys.h"
 #include "transport/tcp/tls/tcp_token.h"
 
 namespace collab {
-namespace {
-
-class TcpTransport final : public Transport {
- public:
-  explicit TcpTransport(std::unique_ptr<tcp::TcpEngine> engine) : engine_(std::move(engine)) {}
-  ~TcpTransport() override {
-    // The child of a fork has neither the thread nor the right to the parent's connections.
-    if (engine_->in_child()) [[maybe_unused]]
-      auto* left_alone = engine_.release();
-  }
-
-  [[nodiscard]] std::string name() const override { return "tcp"; }
-  [[nodiscard]] Abilities abilities() const override {
-    return {.resumes = true,
-            .crosses_nat = true,
-            .encrypts = engine_->encrypts(),
-            .between_hosts = true,
-            .sees_peer_death = true};
-  }
-  Status start(TransportHandler* handler) override { return engine_->start(handler); }
-  Result<std::string> listen(const std::string& address) override { return engine_->listen(address); }
-  LinkId connect(const std::string& address, Duration timeout) override { return engine_->connect(address, timeout); }
-  void send(LinkId link, TransportMessage message, std::uint64_t token) override {
-    engine_->send(link, std::move(message), token);
-  }
-  void close(LinkId link) override { engine_->close(link); }
-  [[nodiscard]] TcpCounters counters() const { return engine_->counters(); }
-
- private:
-  std::unique_ptr<tcp::TcpEngine> engine_;
-};
-
-}  // namespace
+using TcpTransport = EngineTransport<tcp::TcpEngine>;
 
 TcpOptions tcp_options(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
@@ -72,7 +41,12 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
   if (!keys.ok()) return keys.status();
   options.token.clear();  // its key is all that is needed
   auto engine = std::make_unique<tcp::TcpEngine>(std::move(options), std::move(*keys));
-  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(engine)));
+  const Abilities abilities{.resumes = true,
+                            .crosses_nat = true,
+                            .encrypts = engine->encrypts(),
+                            .between_hosts = true,
+                            .sees_peer_death = true};
+  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>("tcp", abilities, std::move(engine)));
 }
 
 Result<SwarmSecrets> swarm_secrets(const TcpOptions& options, std::string_view purpose) {
@@ -96,7 +70,7 @@ Result<bool> has_made_token(const TcpOptions& options) {
 
 TcpCounters tcp_counters(const Transport& transport) {
   const auto* const made_here = dynamic_cast<const TcpTransport*>(&transport);
-  return made_here != nullptr ? made_here->counters() : TcpCounters();
+  return made_here != nullptr ? made_here->engine().counters() : TcpCounters();
 }
 
 }  // namespace collab

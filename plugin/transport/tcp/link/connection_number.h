@@ -23,14 +23,14 @@ class ConnectionNumber {
   ConnectionSearch& search() { return search_; }
   void peer_wants(std::uint16_t number) { peer_wants_ = number; }
   // That the dialler was told; 0: none.
-  [[nodiscard]] std::uint16_t wish() const { return wish_; }
-  void set_wish(std::uint16_t number) { wish_ = number; }
+  [[nodiscard]] std::uint16_t told() const { return told_; }
+  void set_told(std::uint16_t number) { told_ = number; }
 
  private:
   bool fixed_;
   ConnectionSearch search_;
   std::uint16_t peer_wants_ = 1;
-  std::uint16_t wish_ = 0;
+  std::uint16_t told_ = 0;
 };
 
 }  // namespace collab::tcp

@@ -95,10 +95,7 @@ Status Inbox::note_begun(Assembly& assembly, const SegmentHeader& header) {
 }
 
 Result<std::optional<Inbox::Place>> Inbox::begin(const SegmentHeader& header, Carrier carrier) {
-  if (has(header.number)) {
-    ++came_twice_;
-    return std::optional<Place>();
-  }
+  if (has(header.number)) return std::optional<Place>();
   if (header.number - below_ >= kWindowSegments) return corrupt(name_of(header) + " is beyond the window");
   const Result<Assembly*> assembly = assembly_of(header);
   if (!assembly.ok()) return assembly.status();

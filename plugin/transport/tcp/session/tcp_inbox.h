@@ -75,7 +75,6 @@ class Inbox {
   void lost(Carrier carrier);
 
   [[nodiscard]] LaneArrivals arrivals() const;
-  [[nodiscard]] std::uint64_t came_twice() const { return came_twice_; }
 
  private:
   struct Assembly {
@@ -100,7 +99,6 @@ class Inbox {
   std::map<std::uint64_t, Carrier> under_way_;  // segments being written
   std::map<std::uint64_t, Assembly> unfinished_;
   std::uint64_t next_message_ = 0;
-  std::uint64_t came_twice_ = 0;
 };
 
 }  // namespace collab::tcp

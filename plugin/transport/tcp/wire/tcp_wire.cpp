@@ -277,10 +277,10 @@ Bytes encode_want(std::uint16_t connections) {
 }
 
 Result<std::uint16_t> decode_want(std::span<const std::byte> body) {
-  if (body.size() != 2) return wrong_size("wish", 2, body.size());
+  if (body.size() != 2) return wrong_size("want", 2, body.size());
   const auto connections = Reader(body).number<std::uint16_t>();
   if (connections < 1 || connections > kMaxDataConnections) {
-    return corrupt("a wish for " + std::to_string(connections) + " connections");
+    return corrupt("a want of " + std::to_string(connections) + " connections");
   }
   return connections;
 }
