@@ -15,6 +15,7 @@ import torch
 from torch_collab import log, torch_compat
 from torch_collab.model import tied
 from torch_collab.model.entry import Entry
+from torch_collab.model.frozen import FrozenValues
 from torch_collab.model.modules import is_ignored
 from torch_collab.model.undone import UndoneRounds
 from torch_collab.model.values import Values
@@ -148,6 +149,7 @@ class Vector:
         self._buffers_seen: set[str] = set()  # that came after this was made
         self._buffers_added: list[str] = []
         self.values = Values()
+        self.frozen = FrozenValues()
         self.undone = UndoneRounds()
         self._index()
 
@@ -175,6 +177,7 @@ class Vector:
         Raises RuntimeError for what cannot be averaged any more, by name.
         """
         self.values.before_forward()
+        self.frozen.before_forward(self._frozen)
         if (apart := self._untied()) is not None:
             raise RuntimeError(_no_longer_tied(*apart))
         for slots, name, held in self._places:
@@ -188,6 +191,10 @@ class Vector:
                 return []
         self._look_again = False
         return self._walk()
+
+    def frozen_changed(self, alike: bool) -> str:
+        """After a round, see FrozenValues."""
+        return self.frozen.after_round(self._frozen, alike)
 
     def take(self, changes: list[tuple[int, Entry, torch.Tensor]]) -> None:
         """What `changes` found stands in the place of the entries' tensors from here on."""
