@@ -66,8 +66,8 @@ def look_at_parameters(original: Any) -> Any:
     @functools.wraps(original)
     def add_param_group(self: Any, param_group: Any) -> None:
         original(self, param_group)
-        now = state.current()
-        if now is not None and not now.run.finished:
+        world = state.current()
+        if world is not None and not world.run.finished:
             _sharded(self, self.param_groups[-1:])
 
     return add_param_group
@@ -104,8 +104,8 @@ def _told_of_saves(original: Any) -> Any:
 
     @functools.wraps(original)
     def save_state_dict(*args: Any, **kwargs: Any) -> Any:
-        now, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
-        if now is not None and not given.get("no_dist") and crosses_sites(now.info, given.get("process_group")):
+        world, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
+        if world is not None and not given.get("no_dist") and crosses_sites(world.info, given.get("process_group")):
             log.warn_once(
                 "torch.distributed.checkpoint saves over the ranks of all sites. One of them writes each tensor: "
                 "each site's disk has a part of the files, and values that sites do not share are those of "
@@ -119,8 +119,8 @@ def _told_of_saves(original: Any) -> Any:
 
 def _stop_averager(original: Any) -> Any:
     def average_parameters(self: Any, params: Any) -> Any:
-        now = state.current()
-        if now is not None and crosses_sites(now.info, getattr(self, "process_group", None)):
+        world = state.current()
+        if world is not None and crosses_sites(world.info, getattr(self, "process_group", None)):
             raise RuntimeError(
                 "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
                 f"which is what collab does between sites: {_REMEDY}, or leave it out [optimizer.model-averager]"
