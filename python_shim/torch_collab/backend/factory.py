@@ -120,7 +120,8 @@ def _transport(config: native.Settings, start: Start) -> str:
 def _start(config: native.Settings) -> Start:
     if not config.coordinator:
         return Start.ONE_WORLD
-    return Start.FIRST_MEMBERS if environment.from_agent(environment.START) == "cohort" else Start.LONE
+    first = environment.from_agent(environment.START) == environment.FIRST_MEMBERS
+    return Start.FIRST_MEMBERS if first else Start.LONE
 
 
 def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> None:
