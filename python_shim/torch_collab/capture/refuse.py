@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from torch_collab import log, torch_compat
 from torch_collab.model.vector import refuse_sharded
+from torch_collab.words import counted
 from torch_collab.world import state
 from torch_collab.world.groups import all_collab, crosses_sites
 
@@ -45,7 +46,7 @@ def _sharded(opt: Any, groups: list[dict[str, Any]]) -> None:
 
 def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
     """step() of an optimizer of the model calls a collective over ranks of several sites; `told`: as it has before."""
-    what = f"{type(opt).__name__} calls {collective} of {elements} element{'s' if elements != 1 else ''}"
+    what = f"{type(opt).__name__} calls {collective} of {counted(elements, 'element')}"
     if elements > _A_FEW:
         raise RuntimeError(
             f"collab: {what} over ranks of several sites inside step(), but sites take their steps on their own and "

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import environment, log
+from torch_collab.words import counted
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def told_share() -> tuple[int, int]:
     rank, size = share(info)
     if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and state.current() is world:
         log.warn_once(
-            f"data_rank() divides the data among the {size} rank{'s' if size != 1 else ''} of site {info.site.name} "
+            f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} "
             "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
             "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
             "[capture.data-rank-alone]"

@@ -19,6 +19,7 @@ from torch_collab.model.frozen import FrozenValues
 from torch_collab.model.modules import is_ignored
 from torch_collab.model.undone import UndoneRounds
 from torch_collab.model.values import Values
+from torch_collab.words import listed
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -74,9 +75,8 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
     if ignored:
         log.info(
-            f"DistributedDataParallel is told to ignore {', '.join(ignored[:16])}"
-            + (f" and {len(ignored) - 16} more" if len(ignored) > 16 else "")
-            + ": each rank keeps its own, and they are not averaged between sites"
+            f"DistributedDataParallel is told to ignore {listed(ignored)}: each rank keeps its own, and they are not "
+            "averaged between sites"
         )
     entries = parameters + buffers
     refuse_sharded([(entry.name, entry.tensor) for entry in entries])
@@ -88,10 +88,7 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
             )
     entries = tied.merge(entries)
     if pairs := [f"{other.name} ({entry.name})" for entry in entries for other in entry.tied]:
-        log.info(
-            f"in the memory of another parameter, and averaged with it, once: {', '.join(pairs[:16])}"
-            + (f" and {len(pairs) - 16} more" if len(pairs) > 16 else "")
-        )
+        log.info(f"in the memory of another parameter, and averaged with it, once: {listed(pairs)}")
     return entries
 
 

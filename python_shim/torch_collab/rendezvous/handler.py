@@ -37,6 +37,7 @@ from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
+from torch_collab.words import counted
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
 
@@ -380,4 +381,4 @@ class _Waiting:
         now = time.monotonic()
         if now - self._said >= SAY_EVERY:
             self._said = now
-            log.info(f"{self._where}: {there} node{'s' if there != 1 else ''} so far")
+            log.info(f"{self._where}: {counted(there, 'node')} so far")
