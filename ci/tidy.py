@@ -26,6 +26,7 @@ import knob_files  # likewise
 import rules_model
 import rules_page
 import rules_shim
+import rules_words
 
 MAX_FILE_LINES = 600  # about 500 is meant; a warning from there on
 WARN_FILE_LINES = 500
@@ -297,21 +298,16 @@ def determinism(tree: Tree) -> Iterator[Problem]:
                     yield Problem(path, number, "determinism", f"{match.group()} {why}; make it a parameter")
 
 
-# Names that docs/glossary.md has replaced, as they stood in code.
-OLD_WORDS = re.compile(
-    r"\b(Meeting[A-Z]\w*|Form|Adopt|Adopted|Recess|Parted|Farewell|Unreached|Seldom|Surroundings|Likeness|Sketch"
-    r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|SeekSender|SenderFound|HubSeek|piece_bytes"
-    r"|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*)\b"
-)
-
-
 @rule
 def words(tree: Tree) -> Iterator[Problem]:
-    """Code calls things as the glossary does."""
-    for path in tree.named(".h", ".cpp", under=("include/", "plugin/", "tests/")):
-        for number, line in enumerate(code_only(tree.text(path)).split("\n"), 1):
-            if match := OLD_WORDS.search(line):
-                yield Problem(path, number, "words", f"{match.group()}: docs/glossary.md has another word for it")
+    """Code calls things as the glossary does; so do strings and comments of the Python shim."""
+    code = [
+        (path, code_only(tree.text(path))) for path in tree.named(".h", ".cpp", under=("include/", "plugin/", "tests/"))
+    ]
+    shim = [(path, tree.text(path)) for path in tree.named(".py", under="python_shim/")]
+    for path, text in (*code, *shim):
+        for number, word in rules_words.old_words(text):
+            yield Problem(path, number, "words", f"{word}: docs/glossary.md has another word for it")
 
 
 @rule

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 
 # Set by the agent of `torchrun --rdzv-backend=collab` for its workers; not for people.
-START = "COLLAB_START"  # "cohort" or "lone"
+START = "COLLAB_START"  # one of the two:
+FIRST_MEMBERS, LONE = "first-members", "lone"
 SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, among the first members
 WORLD = "COLLAB_WORLD"  # drawn at random for this very world
 ENDPOINT = "COLLAB_ENDPOINT"  # HOST:PORT of --rdzv-endpoint

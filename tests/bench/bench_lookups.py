@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+
+from pairs import bare_environment
 
 STEP_SECONDS = 0.020
 LOOKUPS_AT_MOST = 0.002
@@ -75,7 +76,7 @@ def main() -> None:
 
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=120))
     common = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")},
+        **bare_environment(),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",

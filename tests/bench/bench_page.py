@@ -24,7 +24,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from pairs import interval, machine
+from pairs import bare_environment, interval, machine
 
 AT_MOST, SECONDS, EVERY, LIMIT = 0.01, 10.0, 2.0, 300.0
 
@@ -36,7 +36,7 @@ def processor_seconds(pid: int) -> float:
 
 class Swarm:
     def __init__(self, build: Path, sites: int, folder: Path) -> None:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("COLLAB_")}
+        kept = bare_environment()
         own = ["--listen", "127.0.0.1:0", "--sites", str(sites), "--http", "127.0.0.1:0"]
         self.coordinator = subprocess.Popen(
             [build / "plugin/tools/collab-coordinator", *own],

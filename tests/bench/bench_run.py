@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pairs import free_port, interval, machine
+from pairs import bare_environment, free_port, interval, machine
 
 AT_MOST = 0.5  # seconds
 LIMIT = 300
@@ -30,8 +30,7 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "nothing.py").write_text("")
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("COLLAB_")}
-        self._environment = kept | {"XDG_STATE_HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        self._environment = bare_environment() | {"XDG_STATE_HOME": str(folder), "OMP_NUM_THREADS": "1"}
         self._collab = [sys.executable, "-m", "torch_collab.cli"]
         own = ["init", "--endpoint", f"127.0.0.1:{free_port()}", "--site", "paris", "--nnodes", "1"]
         self._end([*self._collab, *own], {})

@@ -14,6 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+from forks import bare_environment as bare_environment  # of tests/python
+
 
 def interval(samples: list[float]) -> tuple[float, float, float]:
     """(low, median, high): the narrowest order statistics that cover the median with at least 95 %."""

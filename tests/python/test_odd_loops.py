@@ -33,6 +33,7 @@ CASES = [
     "a_new_optimizer_of_the_head_each_epoch",
     "two_new_optimizers_each_epoch",
     "a_cycle_in_a_barrier",
+    "adapters_that_are_merged",
     "a_teacher",
     "a_copy_for_each_task",
     "a_copy_before_any_forward",
@@ -53,6 +54,7 @@ TOLD = {
     "sharded": ["[ddp.none-trained]"],
     "without_gradients": ["[capture.no-gradients]", "[ddp.none-trained]"],
     "told_without_a_model": ["[ddp.none-trained]"],
+    "adapters_that_are_merged": ["[capture.frozen-changes]"],
     "no_samples": ["[round.no-samples]"],
     "a_barrier_beside_the_training": ["[round.barrier-thread]"],
 }
@@ -99,6 +101,13 @@ def test_a_group_of_another_backend_is_warned_of_once_where_it_is_of_several_sit
     for rank in world:
         before, _, after = part(rank, "a_group_of_another_backend").partition("now over both sites")
         assert "[ddp.group-not-collab]" not in before and after.count("[ddp.group-not-collab]") == 1
+
+
+@pytest.mark.slow
+def test_a_merge_is_warned_of_once_where_sites_hold_models_of_their_own(world: list[Finished]) -> None:
+    for rank in world:
+        before, _, after = part(rank, "adapters_that_are_merged").partition("now between two rounds")
+        assert "[capture.frozen-changes]" not in before and after.count("[capture.frozen-changes]") == 1
 
 
 @pytest.mark.slow

@@ -22,13 +22,13 @@ from torch_collab.rendezvous.settings import own_address, read_settings
 pytestmark = pytest.mark.usefixtures("serves_none")
 
 
-def test_the_cohort_then_late_ones_then_one_that_comes_back() -> None:
+def test_the_first_members_then_late_ones_then_one_that_comes_back() -> None:
     port = free_port()
     first, second = handler(port), handler(port)
     infos = rendezvous(first, second)
     assert ranks(infos) == [(0, 2), (1, 2)]
     assert all(info.bootstrap_store_info.master_port == port for info in infos)
-    assert os.environ["COLLAB_START"] == "cohort" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
+    assert os.environ["COLLAB_START"] == "first-members" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
     assert os.environ["COLLAB_ENDPOINT"] == f"127.0.0.1:{port}"
     assert "COLLAB_MIN_SITES" not in os.environ
     late = handler(port)
@@ -91,7 +91,7 @@ def test_machines_under_one_name_are_told_that_they_are_one_site(
 def test_fewer_than_the_most_after_the_last_call() -> None:
     (info,) = rendezvous(handler(free_port(), (1, 3)))
     assert (info.rank, info.world_size) == (0, 1)
-    assert os.environ["COLLAB_START"] == "cohort"
+    assert os.environ["COLLAB_START"] == "first-members"
 
 
 def test_no_more_than_the_most() -> None:
@@ -142,7 +142,7 @@ def test_a_bad_option_and_a_missing_endpoint() -> None:
         get_rendezvous_handler(RendezvousParameters("collab", "", "a", 1, 1))
 
 
-def test_sites_of_a_cohort() -> None:
+def test_sites_of_the_first_members() -> None:
     told = [
         Node("1", "", "host", "h:1").tell(),
         Node("2", "rome", "x", "x:1").tell(),

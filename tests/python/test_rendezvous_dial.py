@@ -68,7 +68,7 @@ class Peer:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dial, "_DIAL_SECONDS", 0.05)
+    monkeypatch.setattr(dial, "DIAL_SECONDS", 0.05)
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def test_a_store_that_was_silent_is_found_when_it_answers(monkeypatch: pytest.Mo
     served = serve_store()
     served.set("a", "1")
     monkeypatch.setattr(dial, "TCP_STORE_QUESTION", struct.pack("=BI", 0, 0x3C85F7CE))  # asks nothing: no answer comes
-    monkeypatch.setattr(dial, "_DIAL_SECONDS", 0.05)
+    monkeypatch.setattr(dial, "DIAL_SECONDS", 0.05)
     assert dial.dial_store("127.0.0.1", served.port) is None
     monkeypatch.undo()
     store = dial.dial_store("127.0.0.1", served.port)

@@ -25,7 +25,7 @@ from torch_collab.rendezvous.heartbeat import LivenessView
 
 KEY, OTHER = {"COLLAB_TOKEN": "k" * 40}, {"COLLAB_TOKEN": "o" * 40}
 NONE: dict[str, str] = {}
-LIST = "collab/rendezvous/cohort/list"
+LIST = "collab/rendezvous/first/list"
 SECONDS = 10.0  # of a join limit of 20, and of 600 by default
 
 
@@ -61,7 +61,7 @@ def stranger(port: int) -> TCPStore:
 def when_served(port: int, act: Callable[[TCPStore], object]) -> threading.Thread:
     def run() -> None:
         store = stranger(port)
-        store.wait(["collab/rendezvous/cohort/arrivals"])
+        store.wait(["collab/rendezvous/first/arrivals"])
         act(store)
 
     thread = threading.Thread(target=run)
@@ -154,7 +154,7 @@ def test_a_stranger_closes_the_list_on_two_who_wait(monkeypatch: pytest.MonkeyPa
     three = [node(monkeypatch, port, KEY, site, (3, 3)) for site in ("paris", "tokyo")]
 
     def close(store: TCPStore) -> None:
-        store.wait(["collab/rendezvous/cohort/node/1"])
+        store.wait(["collab/rendezvous/first/node/1"])
         store.compare_set(LIST, "", "{}")
 
     thread = when_served(port, close)
@@ -224,7 +224,7 @@ def test_a_token_is_replaced_at_the_endpoint(monkeypatch: pytest.MonkeyPatch, tm
     board = LivenessView(paris._endpoint.part("agents"), 60.0)
     with_new = read_key({"COLLAB_TOKEN": new}, {})
     entries = SignedStore(stranger(port), with_new, paris._endpoint.store._scope, "here", "collab/rendezvous")
-    wait_until(lambda: is_signed(entries, "cohort/list") and is_signed(entries, "agents/who/0"))
+    wait_until(lambda: is_signed(entries, "first/list") and is_signed(entries, "agents/who/0"))
     for file in files.values():
         write(file, new)
     (late,) = rendezvous(node(monkeypatch, port, {"COLLAB_TOKEN_FILE": str(files["lima"])}, "lima", is_host="0"))
@@ -259,7 +259,7 @@ def test_a_stranger_says_nothing_of_who_lives() -> None:
 def test_a_stranger_who_counts_ends_a_start_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     first = node(monkeypatch, port, KEY, "paris")
-    begun = when_served(port, lambda store: store.add("collab/rendezvous/cohort/arrivals", 1 << 40))
+    begun = when_served(port, lambda store: store.add("collab/rendezvous/first/arrivals", 1 << 40))
     (error,) = rendezvous(first)
     begun.join()
     assert isinstance(error, RendezvousError)

@@ -58,6 +58,7 @@ def test_ranks_of_its_own_are_warned_of_by_what_the_site_is(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(log, "_say", lambda level, message: said.append(message))
+    monkeypatch.setattr(log, "_said", set())
     monkeypatch.setenv("COLLAB_START", start)  # what torchrun's agent says of a site that came late
     a_sampler(monkeypatch, reseed=True, told=(1, 0), is_leader=True)
     assert len(said) == 1 and said[0].endswith(f"[{code}]")

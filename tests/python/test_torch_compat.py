@@ -156,7 +156,7 @@ assert now() == before, (before, now())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start", "new_group", "sampler"), [("", False, True), ("cohort", True, False)])
+@pytest.mark.parametrize(("start", "new_group", "sampler"), [("", False, True), ("first-members", True, False)])
 def test_what_was_put_into_torch_is_taken_out_at_the_end(start: str, new_group: bool, sampler: bool) -> None:
     told = {"COLLAB_COORDINATOR": "127.0.0.1:1", **({"COLLAB_START": start} if start else {})}
     done = alone(RESTORED, **told)

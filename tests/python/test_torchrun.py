@@ -18,7 +18,7 @@ def test_two_nodes_are_one_world_and_a_third_joins_late(nodes: Nodes) -> None:
     paris, rome = nodes.start("paris", nnodes="2:3"), nodes.start("rome", nnodes="2:3")
     paris.wait_for_rounds(2, "paris", "rome")
     starts = sorted(paris.starts() + rome.starts())
-    assert starts == ["rank 0 of 2 start cohort restart 0", "rank 1 of 2 start cohort restart 0"]
+    assert starts == ["rank 0 of 2 start first-members restart 0", "rank 1 of 2 start first-members restart 0"]
     os.truncate(nodes.folder / "paris.jsonl", 0)  # as logrotate's copytruncate does
     oslo = nodes.start("oslo", nnodes="2:3")
     oslo.wait_for_rounds(2, "paris", "rome", "oslo")
@@ -115,7 +115,7 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
     second = nodes.start("paris", "--max-restarts=1", nnodes="3", conf="is_host=0", **KEY)
     rome = nodes.start("rome", nnodes="3", conf="is_host=0", **KEY)
     rome.wait_for_rounds(2, "paris", "rome")
-    assert rome.starts() == ["rank 2 of 3 start cohort restart 0"]
+    assert rome.starts() == ["rank 2 of 3 start first-members restart 0"]
     nodes.crash("paris")  # one of its two workers; the other fails with it, as DDP does
     for node in (first, second):
         node.wait_for(r"rank \d of 2 start lone restart 1")

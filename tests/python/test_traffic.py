@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as dist_nn
 from ranks import expect_success, run_ranks
 from torch_collab import log
 from torch_collab.capture import traffic
@@ -76,6 +80,45 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(log, "_say", lambda level, message: lines.append(f"{level} {message}"))
     monkeypatch.setattr(log, "_said", set())
     return lines
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[CollectiveTraffic]:
+    """What this world has counted of collectives that do nothing."""
+    info = SimpleNamespace(
+        several_sites=True, ranks_tell_sites_apart=True, size=2, rank=0, site=SimpleNamespace(ranks=[0])
+    )
+    world: Any = SimpleNamespace(info=info, installed=state.Installed(), traffic=CollectiveTraffic(), is_leader=True)
+    monkeypatch.setattr(state, "current", lambda: world)
+    for name in REDUCTIONS:
+        original = getattr(dist, name)
+        monkeypatch.setattr(dist, name, functools.wraps(original)(lambda *args, **kwargs: None))
+    traffic.install(world)
+    yield world.traffic
+    world.installed.close()
+
+
+REDUCTIONS = {
+    "all_reduce": lambda a, b: dist.all_reduce(a),
+    "all_reduce_coalesced": lambda a, b: dist.all_reduce_coalesced([a[:3], b[:3]]),
+    "reduce": lambda a, b: dist.reduce(tensor=a, dst=0),
+    "reduce_scatter": lambda a, b: dist.reduce_scatter(b, [a[:3], a[3:]]),
+    "reduce_scatter_tensor": lambda a, b: dist.reduce_scatter_tensor(output=b, input=a),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_of_a_reduction_what_goes_over_the_line_counts_once(counted: CollectiveTraffic, name: str) -> None:
+    REDUCTIONS[name](torch.ones(6), torch.ones(3))
+    assert counted.reduced == 6 and counted.in_backward == 0
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch has another for it since 2.13
+def test_a_reduction_that_autograd_knows_counts_both_ways(counted: CollectiveTraffic) -> None:
+    reduced = dist_nn.all_reduce(torch.ones(6, requires_grad=True), group=None)
+    assert (counted.reduced, counted.in_backward) == (6, 0)
+    reduced.sum().backward()
+    assert (counted.reduced, counted.in_backward) == (12, 6)
 
 
 @pytest.mark.parametrize("sites", [1, 2])

@@ -188,6 +188,7 @@ def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: 
     ("line", "wrong"),
     [
         ("wire::Form form;", True),
+        ("part = cohort_part;", True),
         ("std::string names_in_words();", True),
         ("wire::StartAttempt start;", False),
         ("// Found by name.", False),
@@ -197,6 +198,12 @@ def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: 
 def test_words(tmp_path: Path, line: str, wrong: bool) -> None:
     found = breaches("words", tmp_path, {"plugin/core/wire/a.h": f"\n{line}\n"})
     assert found == ([("plugin/core/wire/a.h", 2)] if wrong else [])
+
+
+@pytest.mark.parametrize("line", ['store.part("cohort")', "# The cohort is here.", "text = in_words(settings)"])
+def test_words_of_python_are_read_whole(tmp_path: Path, line: str) -> None:
+    files = {"python_shim/torch_collab/a.py": f"\n{line}\n", "python_shim/torch_collab/b.py": "# In words.\n"}
+    assert breaches("words", tmp_path, files) == [("python_shim/torch_collab/a.py", 2)]
 
 
 def test_no_sleeping_in_tests(tmp_path: Path) -> None:

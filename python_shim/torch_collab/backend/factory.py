@@ -15,6 +15,7 @@ from torch_collab.network import links
 from torch_collab.network.addresses import split_host_port
 from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.network.signed_store import SignedStore
+from torch_collab.words import counted
 from torch_collab.world import state, topology
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations
@@ -120,7 +121,8 @@ def _transport(config: native.Settings, start: Start) -> str:
 def _start(config: native.Settings) -> Start:
     if not config.coordinator:
         return Start.ONE_WORLD
-    return Start.FIRST_MEMBERS if environment.from_agent(environment.START) == "cohort" else Start.LONE
+    first = environment.from_agent(environment.START) == environment.FIRST_MEMBERS
+    return Start.FIRST_MEMBERS if first else Start.LONE
 
 
 def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> None:
@@ -154,9 +156,8 @@ def _create_subgroup(world: state.World, opts: GroupOptions) -> Any:
 def _describe(info: WorldInfo) -> str:
     sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in info.sites.sites)
     if info.ranks_tell_sites_apart:
-        count = len(info.sites.sites)
         where = "" if info.one_world else f"; the coordinator is at {', '.join(info.config.coordinator)}"
-        return f"{count} site{'s' if count != 1 else ''} in one world: {sites}{where}"
+        return f"{counted(len(info.sites.sites), 'site')} in one world: {sites}{where}"
     return f"site {sites} of the swarm at {', '.join(info.config.coordinator)}"
 
 

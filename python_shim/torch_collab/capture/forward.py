@@ -21,6 +21,7 @@ from torch_collab.model import vector
 from torch_collab.model.early_copies import EarlyCopies
 from torch_collab.model.samples import first_dimension
 from torch_collab.swarm import same_model, sessions
+from torch_collab.words import listed, plural
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -225,8 +226,8 @@ def _meet(world: World) -> None:
         if late and info.rank == min(keys.keys() - late):
             names = dict.fromkeys(info.sites.of(rank).name for rank in late)
             log.warning(
-                f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))} of "
-                f"site{'s' if len(names) > 1 else ''} {', '.join(names)} "
+                f"{plural('rank', len(late))} {', '.join(map(str, late))} of "
+                f"{plural('site', len(names))} {', '.join(names)} "
                 f"{'have' if len(late) > 1 else 'has'} not come to the first training forward of generation "
                 f"{world.generations.number}, in which rank {info.rank} has waited for {_SECONDS_TO_MEET} s: all ranks "
                 "begin together. A forward of one rank alone belongs under torch.no_grad() [capture.ranks-late]"
@@ -251,9 +252,8 @@ def _follow_parameters(world: World) -> None:
 def _tell_of_added_buffers(world: World, names: list[str]) -> None:
     if names and world.is_leader and world.info.config.buffers and rounds.is_to_average(world):
         log.warning(
-            f"buffer{'s' if len(names) > 1 else ''} registered after training began: {', '.join(names[:16])}"
-            + (f" and {len(names) - 16} more" if len(names) > 16 else "")
-            + ". Sites do not average what was not there at the first training forward: each has its own. Register it "
-            "before that, or wrap the model in a new DistributedDataParallel. A mask that sites are to have in common "
-            "(torch.nn.utils.prune) is made of the same weights, after dist.barrier() [capture.buffer-added]"
+            f"{plural('buffer', len(names))} registered after training began: {listed(names)}. Sites do not average "
+            "what was not there at the first training forward: each has its own. Register it before that, or wrap the "
+            "model in a new DistributedDataParallel. A mask that sites are to have in common (torch.nn.utils.prune) is "
+            "made of the same weights, after dist.barrier() [capture.buffer-added]"
         )

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from torch_collab import log, torch_compat
 from torch_collab.model.vector import refuse_sharded
+from torch_collab.words import counted
 from torch_collab.world import state
 from torch_collab.world.groups import all_collab, crosses_sites
 
@@ -45,7 +46,7 @@ def _sharded(opt: Any, groups: list[dict[str, Any]]) -> None:
 
 def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
     """step() of an optimizer of the model calls a collective over ranks of several sites; `told`: as it has before."""
-    what = f"{type(opt).__name__} calls {collective} of {elements} element{'s' if elements != 1 else ''}"
+    what = f"{type(opt).__name__} calls {collective} of {counted(elements, 'element')}"
     if elements > _A_FEW:
         raise RuntimeError(
             f"collab: {what} over ranks of several sites inside step(), but sites take their steps on their own and "
@@ -66,8 +67,8 @@ def look_at_parameters(original: Any) -> Any:
     @functools.wraps(original)
     def add_param_group(self: Any, param_group: Any) -> None:
         original(self, param_group)
-        now = state.current()
-        if now is not None and not now.run.finished:
+        world = state.current()
+        if world is not None and not world.run.finished:
             _sharded(self, self.param_groups[-1:])
 
     return add_param_group
@@ -104,8 +105,8 @@ def _told_of_saves(original: Any) -> Any:
 
     @functools.wraps(original)
     def save_state_dict(*args: Any, **kwargs: Any) -> Any:
-        now, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
-        if now is not None and not given.get("no_dist") and crosses_sites(now.info, given.get("process_group")):
+        world, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
+        if world is not None and not given.get("no_dist") and crosses_sites(world.info, given.get("process_group")):
             log.warn_once(
                 "torch.distributed.checkpoint saves over the ranks of all sites. One of them writes each tensor: "
                 "each site's disk has a part of the files, and values that sites do not share are those of "
@@ -119,8 +120,8 @@ def _told_of_saves(original: Any) -> Any:
 
 def _stop_averager(original: Any) -> Any:
     def average_parameters(self: Any, params: Any) -> Any:
-        now = state.current()
-        if now is not None and crosses_sites(now.info, getattr(self, "process_group", None)):
+        world = state.current()
+        if world is not None and crosses_sites(world.info, getattr(self, "process_group", None)):
             raise RuntimeError(
                 "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
                 f"which is what collab does between sites: {_REMEDY}, or leave it out [optimizer.model-averager]"

@@ -41,6 +41,7 @@ def _before_load(world: World, module: torch.nn.Module) -> None:
     held = (slots.values() for part in parts_of(module).values() for slots in torch_compat.slots_of(part))
     if any(id(tensor) in vector.ids for tensors in held for tensor in tensors):
         vector.values.before_load(world.training.unseen.steps)
+        vector.frozen.forget()
 
 
 def seen(world: World, entries: Sequence[Entry]) -> bool:

@@ -15,6 +15,7 @@ from torch_collab.world import state
 
 if TYPE_CHECKING:
     from torch_collab import _C
+    from torch_collab.model.vector import Vector
     from torch_collab.world.state import World
 
 
@@ -88,6 +89,7 @@ def run_round(world: World, until: int = 0) -> None:
     vector.undone.round(before, vector.values.note(vector.parameters, world.training.unseen.steps), steps)
     if keeper := vector.undone.keeper(world.training.optimizers):
         _warn_of_undone(world, f"the state {keeper[1]!r} of {keeper[0]} is a copy of the parameters it trains")
+    _look_at_frozen(world, session, vector, until)
     world.training.metrics.write(session)
     if outcome.took_anchor:
         reset_unfit_state(world)
@@ -109,6 +111,19 @@ def is_to_average(world: World) -> bool:
 def reduces_by_itself(world: World) -> bool:
     """There is no DDP, and the script reduces its gradients between sites."""
     return world.training.without_ddp.are_reduced(world.traffic.reduced)
+
+
+def _look_at_frozen(world: World, session: _C.Session, vector: Vector, until: int) -> None:
+    config = world.info.config
+    whole = until > 0 or not (config.overlap or config.fragments > 1)
+    changed = vector.frozen_changed(alike=whole and session.status().steps_since_round == 0)
+    if changed and world.is_leader and is_to_average(world):
+        log.warning(
+            f"{changed} is frozen, and yet its values have changed since the last round. Sites do not average what is "
+            "frozen: unless all of them change it alike, they train different models from here on. Change it right "
+            "after dist.barrier() (adapters that are merged into their base), or let it require a gradient when the "
+            "model is wrapped in DistributedDataParallel [capture.frozen-changes]"
+        )
 
 
 def _warn_of_undone(world: World, why: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import environment, log
+from torch_collab.words import counted
 from torch_collab.world import state
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def told_share() -> tuple[int, int]:
     rank, size = share(info)
     if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and state.current() is world:
         log.warn_once(
-            f"data_rank() divides the data among the {size} rank{'s' if size != 1 else ''} of site {info.site.name} "
+            f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} "
             "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
             "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
             "[capture.data-rank-alone]"
@@ -82,39 +83,22 @@ def told_share() -> tuple[int, int]:
 
 def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
     """In place of DistributedSampler.__init__."""
-    told = warned = False
+    told = False
 
     @functools.wraps(original)
     def init(
         self: Any, dataset: Any, num_replicas: int | None = None, rank: int | None = None, *args: Any, **kw: Any
     ) -> None:
-        nonlocal told, warned
+        nonlocal told
         world = state.current()
-        now = None if world is None else world.info
-        default = num_replicas is None and rank is None
-        if now is None or not default:
+        if world is None or num_replicas is not None or rank is not None:
             original(self, dataset, num_replicas, rank, *args, **kw)
-            if now is None or not now.is_leader or warned or (num_replicas, rank) != (now.size, now.rank):
-                return
-            warned = True
-            if environment.from_agent(environment.START) == "lone":
-                log.warning(
-                    f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, but this site came "
-                    "late, as a world of its own. Here it deals the whole data, in the order of a seed that other "
-                    "sites have too. Leave the two out, and collab deals this site another order; or add "
-                    "torch_collab.site_index() to the seed "
-                    "[capture.sampler-late]"
-                )
-            else:
-                log.warning(
-                    f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, which are the same at "
-                    "every site: with the same dataset all sites train on the same samples. Leave the two out, and "
-                    "collab gives each site its own; or add torch_collab.site_index() to the seed "
-                    "[capture.sampler-same]"
-                )
+            if world is not None and world.info.is_leader:
+                _look_at_explicit(world.info, num_replicas, rank)
             return
-        rank, num_replicas = share(now)
-        index, count = site_index(now), num_replicas // now.size
+        info = world.info
+        rank, num_replicas = share(info)
+        index, count = site_index(info), num_replicas // info.size
         if count > 1:
             original(self, dataset, num_replicas, rank, *args, **kw)
             what = f"takes shard {index} of {count}"
@@ -122,10 +106,24 @@ def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
             original(self, dataset, None, None, *args, **kw)
             self.seed += index
             what = f"has {index} added to its seed"
-        if now.is_leader and not told:
+        if info.is_leader and not told:
             told = True
             log.info(
-                f"site {now.site.name}: a DistributedSampler with default ranks {what} (COLLAB_RESEED=0 turns it off)"
+                f"site {info.site.name}: a DistributedSampler with default ranks {what} (COLLAB_RESEED=0 turns it off)"
             )
 
     return init
+
+
+def _look_at_explicit(info: WorldInfo, num_replicas: int | None, rank: int | None) -> None:
+    if (num_replicas, rank) != (info.size, info.rank):
+        return
+    why = "which are the same at every site: with the same dataset all sites train on the same samples"
+    code = "[capture.sampler-same]"
+    if environment.from_agent(environment.START) == environment.LONE:
+        why = "but this site came late, as a world of its own: it deals the whole data, by a seed that other sites have"
+        code = "[capture.sampler-late]"
+    log.warn_once(
+        f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, {why}. Leave the two out, and "
+        f"collab gives each site its own; or add torch_collab.site_index() to the seed {code}"
+    )

@@ -70,7 +70,8 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
 def _call(world: World, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name, in_backward = original.__name__, torch_compat.in_backward()
     if name in _REDUCING:
-        world.traffic.reduces(sum(map(_elements, (*args, *kwargs.values()))), in_backward)
+        # The larger of what goes in and what comes out.
+        world.traffic.reduces(max(map(_elements, (*args, *kwargs.values())), default=0), in_backward)
     if name == "broadcast":
         _look_at_broadcast(world, kwargs.get("tensor", args[0] if args else None))
     if in_backward:

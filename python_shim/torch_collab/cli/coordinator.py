@@ -9,6 +9,7 @@ from torch_collab import log, native
 from torch_collab.cli import forms, knobs, page, swarm_file
 from torch_collab.network import addresses, links
 from torch_collab.network.page import serve as serve_page
+from torch_collab.words import counted
 
 
 def add_to(parsers: Any) -> None:
@@ -46,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         port = addresses.split_host_port(where)[1]
         where, dialled = f"port {port} of every address of this machine", f"HOST:{port}"
     served = serve_page(config, server, dialled, shown)
-    print(f"collab: coordinator of run {config.run!r} at {where}, waiting for {config.min_sites} "
-          f"site{'s' if config.min_sites != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
+    print(f"collab: coordinator of run {config.run!r} at {where}, waiting for "
+          f"{counted(config.min_sites, 'site')}; Ctrl-C ends it", flush=True)  # fmt: skip
     print(f"collab: {choice}", flush=True)
     if served is not None:
         print(f"collab: {served.announcement}", flush=True)

@@ -22,6 +22,7 @@ from torch_collab.cli import forms, keys, knobs, line, peer, swarm_file
 from torch_collab.escape import escaped
 from torch_collab.network import addresses, links
 from torch_collab.swarm import records
+from torch_collab.words import counted
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         told = {"problems": count, "findings": findings.rows, "line": figures and figures.as_json()}
         print(json.dumps(told, indent=2), flush=True)
     else:
-        print(f"{count} problem{'s' if count != 1 else ''} found" if count else "no problems found", flush=True)
+        print(f"{counted(count, 'problem')} found" if count else "no problems found", flush=True)
     if arguments.answer and config:
         return line.answer(config, peer.usual(arguments.config))
     return 1 if count else 0

@@ -170,7 +170,7 @@ def render(plan: Plan) -> list[str]:
     count = plan.model.parameters
     text = [
         f"model   {count:,} parameters, {4 * count / 1e6:,.0f} MB as float32",
-        f"sites   {_sites_in_words(plan)}; {plan.path.rtt * 1e3:g} ms, {plan.path.loss * 100:g} % loss",
+        f"sites   {_sites_text(plan)}; {plan.path.rtt * 1e3:g} ms, {plan.path.loss * 100:g} % loss",
         f"step    {_time(plan.step)} alone, {plan.optimizer}, {plan.ranks} rank{'s' * (plan.ranks > 1)} a site",
         "",
     ]
@@ -210,7 +210,7 @@ def _not_counted(plan: Plan) -> list[str]:
     return [name for name, each in thin.items() if plan.model.kept(each.keep_fp16) is None]
 
 
-def _sites_in_words(plan: Plan) -> str:
+def _sites_text(plan: Plan) -> str:
     rates = {(site.down, site.up) for site in plan.sites}
     if len(rates) == 1:
         site = plan.sites[0]

@@ -12,6 +12,7 @@ from torch_collab.cli import forms
 from torch_collab.escape import escaped
 from torch_collab.planning import timeline
 from torch_collab.planning.timeline import Row, Timeline
+from torch_collab.words import counted
 
 _COLOURS = {"compute": "#4c78a8", "waiting": "#f2a33a", "exchange": "#54a24b", "behind": "#9ad08f"}
 _LABELS = {
@@ -65,8 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--out {arguments.out}: expected a picture's name, .png, .svg or .pdf [cli.plot-format]"
         ) from None
     seconds = told.end - told.start
-    sites = f"{len(told.rows)} site{'s' if len(told.rows) != 1 else ''}"
-    print(escaped(f"collab: {arguments.out}: {sites}, {seconds:.1f} s"))
+    print(escaped(f"collab: {arguments.out}: {counted(len(told.rows), 'site')}, {seconds:.1f} s"))
     return 0
 
 
@@ -94,4 +94,4 @@ def _draw_row(axes: Any, row: Row, index: int, start: float) -> None:
 
 def _name(row: Row) -> str:
     name = escaped(row.site).replace("$", r"\$")  # what stands between two is set as a formula
-    return f"{name} ({row.rounds} round{'s' if row.rounds != 1 else ''})" if row.spans else name
+    return f"{name} ({counted(row.rounds, 'round')})" if row.spans else name

@@ -76,9 +76,8 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    others = (
-        set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
-    )  # another key there, which this one is for
+    # Another key there, which this one is for.
+    others = set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
     given = {name: text for name, text in environment.collab_variables().items() if name not in others}
     for word in _OF_TORCHRUN:
         if (text := getattr(arguments, word)) is not None:

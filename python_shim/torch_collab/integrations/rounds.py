@@ -14,7 +14,7 @@ from torch_collab.events import COORDINATOR, event_of
 from torch_collab.world import state
 
 _PREFIX = "collab/"
-_COUNTED = {"members": "members", "contributors": "contributors"}
+_COUNTED = ("members", "contributors")
 _NUMBERS = (
     "samples", "seconds", "exchange_seconds", "stall_seconds", "overlap_seconds", "bytes_sent", "bytes_received",
     "period", "egress_gb", "rounds_left",
@@ -95,7 +95,7 @@ class RoundReader:
 
     def _round(self, event: dict[str, Any]) -> Round:
         numbers: dict[str, float] = {"round": event["round"]}
-        numbers |= {name: len(event[of]) for name, of in _COUNTED.items() if of in event}
+        numbers |= {name: len(event[name]) for name in _COUNTED if name in event}
         numbers |= {name: event[name] for name in _NUMBERS if isinstance(event.get(name), int | float)}
         if self._last is not None and event["t"] > self._last:
             numbers["waiting_share"] = min(1.0, event.get("stall_seconds", 0.0) / (event["t"] - self._last))

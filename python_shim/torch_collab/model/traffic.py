@@ -41,7 +41,7 @@ class CollectiveTraffic:
         self._seconds += seconds
         self._names.add(name)
 
-    def reduces(self, elements: int, in_backward: bool = False) -> None:
+    def reduces(self, elements: int, in_backward: bool) -> None:
         self.reduced += elements
         self.in_backward += elements if in_backward else 0
 

@@ -52,7 +52,7 @@ def _dense(tensor: Tensor) -> bool:
     )
 
 
-def _by_kind(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
+def by_kind(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
     """The commonest first."""
     kinds: dict[object, list[Tensor]] = {}
     for parameter in parameters:
@@ -85,7 +85,7 @@ class Values:
         """After a counted step, and after a round."""
         if parameters is not self._of:
             self._of, self._sample = parameters, None
-            if kinds := _by_kind(parameters):
+            if kinds := by_kind(parameters):
                 chosen = kinds[0][:: -(-len(kinds[0]) // _TENSORS)]
                 self._sample = Sample(chosen, -(-_VALUES // len(chosen)))
         self._steps, self._looked, self._before_load = steps, False, []
@@ -105,7 +105,7 @@ class Values:
     def before_load(self, steps: int) -> None:
         """A state is about to be loaded into some of the parameters. It may be a part's: all of them are noted."""
         if self._known(steps) and not self._before_load and self._of is not None:
-            samples = [Sample(tensors, 4) for tensors in _by_kind(self._of)]
+            samples = [Sample(tensors, 4) for tensors in by_kind(self._of)]
             self._before_load = [(sample, sample.read()) for sample in samples]
 
     def replaced(self, steps: int) -> bool:

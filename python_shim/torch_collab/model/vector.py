@@ -15,9 +15,11 @@ import torch
 from torch_collab import log, torch_compat
 from torch_collab.model import tied
 from torch_collab.model.entry import Entry
+from torch_collab.model.frozen import FrozenValues
 from torch_collab.model.modules import is_ignored
 from torch_collab.model.undone import UndoneRounds
 from torch_collab.model.values import Values
+from torch_collab.words import listed
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -73,9 +75,8 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
     if ignored:
         log.info(
-            f"DistributedDataParallel is told to ignore {', '.join(ignored[:16])}"
-            + (f" and {len(ignored) - 16} more" if len(ignored) > 16 else "")
-            + ": each rank keeps its own, and they are not averaged between sites"
+            f"DistributedDataParallel is told to ignore {listed(ignored)}: each rank keeps its own, and they are not "
+            "averaged between sites"
         )
     entries = parameters + buffers
     refuse_sharded([(entry.name, entry.tensor) for entry in entries])
@@ -87,10 +88,7 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
             )
     entries = tied.merge(entries)
     if pairs := [f"{other.name} ({entry.name})" for entry in entries for other in entry.tied]:
-        log.info(
-            f"in the memory of another parameter, and averaged with it, once: {', '.join(pairs[:16])}"
-            + (f" and {len(pairs) - 16} more" if len(pairs) > 16 else "")
-        )
+        log.info(f"in the memory of another parameter, and averaged with it, once: {listed(pairs)}")
     return entries
 
 
@@ -148,6 +146,7 @@ class Vector:
         self._buffers_seen: set[str] = set()  # that came after this was made
         self._buffers_added: list[str] = []
         self.values = Values()
+        self.frozen = FrozenValues()
         self.undone = UndoneRounds()
         self._index()
 
@@ -175,6 +174,7 @@ class Vector:
         Raises RuntimeError for what cannot be averaged any more, by name.
         """
         self.values.before_forward()
+        self.frozen.before_forward(self._frozen)
         if (apart := self._untied()) is not None:
             raise RuntimeError(_no_longer_tied(*apart))
         for slots, name, held in self._places:
@@ -188,6 +188,10 @@ class Vector:
                 return []
         self._look_again = False
         return self._walk()
+
+    def frozen_changed(self, alike: bool) -> str:
+        """After a round, see FrozenValues."""
+        return self.frozen.after_round(self._frozen, alike)
 
     def take(self, changes: list[tuple[int, Entry, torch.Tensor]]) -> None:
         """What `changes` found stands in the place of the entries' tensors from here on."""

@@ -50,7 +50,7 @@ def steps_between(settings: Settings, step: float, a_round: float) -> float:
     return max(1.0, every / settings.fragments / step)
 
 
-def in_words(settings: Settings) -> str:
+def settings_text(settings: Settings) -> str:
     every = settings.sync_every
     words = [
         settings.codec,
@@ -118,7 +118,7 @@ def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Betwee
     whole = every + stall
     return Cost(
         name=name,
-        settings=in_words(settings),
+        settings=settings_text(settings),
         every_seconds=every,
         exchange=on_lines,
         round=a_round,

@@ -67,9 +67,9 @@ def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0
 
 
 def optimizer_copy(parameters: int, optimizer: str) -> float:
-    """Bytes, of 16 bits a number: at the leader of a site that joins, and at that of the member that lends it."""
+    """Bytes, of 16 bits a number: at the leader of a site that joins, and at that of the member that serves it."""
     vectors, width = OPTIMIZERS[optimizer]
-    return 2.0 * vectors * parameters if width == 4 else 0.0  # other widths are not lent
+    return 2.0 * vectors * parameters if width == 4 else 0.0  # other widths are not served
 
 
 def exchange_vectors(settings: Settings, sites: int, share: float) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_collab.events import COORDINATOR, event_of, is_number
+from torch_collab.words import listed, plural
 
 _SECONDS = ("seconds", "stall_seconds", "overlap_seconds")
 
@@ -55,8 +56,7 @@ def read(files: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
                 f"{file} holds no event: expected a file that COLLAB_EVENTS_FILE has made [cli.events-none]"
             )
         if passed:
-            more = f" and {len(passed) - 8} more" if len(passed) > 8 else ""
-            which = f"line{'s' if len(passed) > 1 else ''} {', '.join(passed[:8])}{more}"
+            which = f"{plural('line', len(passed))} {listed(passed, most=8)}"
             odd.append(f"{file}: {which} passed over: cut in the middle, or no event")
     return sorted(events, key=lambda event: float(event["t"])), odd
 

@@ -17,7 +17,7 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 if TYPE_CHECKING:
     from torch_collab import _C
 
-# Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
+# Whether every site's first agent serves a candidate, or the first site's alone. A candidate leads only with a
 # majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
 STANDBY = True
 

@@ -22,7 +22,7 @@ from torch_collab.torch_compat import TCP_STORE_QUESTION
 OPERATION = timedelta(seconds=60)  # the longest that one operation on a store may take
 
 _CONNECT_SECONDS = 2.0
-_DIAL_SECONDS = 5.0
+DIAL_SECONDS = 5.0
 _lock = threading.Lock()
 _making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, and what they gave until it is taken
 
@@ -30,7 +30,7 @@ _making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, a
 def dial_store(host: str, port: int) -> Any | None:
     """The TCPStore of another agent, or None when it does not answer at once."""
     try:
-        return store_at(host, port, _DIAL_SECONDS)
+        return store_at(host, port, DIAL_SECONDS)
     except (OSError, RuntimeError, ValueError):
         return None
 

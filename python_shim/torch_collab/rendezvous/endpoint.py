@@ -24,16 +24,15 @@ from torch_collab.escape import first_line
 from torch_collab.network.addresses import is_loopback, is_this_machine, join_host_port
 from torch_collab.network.keys import SwarmKey
 from torch_collab.network.signed_store import SignatureError, SignedStore
-from torch_collab.rendezvous.dial import OPERATION, dial_store, store_at
+from torch_collab.rendezvous.dial import DIAL_SECONDS, OPERATION, dial_store, store_at
+from torch_collab.rendezvous.gathering import POLL_SECONDS
 from torch_collab.rendezvous.notices import Notices, describe, difference
 from torch_collab.rendezvous.settings import RendezvousSettings
 
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
-_DIAL_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 15.0
-_SAY_EVERY = 15.0
-_POLL_SECONDS = 0.1
+SAY_EVERY = 15.0  # seconds, of who waits
 
 
 @dataclass
@@ -60,7 +59,7 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
     problem = ""
     if may_serve:
         try:
-            server = _serve(settings.port)
+            server = serve_store(settings.port)
         except (RuntimeError, ValueError) as error:
             problem = first_line(error)
             if settings.is_host:
@@ -92,13 +91,8 @@ def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore |
     return None if run is None or run["run"] != run_id else _bound(server, key, run, where)
 
 
-def serve_store() -> Any:
-    """A TCPStore of this agent, on a free port of all addresses."""
-    return _serve(0)
-
-
-def _serve(port: int) -> Any:
-    # It listens on all addresses; the host is only where its own client finds it.
+def serve_store(port: int = 0) -> Any:
+    """A TCPStore of this agent. It listens on all addresses; the host is only where its own client finds it."""
     return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=OPERATION)
 
 
@@ -107,7 +101,7 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
     said = started
     while True:
         try:
-            with socket.create_connection((settings.host, settings.port), timeout=_DIAL_SECONDS):
+            with socket.create_connection((settings.host, settings.port), timeout=DIAL_SECONDS):
                 break
         except OSError as error:
             problem = str(error)
@@ -116,7 +110,7 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
             raise RendezvousConnectionError(
                 f"{_unreachable(settings, not_served or problem)} [rendezvous.unreachable]"
             ) from None
-        if now - said >= _SAY_EVERY:
+        if now - said >= SAY_EVERY:
             said = now
             log.info(f"no answer at --rdzv-endpoint={settings.endpoint} yet ({problem}); trying for "
                      f"{settings.join_timeout - (now - started):.0f} s more")  # fmt: skip
@@ -223,5 +217,5 @@ def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapp
                 f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s. Take a port that is free "
                 "on that machine [rendezvous.no-torchrun]"
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     return run

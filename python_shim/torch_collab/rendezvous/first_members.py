@@ -10,6 +10,8 @@ from typing import Any
 from torch_collab.network.addresses import split_host_port
 from torch_collab.rendezvous.gathering import POLL_SECONDS, Gathered, GatheringError
 
+PART = "first"  # of the endpoint's store
+
 
 @dataclass(frozen=True)
 class Node:

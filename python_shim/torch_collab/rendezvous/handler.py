@@ -31,15 +31,15 @@ from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous import candidate, first_members, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.dial import dial_store
-from torch_collab.rendezvous.endpoint import Endpoint, open_endpoint, serve_store
+from torch_collab.rendezvous.endpoint import SAY_EVERY, Endpoint, open_endpoint, serve_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
+from torch_collab.words import counted
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
-_SAY_EVERY = 15.0
 
 
 def create_handler(parameters: Any) -> CollabRendezvous:
@@ -97,7 +97,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             if self._world_known:
                 return self._come_back()
             self._endpoint = open_endpoint(self._settings)
-            gathering = Gathering(self._endpoint.part("cohort"))
+            gathering = Gathering(self._endpoint.part(first_members.PART))
             self._served = serve_store()
             gathered = gathering.read() if gathering.closed() else self._gather(gathering, self._endpoint)
             drawn = first_members.draw(gathered)
@@ -158,7 +158,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         if problem:
             endpoint.notices.leave(problem)
         if endpoint.serving:
-            arrivals = endpoint.part("cohort")
+            arrivals = endpoint.part(first_members.PART)
             endpoint.notices.wait_until_heard(lambda: arrivals.add("arrivals", 0) - 1)
         else:
             endpoint.notices.hear()
@@ -178,7 +178,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._site = site.name
         self._site_nodes = len(site.nodes)
         self._tell_of_hosts(site)
-        part = endpoint.part("cohort")
+        part = endpoint.part(first_members.PART)
         if site.first.id == self._id:
             self._site_store = self._signed(self._served, self._id)
             self._serve_candidate(part, index)
@@ -196,7 +196,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         host, port = (
             ("127.0.0.1", self._served.port) if site.first.id == self._id else split_host_port(site.first.store)
         )
-        self._tell_workers("cohort", join_host_port(host, port), drawn.gathered.id)
+        self._tell_workers(environment.FIRST_MEMBERS, join_host_port(host, port), drawn.gathered.id)
         names = ", ".join(site.name for site in drawn.sites)
         log.info(f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; {self._coordinated()}")
         self._agent_store = AgentStore(endpoint.part("ranks"), self._site_store.part("agents"), self._site_nodes)
@@ -230,7 +230,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _learn(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> None:
         """Who coordinates; from here on this agent can do without the endpoint."""
-        part = endpoint.part("cohort")
+        part = endpoint.part(first_members.PART)
         told = first_members.coordinators_of(part, drawn, _TELL_SECONDS)
         if not self._coordinators:
             self._coordinators = [address for address in told if address]
@@ -306,7 +306,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
     def _own_world(self) -> RendezvousInfo:
         world = late.alone(self._served, self._id) if self._site_nodes == 1 else self._meet_own_site()
         self._site_store = self._signed(world.store, world.owner)
-        self._tell_workers("lone", "", world.owner)
+        self._tell_workers(environment.LONE, "", world.owner)
         self._agent_store = AgentStore(self._site_store.part("ranks"), self._site_store.part("agents"), world.nodes)
         return RendezvousInfo(self._agent_store, world.rank, world.nodes, RendezvousStoreInfo(world.host, world.port))
 
@@ -379,6 +379,6 @@ class _Waiting:
             )
             self._notices = None
         now = time.monotonic()
-        if now - self._said >= _SAY_EVERY:
+        if now - self._said >= SAY_EVERY:
             self._said = now
-            log.info(f"{self._where}: {there} node{'s' if there != 1 else ''} so far")
+            log.info(f"{self._where}: {counted(there, 'node')} so far")

@@ -15,6 +15,7 @@ from torch_collab import log
 from torch_collab.network.keys import SwarmKey
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.endpoint import reconnect
+from torch_collab.rendezvous.first_members import PART
 from torch_collab.rendezvous.gathering import Gathered, GatheringError, Pulse, count_of
 
 _EVERY_SECONDS = 1.0
@@ -54,41 +55,56 @@ class _Line:
         self._socket.close()
 
 
-class Heartbeat:
-    """Threads: one of its own, which alone uses its connection; stop() belongs to the agent's."""
+class Again:
+    """Does its turn again and again. Threads: one of its own; start() and stop() belong to the agent's."""
 
-    def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:
-        self._where = (host, port, run_id, key)
-        self._who = who
-        self._known = known
+    def __init__(self, name: str) -> None:
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="collab-heartbeat", daemon=True)
-        self._lost_told = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(5.0)
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                store = reconnect(*self._where)
-                if store is None:
-                    raise ConnectionError("no answer")
-                if not self._put_back(store):
-                    return
-                self._lost_told = False
-                with _Line(*self._where[:2]) as line:
-                    self._beat(store, line)
-            except SignatureError as error:
-                self._tell_lost(f"{str(error).removeprefix('collab: ')}; training goes on without it")
-                self._stop.wait(_EVERY_SECONDS)
-            except _ERRORS:
-                self._tell_lost()
-                self._stop.wait(_EVERY_SECONDS)
+            self._turn()
+            self._stop.wait(_EVERY_SECONDS)
+
+    def _turn(self) -> None:
+        raise NotImplementedError
+
+
+class Heartbeat(Again):
+    """Its thread alone uses its connection."""
+
+    def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:
+        super().__init__("collab-heartbeat")
+        self._where = (host, port, run_id, key)
+        self._who = who
+        self._known = known
+        self._lost_told = False
+
+    def _turn(self) -> None:
+        """Until the agent stops it, or the endpoint is lost."""
+        try:
+            store = reconnect(*self._where)
+            if store is None:
+                raise ConnectionError("no answer")
+            if not self._put_back(store.part(PART)):
+                self._stop.set()
+                return
+            self._lost_told = False
+            with _Line(*self._where[:2]) as line:
+                self._beat(store, line)
+        except SignatureError as error:
+            self._tell_lost(f"{str(error).removeprefix('collab: ')}; training goes on without it")
+        except _ERRORS:
+            self._tell_lost()
 
     def _tell_lost(self, words: str = "") -> None:
         if self._lost_told or self._stop.is_set():
@@ -102,7 +118,7 @@ class Heartbeat:
 
     def _put_back(self, store: SignedStore) -> bool:
         """False: the endpoint gathers another world by now, which this agent has no part in."""
-        found = Gathered.read(store.compare_set("cohort/list", "", self._known.list_text))
+        found = Gathered.read(store.compare_set("list", "", self._known.list_text))
         if found.id != Gathered.read(self._known.list_text).id:
             host, port = self._where[:2]
             log.warning(f"{host}:{port} (--rdzv-endpoint) was started again, and closed another world before this "
@@ -110,7 +126,7 @@ class Heartbeat:
                         "[rendezvous.another-world]")  # fmt: skip
             return False
         for key, value in self._known.sites.items():
-            store.compare_set(f"cohort/{key}", "", value)
+            store.compare_set(key, "", value)
         return True
 
     def _beat(self, store: SignedStore, line: _Line) -> None:

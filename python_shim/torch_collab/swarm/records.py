@@ -63,10 +63,10 @@ def _scope(config: Settings, store: Any) -> str:
         return "coordinator " + ",".join(config.coordinator)
     if run not in environment.NO_RUN_ID:
         return f"torchrun {run}"  # its port is another one after each start
-    return _store_in_words(store)
+    return _store_text(store)
 
 
-def _store_in_words(store: Any) -> str:
+def _store_text(store: Any) -> str:
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     if hasattr(store, "port"):

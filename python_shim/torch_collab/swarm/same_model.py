@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from torch_collab import log, native
 from torch_collab.swarm import loaded
+from torch_collab.words import listed
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -145,7 +146,5 @@ def _split(lines: list[str]) -> list[tuple[tuple[str, str], bool]]:
 
 def _names(names: list[str], others: list[str]) -> str:
     """At most 16; of more, those that `others` lacks come first."""
-    if len(names) > 16:
-        ordered = sorted(names, key=lambda name: name in others)
-        return ", ".join(ordered[:16]) + f" and {len(names) - 16} more"
-    return ", ".join(names) or "none"
+    ordered = sorted(names, key=lambda name: name in others) if len(names) > 16 else names
+    return listed(ordered) or "none"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from torch_collab import environment
 from torch_collab.escape import escaped
 from torch_collab.network.addresses import as_name
 from torch_collab.network.signed_store import SignatureError, SignedStore
@@ -72,8 +73,8 @@ class Start(enum.Enum):
     """How a world came to be (docs/guides/two-sites.md)."""
 
     ONE_WORLD = "one world"  # its ranks are all the sites there are; its first site serves the coordinator
-    FIRST_MEMBERS = "cohort"  # several sites, the first of a swarm that others join; the coordinator is outside
-    LONE = "lone"  # one site of a swarm; the coordinator is outside
+    # Several sites, the first of a swarm that others join, or one site of a swarm; the coordinator is outside.
+    FIRST_MEMBERS, LONE = environment.FIRST_MEMBERS, environment.LONE
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, WORLD, batch, mark, small_model, spread_over_world
+from common import RANK, WORLD, batch, drawn, mark, small_model, spread_over_world
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
@@ -362,6 +362,48 @@ def a_cycle_in_a_barrier() -> None:
     dist.destroy_process_group()
     gathered = [p.detach().clone() for p in right.parameters()]
     mark(f"a_cycle_in_a_barrier: {steps} steps, {hash(tuple(gathered[0].flatten().tolist()))}")
+
+
+class Adapted(nn.Module):
+    """ReLoRA."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.base = nn.Parameter(drawn(torch.randn(3, 6, device="cpu")), requires_grad=False)
+        self.down, self.up = nn.Parameter(torch.zeros(2, 6)), nn.Parameter(torch.zeros(3, 2))
+        self.begin_anew(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ (self.base + self.up @ self.down).T
+
+    @torch.no_grad()
+    def begin_anew(self, seed: int) -> None:
+        generator = torch.Generator("cpu").manual_seed(seed)
+        self.base += self.up @ self.down
+        self.down.copy_(torch.randn(2, 6, generator=generator, device="cpu"))
+        self.up.zero_()
+
+
+@case
+def adapters_that_are_merged() -> None:
+    """After a round all sites merge alike; between two each merges what it has."""
+    ddp = DistributedDataParallel(Adapted())
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for steps in (4, 6, 4):  # rounds every 4
+        fit(ddp, optimizer, steps)
+        dist.barrier()
+        ddp.module.begin_anew(steps)
+    fit(ddp, optimizer, steps=2)
+    ddp.module.load_state_dict({name: held + 1 for name, held in ddp.module.state_dict().items()})
+    fit(ddp, optimizer, steps=2)
+    expect_common(ddp)
+    mark("adapters_that_are_merged: now between two rounds")
+    for seed in range(2):
+        fit(ddp, optimizer, steps=2)
+        ddp.module.begin_anew(seed)
+        fit(ddp, optimizer, steps=2)
+    assert spread_over_world(ddp.module) > 0.0
 
 
 @case

@@ -1,0 +1,115 @@
+"""Frozen parameters that a script changes while it trains: sites do not average them, and the log says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch_collab.model.frozen import FrozenValues
+
+Named = list[tuple[str, torch.Tensor]]
+
+
+def frozen(count: int = 3) -> Named:
+    torch.manual_seed(0)
+    return [(f"base{at}", nn.Parameter(torch.randn(8, 4), requires_grad=False)) for at in range(count)]
+
+
+def change(tensor: torch.Tensor) -> None:
+    tensor.add_(0.01)
+
+
+def move(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data.double()
+
+
+def halve(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data.half()
+
+
+def copy(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data.clone()
+
+
+def merge_into_a_copy(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data + 0.01
+
+
+def let_go(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data[:0]
+
+
+def free(tensor: torch.Tensor) -> None:
+    tensor.untyped_storage().resize_(0)
+
+
+def test_a_change_is_told_once_with_a_name() -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    assert values.after_round(named, alike=True) == ""
+    values.before_forward(named)
+    change(named[1][1])
+    assert values.after_round(named, alike=True) == "base1"
+    values.before_forward(named)
+    change(named[1][1])
+    assert values.after_round(named, alike=True) == "", "it was told"
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 300])
+def test_values_are_spread_over_all_of_them(count: int) -> None:
+    """A merge changes every base, a momentum encoder each of its parameters."""
+    named, values = frozen(count), FrozenValues()
+    named.append(("steps", nn.Parameter(torch.tensor([3]), requires_grad=False)))
+    values.before_forward(named)
+    for _, tensor in named[:count:2]:
+        change(tensor)
+    assert values.after_round(named, alike=True) == "base0"
+
+
+@pytest.mark.parametrize("what", [merge_into_a_copy, copy, move, halve, let_go, free])
+@torch.no_grad()
+def test_other_storage_is_no_change_but_other_values_in_it_are(what: Callable[[torch.Tensor], None]) -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    what(named[2][1])
+    assert values.after_round(named, alike=True) == ("base2" if what is merge_into_a_copy else "")
+    values.before_forward(named)
+    assert values.after_round(named, alike=True) == ""
+
+
+def test_what_is_changed_while_all_sites_hold_one_model_is_changed_alike() -> None:
+    """Right after a round: `dist.barrier()`, then a merge."""
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    assert values.after_round(named, alike=True) == ""
+    change(named[0][1])
+    values.before_forward(named)
+    assert values.after_round(named, alike=False) == ""
+    change(named[0][1])
+    values.before_forward(named)
+    assert values.after_round(named, alike=True) == "base0", "a round that leaves each site its own model"
+
+
+def test_a_checkpoint_that_is_loaded_is_no_change() -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    change(named[0][1])
+    values.forget()
+    assert values.after_round(named, alike=True) == ""
+    values.before_forward(named)
+    assert values.after_round(named, alike=True) == ""
+
+
+def test_what_requires_a_gradient_by_now_is_another_matter() -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    change(named[0][1])
+    assert values.after_round(named[1:], alike=True) == ""
+
+
+def test_a_vector_without_frozen_parameters_has_nothing_to_say() -> None:
+    values = FrozenValues()
+    values.before_forward([])
+    assert values.after_round([], alike=True) == ""
