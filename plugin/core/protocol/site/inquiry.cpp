@@ -64,7 +64,7 @@ void Inquiry::on_tick() {
   of_ = last_;
   const Duration each =
       std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));  // once a grace
-  // By the round, or looks might keep step with the rounds of two swarms, and each find its own the better one for ever.
+  // By the round: else looks might keep step with the rounds, and each of two swarms find its own the better, for ever.
   const Duration uneven = each * static_cast<int>(all_->acceptor.agreed().round.value % 8) / 16;
   next_ = later(all_->now, waits() || held() ? kLeastPatience : each + uneven);
   all_->out.emplace_back(DialCoordinator{last_, true});
