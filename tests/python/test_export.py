@@ -49,7 +49,7 @@ def test_of_a_directory_the_newest_run_is_taken(tmp_path: Path, capsys: pytest.C
 
     def write(name: str, **told: int) -> Path:
         path = tmp_path / f"{name}.collab"
-        path.write_bytes(sealed(7, header(7, **told)))
+        path.write_bytes(sealed(header(**told)))
         return path
 
     first, second = write("paris", run=7, round=20), write("paris~2", run=8, round=3)

@@ -96,7 +96,7 @@ def test_fewer_than_the_most_after_the_last_call() -> None:
 
 def test_no_more_than_the_most() -> None:
     port = free_port()
-    found = ranks(rendezvous(*(handler(port, (1, 2), last_call_timeout="5") for _ in range(3))))
+    found = ranks(rendezvous(*(handler(port, (1, 2), last_call_timeout="60") for _ in range(3))))
     assert found == [(0, 1), (0, 2), (1, 2)]
 
 
