@@ -188,8 +188,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .range = "0..100000",
       .sentence =
           "What this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with state_dir, "
-          "over "
-          "restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.",
+          "over restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.",
       .scope = kRank,
       .old_name = "egress_gb"},
      real<&C::egress_budget_gb, 0, 1'000'000'000>()},

@@ -12,6 +12,7 @@ from torch_collab.cli import forms
 from torch_collab.native import Settings
 from torch_collab.planning import codecs, costs, lines, measured, memory, parameters, presets
 from torch_collab.planning.costs import Cost
+from torch_collab.words import counted
 
 _ABOUT = (
     "Works out what rounds would cost. It compares collab's defaults and each preset with DDP over Gloo, and with "
@@ -171,7 +172,7 @@ def render(plan: Plan) -> list[str]:
     text = [
         f"model   {count:,} parameters, {4 * count / 1e6:,.0f} MB as float32",
         f"sites   {_sites_text(plan)}; {plan.path.rtt * 1e3:g} ms, {plan.path.loss * 100:g} % loss",
-        f"step    {_time(plan.step)} alone, {plan.optimizer}, {plan.ranks} rank{'s' * (plan.ranks > 1)} a site",
+        f"step    {_time(plan.step)} alone, {plan.optimizer}, {counted(plan.ranks, 'rank')} a site",
         "",
     ]
     head = ["", "", "round", "trains", "waits", "or with", "steps", "of never", "GB a day"]
