@@ -300,7 +300,7 @@ void SimSite::act(const Rebase& action) {
 }
 
 void SimSite::act(const JoinDone& action) {
-  if (options_.store != nullptr) options_.store->ended = false;
+  if (options_.store != nullptr) options_.store->mark_ended(action.run, false);
   const Status status = change_parameters(data_.parameters(), ParameterChange::kToAnchor, data_.arena().anchor(), {});
   if (!status.ok()) return failed(status);
   data_.take_back();
@@ -344,7 +344,7 @@ void SimSite::act(const Left&) {
   if (options_.store != nullptr) {
     options_.store->record.lose();
     options_.store->arena.lose();
-    options_.store->ended = true;
+    options_.store->mark_ended(report_.run, true);
   }
   report_.over = true;
   if (rank_) rank_->site_over(false);

@@ -50,6 +50,10 @@ struct Store {
   bool full = false;         // the disk: nothing more can be written to it
   bool slow = false;         // what is written takes longer than a grace
 
+  // A state of another run is not marked.
+  void mark_ended(RunId run, bool how) {
+    if (const StoredAnchor* there = state.read(); there != nullptr && there->sealed.run == run) ended = how;
+  }
   void lose() {
     record.lose();
     state.lose();

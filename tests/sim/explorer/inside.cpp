@@ -255,9 +255,9 @@ void Inside::write(Canon& canon, const SiteMembership& part) {
 }
 
 void Inside::write(Canon& canon, const Inquiry& part) {
-  const auto& [all, here, stays_until, of, link, last, next] = part;
+  const auto& [all, here, stays_until, of, link, last, next, looks] = part;
   static_cast<void>(all);
-  canon.all(here, stays_until, of, link, last, next);
+  canon.all(here, stays_until, of, link, last, next, looks);
 }
 
 void Inside::write(Canon& canon, const Acceptor& part) {

@@ -180,6 +180,9 @@ class SiteIsNotLetInYet : public SiteInquiry {
 };
 TEST_F(SiteIsNotLetInYet, AndStaysThoughASwarmThatIsNoBetterHasBegunElsewhere) { EXPECT_FALSE(goes(leads(6, 4))); }
 TEST_F(SiteIsNotLetInYet, AndGoesWhereItWouldAsAMember) { EXPECT_TRUE(goes(leads(6, 11))); }
+// The leader here has lost its majority, and does not know it yet.
+TEST_F(SiteIsNotLetInYet, AndGoesWhereThatRunIsLedWithMore) { EXPECT_TRUE(goes(leads(7, 5))); }
+TEST_F(SiteIsNotLetInYet, AndStaysWhereThatRunIsLedWithNoMore) { EXPECT_FALSE(goes(leads(7, 4))); }
 
 // It was to install an anchor that nobody holds any more: the leader here has none, and waits for others.
 TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun) {

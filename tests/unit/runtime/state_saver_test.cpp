@@ -143,6 +143,23 @@ TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
   EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
 }
 
+TEST_F(StateSaverTest, OnlyAStateOfTheRunThatIsGoneOnWithIsMarked) {
+  save(24);
+  for (const std::uint64_t round : {3U, 24U, 90U}) {
+    saver_->takes({RunId{8}, RoundId{round}, Digest{2, 2}});
+    saver_->mark(true);
+    saver_->wait();
+    EXPECT_FALSE((*read_state_header(path_))->ended) << "another run's, which is at round " << round;
+  }
+  saver_->takes({RunId{7}, RoundId{25}, Digest{3, 3}});
+  saver_->mark(true);
+  saver_->wait();
+  EXPECT_TRUE((*read_state_header(path_))->ended);
+  save(26);
+  EXPECT_EQ(saved_round(), 26U);
+  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1")) << "the site came back to that run before it had saved another";
+}
+
 // Somebody has removed it since it was found.
 TEST_F(StateSaverTest, OnceIsEnoughWhereNothingLiesThereAnyMore) {
   saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});

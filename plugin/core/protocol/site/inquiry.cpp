@@ -13,7 +13,6 @@ bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
 // Of two swarms that grow at the same pace the order must not turn over: while neither has agreed on twice as much as
 // the other, the larger stays, which grows by each site that comes over; of two as large the later run.
 bool outranks(const wire::Leads& there, const wire::Leads& here) {
-  if (there.run == here.run) return false;
   if (is_far_ahead(there.round, here.round)) return true;
   if (is_far_ahead(here.round, there.round)) return false;
   return std::tie(there.members, there.run) > std::tie(here.members, here.run);
@@ -64,8 +63,9 @@ void Inquiry::on_tick() {
   of_ = last_;
   const Duration each =
       std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));  // once a grace
-  // By the round: else looks might keep step with the rounds, and each of two swarms find its own the better, for ever.
-  const Duration uneven = each * static_cast<int>(all_->acceptor.agreed().round.value % 8) / 16;
+  // Uneven: else looks might keep step with the rounds, and each of two swarms find its own the better, for ever.
+  looks_ = (looks_ + 1) % 8;
+  const Duration uneven = each * looks_ / 16;
   next_ = later(all_->now, waits() || held() ? kLeastPatience : each + uneven);
   all_->out.emplace_back(DialCoordinator{last_, true});
 }
@@ -128,7 +128,9 @@ void Inquiry::on_leads(const wire::Leads& leads) {
   if ((leads.leads && !is_of_ours(leads)) || !inquires() || !all_->coordinator.link()) return;
   std::string what;
   if (const std::optional<wire::Leads> swarm = swarm_here()) {
-    if (!leads.leads || !outranks(leads, *swarm)) return;
+    // Of two that lead one run the earlier has lost its majority: its members will find that out, who waits does not.
+    const bool same_run = leads.run == swarm->run;
+    if (!leads.leads || !(same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm))) return;
     what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
     if (waits() && waits_with_more(leads, all_->acceptor)) return;

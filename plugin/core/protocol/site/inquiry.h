@@ -57,6 +57,7 @@ class Inquiry {
   std::optional<LinkId> link_;
   std::uint32_t last_ = 0;  // asked
   TimePoint next_{};
+  int looks_ = 0;  // modulo 8
 };
 
 }  // namespace collab::protocol

@@ -77,6 +77,8 @@ struct StateSaver::Shared {
   bool left = false;         // nobody waits any more, and the memory is not there any more
   bool overdue = false;
   std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
+  std::optional<RunId> run_there;
+  std::optional<RunId> run_taken;
   Sparing rate_limited{std::chrono::minutes(1)};
 };
 
@@ -87,10 +89,18 @@ StateSaver::~StateSaver() { wait(); }
 
 bool StateSaver::enabled() const { return !shared_->path.empty(); }
 
-void StateSaver::takes(const wire::Offer& anchor) {
-  if (!lies_there_ || anchor.run == lies_there_->run) return;
-  if (anchor.round > lies_there_->round || anchor.digest == lies_there_->digest) return;
+void StateSaver::found(const wire::Offer& anchor) {
+  lies_there_ = anchor;
   const std::lock_guard lock(shared_->mutex);
+  shared_->run_there = anchor.run;
+}
+
+void StateSaver::takes(const wire::Offer& anchor) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->run_taken = anchor.run;
+  if (!lies_there_) return;
+  if (anchor.run == lies_there_->run) return shared_->passed_over.clear();
+  if (anchor.round > lies_there_->round || anchor.digest == lies_there_->digest) return;
   shared_->passed_over = "the state of round " + std::to_string(lies_there_->round.value) + " of run " +
                          std::to_string(lies_there_->run.value) + " in " + shared_->path +
                          " is not what the swarm goes on from: it is at round " + std::to_string(anchor.round.value) +
@@ -149,7 +159,7 @@ void StateSaver::Shared::write_all() {
 void StateSaver::Shared::write_mark(bool ended_well) {
   {
     const std::lock_guard lock(mutex);
-    if (!passed_over.empty()) return;  // nothing of this run lies there
+    if (run_there && run_taken && *run_there != *run_taken) return;
   }
   const Status status = mark_ended(disk, path, ended_well);
   if (status.ok()) return;
@@ -166,7 +176,11 @@ void StateSaver::Shared::write_one() {
   // Nobody else changes the header, nor which save this is.
   Status status = writing->passes_over ? move_aside() : Status();
   if (status.ok()) status = write_state(disk, path, writing->header, pieces);
-  if (status.ok()) return;
+  if (status.ok()) {
+    const std::lock_guard lock(mutex);
+    run_there = writing->header.run;
+    return;
+  }
   if (status.code() == StatusCode::kCancelled) {
     return give_up(*writing, "when " + writing->progress() + " were in " + path + ".new, which is removed");
   }

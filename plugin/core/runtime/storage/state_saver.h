@@ -30,14 +30,15 @@ class StateSaver {
 
   [[nodiscard]] bool enabled() const;  // an empty path: nothing is written
   // What an earlier process has left there.
-  void found(const wire::Offer& anchor) { lies_there_ = anchor; }
+  void found(const wire::Offer& anchor);
   // The site goes on from this one: that of another run which is at no later round passes over what lies there.
   void takes(const wire::Offer& anchor);
   // Returns at once. The spans stay valid until wait() has returned, and unchanged until let_go(). Of saves that wait,
   // the newest counts.
   void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
             std::span<const float> residual);
-  // What lies there once all is saved is of a site that has ended in good order, or that goes on.
+  // What lies there once all is saved is of a site that has ended in good order, or that goes on; what lies there of
+  // another run is not marked.
   void mark(bool ended);
   // The last one was given up.
   [[nodiscard]] bool overdue() const;
