@@ -1,6 +1,8 @@
 // Looking at the other candidates: a swarm that has agreed on more, or one that leads where this site only waits.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -73,6 +75,21 @@ TEST_F(SiteInquiry, AMemberAsksTheOtherCandidateOnceAGrace) {
   EXPECT_LE(asked.size(), 5U);
   static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("refused"), true}));
   EXPECT_FALSE(inquiries(wait(62)).empty()) << "and again";
+}
+
+// Else looks may keep step with the rounds of two swarms, of which each site finds the other the better, for ever.
+TEST_F(SiteInquiry, LooksAreNotEvenlySpaced) {
+  become();
+  std::set<int> pauses;
+  int last = 0;
+  for (int second = 0; second < 1'000; ++second) {
+    static_cast<void>(s.hear(1, wire::Heartbeat{}));
+    if (inquiries(s.pass(seconds(1))).empty()) continue;
+    static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("refused"), true}));
+    if (last != 0) pauses.insert(second - last);
+    last = second;
+  }
+  EXPECT_GE(pauses.size(), 5U);
 }
 
 TEST_F(SiteInquiry, WhereItLeadsNothingTheSiteStays) {
