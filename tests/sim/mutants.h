@@ -37,6 +37,7 @@ struct MutantRow {
   std::string_view faults = "all";
   std::uint32_t candidates = 0;  // 0: drawn
   std::uint32_t rounds = 0;      // 0: drawn
+  bool drawn = false;            // with all that a swarm draws by itself: not the plain one
   bool hubs = false;             // with collectives of a world
   std::uint32_t fragments = 1;   // of the model, that take turns
   std::string_view schedule{};   // of kExplorer

@@ -18,6 +18,7 @@ using namespace collab::sim;
 constexpr const char* kUsage =
     "usage: collab_sim_mutants --hunt [--mutant NAME] [--first N] [--seeds N]\n"
     "                  [--finder swarm|history] [--sites N] [--candidates N] [--rounds N] [--faults LIST]\n"
+    "                  [--drawn]\n"
     "       collab_sim_mutants --explore [--mutant NAME] [--states N] [--kinds krwlxq]\n"
     "       collab_sim_mutants --mutant NAME --seed N\n";
 
@@ -33,6 +34,7 @@ struct Arguments {
   std::optional<Finder> finder;
   std::optional<std::uint32_t> sites, candidates, rounds;
   std::string faults;
+  bool drawn = false;
 };
 
 std::optional<Arguments> parse(int argc, char** argv) {
@@ -45,6 +47,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
     }
     if (name == "--explore") {
       arguments.explore = true;
+      continue;
+    }
+    if (name == "--drawn") {
+      arguments.drawn = true;
       continue;
     }
     if (i + 1 >= argc) return std::nullopt;
@@ -90,6 +96,7 @@ MutantRow row_for(const MutantRow& row, const Arguments& arguments) {
   changed.candidates = arguments.candidates.value_or(row.candidates);
   changed.rounds = arguments.rounds.value_or(row.rounds);
   if (!arguments.faults.empty()) changed.faults = arguments.faults;
+  changed.drawn = row.drawn || arguments.drawn;
   return changed;
 }
 

@@ -7,10 +7,12 @@ namespace {
 
 SwarmOptions options_of(const MutantRow& row, std::uint64_t seed) {
   SwarmOptions options;
-  options.overlap = false;
-  options.plain = true;
-  options.hubs = row.hubs;
-  options.fragments = row.fragments;
+  if (!row.drawn) {
+    options.overlap = false;
+    options.plain = true;
+    options.hubs = row.hubs;
+    options.fragments = row.fragments;
+  }
   options.seed = seed;
   options.sites = row.sites;
   options.candidates = row.candidates;

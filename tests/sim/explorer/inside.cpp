@@ -111,10 +111,12 @@ void Inside::write(Canon& canon, const Generations& generations) {
 
 void Inside::write(Canon& canon, const Election& election) {
   const auto& [config, term, begun, begun_at, applicants, early, decision, decided_at, forgotten, waiting, last_gone,
-               short_since, short_last, known_last, apart_last, doubt_at, led, led_until] = election;
+               short_since, short_last, known_last, apart_last, doubt_at, led_before, led_before_until] = election;
   static_cast<void>(config);  // never changes
   canon.all(term, begun, begun_at, early, forgotten, waiting, last_gone, short_since, short_last, known_last,
             apart_last, doubt_at);
+  canon.put(led_before.has_value());
+  if (led_before) canon.all(led_before->anchor, led_before->voters, led_before_until);
   for (const auto& [link, each] : applicants) {
     const auto& [join, prepared, asked, promised, accepted, owes, set_aside, late, heard] = each;
     canon.all(link, join, prepared, asked, promised, accepted, owes, set_aside, late, heard);

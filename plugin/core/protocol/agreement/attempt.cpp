@@ -16,6 +16,12 @@ bool takes_part(const wire::StartAttempt& start, AcceptorId acceptor) {
   return voter != start.voters.end() && takes_part(start, voter->site);
 }
 
+bool has_accepted(const wire::Record& record, const wire::Proposal& proposal) {
+  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
+    return p.accepted && p.start == proposal.start && p.slices == proposal.slices;
+  });
+}
+
 std::vector<SiteId> contributors_of(const wire::StartAttempt& start) {
   std::vector<SiteId> contributors;
   for (const wire::Participant& p : start.participants) {

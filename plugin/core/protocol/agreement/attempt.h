@@ -14,6 +14,7 @@ namespace collab::protocol {
 // Takes part, and is here.
 [[nodiscard]] bool takes_part(const wire::StartAttempt& start, SiteId site);
 [[nodiscard]] bool takes_part(const wire::StartAttempt& start, AcceptorId acceptor);
+[[nodiscard]] bool has_accepted(const wire::Record& record, const wire::Proposal& proposal);
 // Those with a weight: whose deltas are in the mean.
 [[nodiscard]] std::vector<SiteId> contributors_of(const wire::StartAttempt& start);
 // As it is remembered once it is committed. `slices`: the digests of its mean.

@@ -19,6 +19,8 @@ constexpr std::size_t kMostTried = 64;  // claims, as each takes a look at all
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
 constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
+constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
+constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
 constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.owes; };
 
 // By ballot: the last term it was proposed under, then the attempt.
@@ -40,12 +42,6 @@ std::set<AcceptorId> acceptors_that_left(const std::vector<wire::Voter>& voters)
   for (const wire::Voter& voter : voters)
     if (voter.left) left.insert(voter.acceptor);
   return left;
-}
-
-bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
-  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
-    return p.accepted && p.start == proposal.start && p.slices == proposal.slices;
-  });
 }
 
 }  // namespace
@@ -203,7 +199,7 @@ Election::Decision Election::decide(Counts counts) const {
   const bool ruled_out = !mutant(Mutant::kNobodyRulesOut) && std::ranges::any_of(applicants_, [&](const auto& entry) {
     const wire::Record& record = entry.second.join.report.record;
     return counts(entry.first, entry.second) && takes_part(newest->start, record.acceptor) &&
-           !accepted(record, *newest);
+           !has_accepted(record, *newest);
   });
   if (newest->settled.value == 0 && (ruled_out || (!newest->accepted && !mutant(Mutant::kUnacceptedIsSettled)) ||
                                      mutant(Mutant::kGivenUpNotSettled))) {
@@ -261,16 +257,6 @@ void Election::begin_where_due(TimePoint now, const Decision& known) {
   const bool goes_on =
       begun_ && (least == term_ || (now < later(begun_at_, kUndisturbed) && weakest(known, can_promise).can_promise()));
   if (!goes_on) begin(now, least);
-}
-
-bool Mandate::disproves(const Comer& comer) const {
-  const wire::Offer& claimed = comer.join.report.record.anchor;
-  return comer.early && !founded && new_run.empty() && claimed.run == anchor.run && claimed.round > round();
-}
-
-bool Mandate::is_of_a_voter(const Comer& comer) const {
-  const auto is_its = [&](const wire::Voter& voter) { return voter.acceptor == comer.join.report.record.acceptor; };
-  return std::ranges::any_of(voters, is_its) || std::ranges::any_of(next_voters, is_its);
 }
 
 void Election::begin(TimePoint now, TermId term) {
@@ -342,15 +328,15 @@ bool Election::doubt(TimePoint now) {
 // Whoever claims more than this candidate has led may be its only witness, and comes first. Another one's word is
 // enough, or the others', who are on their way back.
 bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const {
-  if (!led_ || now >= led_until_ || known.anchor.run != led_->anchor.run) return false;
+  if (!led_before_ || now >= led_before_until_ || known.anchor.run != led_before_->anchor.run) return false;
   const auto knows_more = [&](LinkId, const Applicant& applicant) {
     const wire::Offer& anchor = applicant.join.report.record.anchor;
-    return anchor.run == led_->anchor.run && anchor.round > led_->anchor.round;
+    return anchor.run == led_before_->anchor.run && anchor.round > led_before_->anchor.round;
   };
   const auto others = [&](LinkId link, const Applicant& applicant) { return !knows_more(link, applicant); };
   const auto witnesses =
       std::ranges::count_if(applicants_, [&](const auto& entry) { return knows_more(entry.first, entry.second); });
-  return witnesses == 1 && !here(led_->voters, others).can_promise();
+  return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
 // If its run had agreed on that round, one of any set that may promise would know (PROTOCOL.md, "Proof", 2). If they
@@ -375,66 +361,83 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   if (applicants_.empty()) return std::nullopt;
   if (!decision_) count_again();
   for (;;) {  // each time with one claim less
-    bool again = false;
-    std::optional<Mandate> mandate = seek_once(now, out, again);
-    if (!again) return mandate;
+    Step step = seek_once(now, out);
+    if (!step.again) return std::move(step.mandate);
   }
 }
 
-std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<CoordinatorAction>& out, bool& again) {
-  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised && !a.set_aside && !a.late; };
-  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside && !a.late; };
+Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (decision_) {
-    if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
-    if (weakest(*decision_, has_promised).can_promise()) {
-      if (now < later(decided_at_, config_.link_grace)) return std::nullopt;  // their answers are on their way
-      for (auto& [link, a] : applicants_) a.set_aside = a.set_aside || (a.promised && !a.accepted);
-    }
-    begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
-    count_again();
+    if (weakest(*decision_, kHasAccepted).can_promise()) return {lead({}, *decision_)};
+    if (waits_for_accepted(now)) return {};
   }
   const Decision known = decide(kCredible);
   if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
-    return known_last_ != kNever && now < later(known_last_, config_.link_grace) ? std::nullopt
-                                                                                 : std::optional(lead({}, known));
+    if (known_last_ != kNever && now < later(known_last_, config_.link_grace)) return {};
+    return {lead({}, known)};
   }
   known_last_ = now;
   for (auto& [link, applicant] : applicants_) {
     applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
   }
   const Quorum quorum = weakest(known, kAnswers);
-  if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
-  if (again = doubt(now); again) return std::nullopt;
-  if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return std::nullopt;
+  if (const std::string why = reason_for_new_run(now, known, quorum); !why.empty()) return {lead(why, known)};
+  if (doubt(now)) return {.again = true};
+  if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return {};
   begin_where_due(now, known);
+  ask_for_promises(now, out);
+  Decision decision = decide(kHasPromised);
+  if (!weakest(decision, kHasPromised).can_promise()) {
+    short_since_ = kNever;  // they may be enough, once they have promised
+    return {};
+  }
+  const Claim claim = judge_claim(now, known.newest.anchor, decision.newest.anchor);
+  if (claim != Claim::kStands) return {.again = claim == Claim::kSetAside};
+  if (decision.settled) decision.settled->settled = term_;
+  if (mutant(Mutant::kAcceptSkipped)) return {lead({}, decision)};
+  freeze(now, std::move(decision), out);
+  return {};
+}
+
+// The answers of those who have promised are on their way; else the term is over.
+bool Election::waits_for_accepted(TimePoint now) {
+  if (weakest(*decision_, kHasPromised).can_promise()) {
+    if (now < later(decided_at_, config_.link_grace)) return true;
+    for (auto& [link, a] : applicants_) a.set_aside = a.set_aside || (a.promised && !a.accepted);
+  }
+  begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
+  count_again();
+  return false;
+}
+
+void Election::ask_for_promises(TimePoint now, std::vector<CoordinatorAction>& out) {
   for (auto& [link, applicant] : applicants_) {
     if (std::exchange(applicant.prepared, term_) == term_) continue;
     applicant.asked = now;
     out.emplace_back(Send{link, wire::Prepare{term_}});
   }
-  Decision decision = decide(has_promised);
-  if (!weakest(decision, has_promised).can_promise()) {
-    short_since_ = kNever;  // they may be enough, once they have promised
-    return std::nullopt;
-  }
-  const wire::Offer newest = known.newest.anchor;
-  if (is_disproved(newest, has_promised)) {
+}
+
+// `newest`: as all say who are here; `promised`: as those say who have promised, and who are enough.
+Election::Claim Election::judge_claim(TimePoint now, const wire::Offer& newest, const wire::Offer& promised) {
+  if (is_disproved(newest, kHasPromised)) {
     set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
-    again = true;
-    return std::nullopt;
+    return Claim::kSetAside;
   }
   // Their promises are on their way; or that of who knows more is.
-  if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return std::nullopt;
-  if (std::tie(decision.newest.anchor.run, decision.newest.anchor.round) != std::tie(newest.run, newest.round) &&
-      !mutant(Mutant::kOlderAnchorLeads)) {
-    for (auto& [link, applicant] : applicants_) {  // only it knows, and those who promised do without it
-      if (!applicant.owes || applicant.set_aside) continue;
-      again = applicant.set_aside = true;
-    }
-    return std::nullopt;
+  if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return Claim::kOpen;
+  if (std::tie(promised.run, promised.round) == std::tie(newest.run, newest.round)) return Claim::kStands;
+  if (mutant(Mutant::kOlderAnchorLeads)) return Claim::kStands;
+  Claim claim = Claim::kOpen;
+  for (auto& [link, applicant] : applicants_) {  // only it knows, and those who promised do without it
+    if (!applicant.owes || applicant.set_aside) continue;
+    applicant.set_aside = true;
+    claim = Claim::kSetAside;
   }
-  if (decision.settled) decision.settled->settled = term_;
-  if (mutant(Mutant::kAcceptSkipped)) return lead({}, decision);
+  return claim;
+}
+
+void Election::freeze(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out) {
   for (const auto& [link, applicant] : applicants_) {
     if (!applicant.promised || applicant.late) continue;
     wire::Accept accept{term_};
@@ -443,15 +446,14 @@ std::optional<Mandate> Election::seek_once(TimePoint now, std::vector<Coordinato
   }
   decision_ = std::move(decision);
   decided_at_ = now;
-  return std::nullopt;
 }
 
 // Why those who are here may go on by themselves, under another run's name: what is agreed on there can be taken for
 // nothing that others have agreed on.
-std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
+std::string Election::reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum) {
   const std::string who = missing_text(known);
   if (quorum.can_promise()) {
-    const wire::Join* ahead = gone_on(known);
+    const wire::Join* ahead = voter_of_later_run(known);
     if (ahead == nullptr) return {};
     return who + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
            " of a later run, which had gone on without the others: they go on from the newest";
@@ -471,7 +473,7 @@ std::string Election::way_out(TimePoint now, const Decision& known, const Quorum
 
 // Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for an
 // agreement that its own run has left behind, and what that run has agreed on since would be lost.
-const wire::Join* Election::gone_on(const Decision& known) const {
+const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   const wire::Offer& newest = known.newest.anchor;
   const wire::Join* ahead = nullptr;
   for (const auto& [link, applicant] : applicants_) {
@@ -495,7 +497,7 @@ Mandate Election::lead(const std::string& new_run, const Decision& decision) {
   mandate.founded = decision.newest.voters.empty();
   mandate.new_run = new_run;
   mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
-  const wire::Join* ahead = new_run.empty() ? nullptr : gone_on(decision);
+  const wire::Join* ahead = new_run.empty() ? nullptr : voter_of_later_run(decision);
   mandate.anchor = decision.newest.anchor;
   mandate.newest = ahead != nullptr ? ahead->offer : mandate.anchor;
   mandate.voters = decision.newest.voters;
@@ -586,7 +588,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
         later(known_last_, config_.link_grace), decision_ ? later(decided_at_, config_.link_grace) : kNever, doubt_at_,
-        led_ ? led_until_ : kNever, begun_ ? later(begun_at_, kUndisturbed) : kNever,
+        led_before_ ? led_before_until_ : kNever, begun_ ? later(begun_at_, kUndisturbed) : kNever,
         begun_ ? later(begun_at_, config_.link_grace) : kNever}) {
     if (now < over) next = std::min(next, over);
   }

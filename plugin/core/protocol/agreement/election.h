@@ -28,6 +28,7 @@
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,37 +36,11 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
+#include "core/protocol/agreement/mandate.h"
 #include "core/protocol/agreement/quorum.h"
 #include "core/protocol/formatting.h"
 
 namespace collab::protocol {
-
-// What a leader begins with.
-struct Mandate {
-  struct Comer {
-    LinkId link;
-    wire::Join join;     // offer and report as of its promise
-    bool early = false;  // it was here before the term was begun
-  };
-  TermId term;
-  bool founded = false;                        // nobody who came knew of a membership
-  std::string new_run;                         // why it goes on under another run's name; empty: it does not
-  wire::Offer anchor;                          // the newest that was agreed on; run 0: none
-  wire::Offer newest;                          // that one, or what a voter brings that had gone on without the others
-  std::vector<wire::Voter> voters;             // the membership as of it
-  std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
-  std::vector<wire::Voter> next_voters;        // the membership as of that one
-  std::optional<wire::StartAttempt> given_up;  // the newest attempt, which nobody can have committed
-  std::vector<wire::Past> recent;
-  std::vector<Comer> comers;
-
-  // The newest round that was agreed on.
-  [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
-  // It said, before they promised, that a later one was, and those who promised show that it was not.
-  [[nodiscard]] bool disproves(const Comer& comer) const;
-  // With the acceptor of a voter: it has agreed before, whatever its name.
-  [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;
-};
 
 class Election {
  public:
@@ -91,9 +66,9 @@ class Election {
   void on_promise(LinkId link, const wire::Promise& promise);
   void on_accepted(LinkId link, const wire::Accepted& accepted);
   // This candidate led that membership until now, when somebody came who claims that it has agreed on more since.
-  void led(const Newest& membership, TimePoint now) {
-    led_ = membership;
-    led_until_ = later(now, config_.link_grace);
+  void stepped_down(const Newest& membership, TimePoint now) {
+    led_before_ = membership;
+    led_before_until_ = later(now, config_.link_grace);
   }
   // The operator's word that these will not come. It holds until they do, or the others have gone on.
   void forget(const std::vector<std::string>& sites) { forgotten_.insert(sites.begin(), sites.end()); }
@@ -141,6 +116,12 @@ class Election {
     std::vector<wire::Voter> next_voters{};  // as of that one, less who has left since
     std::optional<wire::StartAttempt> given_up;
   };
+  struct Step {
+    std::optional<Mandate> mandate{};
+    bool again = false;  // somebody's claim was set aside: look anew
+  };
+  // Of what somebody says was agreed on last, beside what those know who have promised.
+  enum class Claim : std::uint8_t { kStands, kOpen, kSetAside };
 
   template <typename Counts>
   [[nodiscard]] Newest newest_of(Counts counts) const;
@@ -156,15 +137,19 @@ class Election {
   void begin(TimePoint now, TermId term);
   template <typename Is>
   void set_aside_if(Is is);
-  [[nodiscard]] std::optional<Mandate> seek_once(TimePoint now, std::vector<CoordinatorAction>& out, bool& again);
+  [[nodiscard]] Step seek_once(TimePoint now, std::vector<CoordinatorAction>& out);
+  [[nodiscard]] bool waits_for_accepted(TimePoint now);
+  void ask_for_promises(TimePoint now, std::vector<CoordinatorAction>& out);
+  [[nodiscard]] Claim judge_claim(TimePoint now, const wire::Offer& newest, const wire::Offer& promised);
+  void freeze(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out);
   void count_again();
   [[nodiscard]] bool doubt(TimePoint now);
   [[nodiscard]] bool waits_for_those_it_led(TimePoint now, const Newest& known) const;
   template <typename Counts>
   [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
-  [[nodiscard]] std::string way_out(TimePoint now, const Decision& known, const Quorum& quorum);
+  [[nodiscard]] std::string reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum);
   // A voter without its record that brings what a later run has agreed on; null: there is none.
-  [[nodiscard]] const wire::Join* gone_on(const Decision& known) const;
+  [[nodiscard]] const wire::Join* voter_of_later_run(const Decision& known) const;
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
   [[nodiscard]] Mandate lead(const std::string& new_run, const Decision& decision);
@@ -190,8 +175,8 @@ class Election {
   TimePoint known_last_ = kNever;  // somebody was here who knows of a membership
   TimePoint apart_last_{};         // they differed in what was agreed on last
   TimePoint doubt_at_ = kNever;
-  std::optional<Newest> led_;
-  TimePoint led_until_{};
+  std::optional<Newest> led_before_;  // as it stepped down; those it led are waited for until then
+  TimePoint led_before_until_{};
 };
 
 }  // namespace collab::protocol

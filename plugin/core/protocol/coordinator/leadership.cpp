@@ -229,7 +229,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
                                list_of(all_->agreed.voters())};
     step_down(join.site +
               (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
-    if (ahead) election_.led(led, all_->now);
+    if (ahead) election_.stepped_down(led, all_->now);
   } else if (founded_ && is_older(join)) {
     step_down(join.site + " is of a swarm older than the one that has just begun here");
   }
