@@ -75,6 +75,7 @@ struct SyncEvery {
   std::uint64_t steps = 0;            // 0: by time
   std::chrono::milliseconds time{0};  // 0: by steps
   bool automatic = false;             // the swarm's leader chooses; steps until it has
+  std::uint64_t samples = 0;          // by so many of the whole swarm from round to round; 0: by the time rounds take
 };
 
 // With sync_every in steps: how many each site makes in all, and in what part of them, the last, the period shrinks.

@@ -88,8 +88,9 @@ class OptionFields:
     sync_every: int | str | timedelta | None = None
     """How often sites agree: every so many inner steps, or once so much time has passed. auto: the shortest
     period that target_overhead allows, which the swarm's leader chooses by what the sites measure, at most 10000
-    steps; until it has, the preset's, 10, or so many (auto:32). (1..1000000000 steps, 10ms..24h, auto or
-    auto:1..10000; default 100)"""
+    steps; until it has, the preset's, 10, or so many (auto:32). samples:4096: it chooses the steps in which all
+    sites together train on so many samples. (1..1000000000 steps, 10ms..24h, auto, auto:1..10000 or
+    samples:1..1000000000000; default 100)"""
     target_overhead: float | None = None
     """With sync_every=auto, how much rounds may hold up the training. With overlap a round has to end before the
     next one is due, and this does not count. (0.001..0.5; default 0.02)"""

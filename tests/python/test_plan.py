@@ -425,6 +425,7 @@ def test_the_help_has_an_example() -> None:
         (["--loss", "40"], "--loss in percent: expected a plain number from 0 to 15, got '40'"),
         (["--rtt", "100ms"], "--rtt in milliseconds: expected a plain number"),
         (["--set", "codex=int8"], "[knob.unknown"),
+        (["--set", "sync_every=samples:4096"], "N divided by the samples of a step of all sites [cli.plan-arguments]"),
         (["--set", "codec=int9"], "\"codec\": expected a codec"),
         (["--tokens", "4096"], "--tokens needs --config FILE"),
     ],

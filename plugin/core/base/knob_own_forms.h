@@ -199,6 +199,8 @@ inline std::uint64_t first_period_of(const Config& config) {
   return kFirstAutoPeriod;
 }
 
+inline constexpr std::string_view kSamples = "samples:";
+
 // A bare number is steps here, never seconds.
 inline bool parse_sync_every(std::string_view text, Config& config) {
   if (text == "auto") {
@@ -211,6 +213,11 @@ inline bool parse_sync_every(std::string_view text, Config& config) {
     config.sync_every = {first.value_or(0), Milliseconds(0), true};
     return first && *first >= 1 && *first <= kMostAutoPeriod;
   }
+  if (text.starts_with(kSamples)) {
+    const auto samples = number<std::uint64_t>(text.substr(kSamples.size()));
+    config.sync_every = {kFirstAutoPeriod, Milliseconds(0), true, samples.value_or(0)};
+    return samples && *samples >= 1 && *samples <= 1'000'000'000'000;
+  }
   if (const auto steps = number<std::uint64_t>(text)) {
     config.sync_every = {*steps, Milliseconds(0), false};
     return *steps >= 1 && *steps <= 1'000'000'000;
@@ -222,13 +229,15 @@ inline bool parse_sync_every(std::string_view text, Config& config) {
   return true;
 }
 inline std::string format_sync_every(const Config& config) {
+  if (config.sync_every.samples > 0) return std::string(kSamples) + std::to_string(config.sync_every.samples);
   if (config.sync_every.automatic) {
     return config.sync_every.steps == kFirstAutoPeriod ? "auto" : "auto:" + std::to_string(config.sync_every.steps);
   }
   return config.sync_every.steps > 0 ? std::to_string(config.sync_every.steps) : time_text(config.sync_every.time);
 }
 inline constexpr KnobForm kSyncEvery{
-    KnobType::kStepsOrTime, "a number of steps such as 100, a time with its unit such as 30s, 500ms, 2m or 1h, or auto",
+    KnobType::kStepsOrTime,
+    "a number of steps such as 100, a time with its unit such as 30s, 500ms, 2m or 1h, auto, or samples:4096",
     parse_sync_every, format_sync_every, [](const Config& config) -> KnobData {
       if (config.sync_every.automatic) return format_sync_every(config);
       if (config.sync_every.steps > 0) return config.sync_every.steps;

@@ -197,11 +197,12 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "sync_every",
       .default_ = "100",
       .unit = "steps or time",
-      .range = "1..1000000000 steps, 10ms..24h, auto or auto:1..10000",
+      .range = "1..1000000000 steps, 10ms..24h, auto, auto:1..10000 or samples:1..1000000000000",
       .sentence =
           "How often sites agree: every so many inner steps, or once so much time has passed. auto: the shortest "
           "period that target_overhead allows, which the swarm's leader chooses by what the sites measure, at "
-          "most 10000 steps; until it has, the preset's, 10, or so many (auto:32).",
+          "most 10000 steps; until it has, the preset's, 10, or so many (auto:32). samples:4096: it chooses the "
+          "steps in which all sites together train on so many samples.",
       .scope = kSites},
      kSyncEvery},
     {{.name = "target_overhead",

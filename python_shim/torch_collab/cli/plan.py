@@ -109,6 +109,11 @@ def _own(given: list[str]) -> dict[str, Settings]:
         if not equals:
             raise ValueError(f"--set {text}: expected KNOB=VALUE, such as codec=int8 [cli.plan-arguments]")
         knobs[name.removeprefix("COLLAB_").lower()] = value
+    if knobs.get("sync_every", "").startswith("samples:"):
+        raise ValueError(
+            f"--set sync_every={knobs['sync_every']}: a plan does not know how many samples a step is; give the steps "
+            "that it comes to, N divided by the samples of a step of all sites [cli.plan-arguments]"
+        )
     return {"yours": presets.of_knobs(knobs)} if knobs else {}
 
 

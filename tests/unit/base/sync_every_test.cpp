@@ -60,6 +60,20 @@ TEST(SyncEvery, AutoBeginsAsThePresetDoes) {
   }
 }
 
+TEST(SyncEvery, MayBeSoManySamplesOfTheSwarm) {
+  const auto loaded = load_config({{"COLLAB_SYNC_EVERY", "samples:4096"}, {"COLLAB_PRESET", "wan"}});
+  ASSERT_TRUE(loaded.ok());
+  const SyncEvery& every = loaded->config.sync_every;
+  EXPECT_TRUE(every.automatic);
+  EXPECT_EQ(every.steps, 10U) << "until the first round has told how many a step is";
+  EXPECT_EQ(every.samples, 4096U);
+  EXPECT_EQ(row_of("sync_every")->form.format(loaded->config), "samples:4096");
+  EXPECT_EQ(row_of("sync_every")->form.data(loaded->config), KnobData(std::string("samples:4096")));
+  for (const std::string bad : {"samples:", "samples:0", "samples:-1", "samples:1e6", "samples 5", "4096samples"}) {
+    EXPECT_THAT(error_of({{"COLLAB_SYNC_EVERY", bad}}), HasSubstr("auto, or samples:4096")) << bad;
+  }
+}
+
 TEST(SyncEvery, WarmUpCountsInSteps) {
   EXPECT_EQ(config_of({}).sync_warmup, 0U);
   EXPECT_EQ(config_of({{"COLLAB_SYNC_WARMUP", "6"}}).sync_warmup, 6U);

@@ -117,6 +117,43 @@ TEST_F(PeriodAtTheCoordinator, BehindTheTrainingARoundEndsBeforeTheNext) {
   EXPECT_THAT(notes(committed_), HasSubstr("a round takes 10 s behind the training, a step 0.5 s"));
 }
 
+class PeriodBySamples : public PeriodAtTheCoordinator {
+ protected:
+  PeriodBySamples()
+      : PeriodAtTheCoordinator({{"codec", "fp16"}, {"sync_every", "samples:960"}, {"target_overhead", "0.02"}}) {}
+  // Of sites that have trained on so many samples in so many steps each.
+  std::uint32_t counted(std::uint64_t number, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& said) {
+    H::Actions last;
+    for (std::uint64_t i = 0; i < said.size(); ++i) {
+      wire::Ready ready = H::ready(number);
+      std::tie(ready.samples, ready.steps) = said[i];
+      last = c.hear(i + 1, ready);
+    }
+    return commit_of(last);
+  }
+};
+
+TEST_F(PeriodBySamples, IsThatInWhichAllTogetherTrainOnSoMany) {
+  gather({"paris", "tokyo"});
+  EXPECT_EQ(counted(1, {{80, 10}, {160, 10}}), 40U) << "8 and 16 a step";
+  EXPECT_THAT(notes(committed_), HasSubstr("[period] round 1: 40 steps until the next round in place of 10: the sites "
+                                           "train on 24 samples a step, and a round is to come every 960"));
+  EXPECT_EQ(counted(2, {{320, 40}, {630, 40}}), 40U) << "a last batch was smaller";
+  EXPECT_THAT(notes(committed_), Not(HasSubstr("[period]")));
+}
+TEST_F(PeriodBySamples, IsShorterWhenMoreTakePart) {
+  gather({"paris", "tokyo"});
+  EXPECT_EQ(counted(1, {{80, 10}, {160, 10}}), 40U);
+  static_cast<void>(c.hear(3, join("lima", 1)));
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  EXPECT_EQ(counted(2, {{320, 40}, {640, 40}, {96, 4}}), 20U) << "24 more, of which it has made few";
+}
+TEST_F(PeriodBySamples, IsAStepAtLeastAndWhatItWasWhereNobodyCounts) {
+  gather({"paris", "tokyo"});
+  EXPECT_EQ(counted(1, {{0, 0}, {0, 0}}), 10U);
+  EXPECT_EQ(counted(2, {{1'000'000, 10}, {0, 10}}), 1U);
+}
+
 TEST_F(PeriodAtTheCoordinator, OfASiteThatJoinsARoundIsMeasuredFirst) {
   gather({"paris", "tokyo"});
   round(1, {{}, {}});

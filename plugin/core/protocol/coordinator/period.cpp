@@ -28,7 +28,11 @@ double seconds_of(std::uint64_t microseconds) { return static_cast<double>(micro
 
 PeriodRule period_rule_of(const std::vector<wire::Setting>& settings) {
   constexpr std::string_view kAuto = "auto";
+  constexpr std::string_view kSamples = "samples:";
   const std::string_view every = value_of(settings, "sync_every").value_or("");
+  if (every.starts_with(kSamples)) {
+    return {.first = kFirstAutoPeriod, .samples = number_in(every.substr(kSamples.size()), std::uint64_t{1})};
+  }
   if (!every.starts_with(kAuto)) return {};
   const std::string_view first = every.substr(std::min(every.size(), kAuto.size() + 1));  // after the colon
   PeriodRule rule;
@@ -74,6 +78,16 @@ Pace Period::slowest_of(const std::set<SiteId>& sites) const {
   return slowest;
 }
 
+// Of each as it has trained since it contributed last.
+double Period::samples_a_step(const std::set<SiteId>& sites) const {
+  double all = 0;
+  for (const SiteId id : sites) {
+    const auto& ready = all_->members().at(id).round.ready();
+    if (ready && ready->steps > 0) all += static_cast<double>(ready->samples) / static_cast<double>(ready->steps);
+  }
+  return all;
+}
+
 std::uint32_t Period::committed(const wire::StartAttempt& start) {
   const PeriodRule by = rule();
   if (by.first == 0) return 0;
@@ -89,12 +103,12 @@ std::uint32_t Period::committed(const wire::StartAttempt& start) {
     if (member.round.ready()) followed = std::max(followed, member.round.ready()->period);
   }
   if (choice_.in_force() == 0) choice_.go_on_from(followed != 0 ? followed : by.first);
-  const Pace slowest = slowest_of(sites);
-  const std::uint32_t before = choice_.in_force();
-  if (!same || waited_.size() != sites.size()) {
+  if (by.samples > 0) {
+    by_samples(start.round, by, sites);
+  } else if (same && waited_.size() == sites.size()) {
+    by_time(start.round, by, sites);
+  } else {
     choice_.other_sites();
-  } else if (slowest.step > 0 && slowest.round > 0 && choice_.measured(slowest, by)) {
-    tell(start.round, before, by, sites);
   }
   std::erase_if(waits_, [&](const auto& entry) { return !sites.contains(entry.first); });
   waited_ = std::move(waits_);
@@ -102,32 +116,49 @@ std::uint32_t Period::committed(const wire::StartAttempt& start) {
   return choice_.in_force();
 }
 
-void Period::tell(RoundId round, std::uint32_t before, const PeriodRule& by, const std::set<SiteId>& sites) {
+void Period::by_samples(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites) {
+  const std::uint32_t before = choice_.in_force();
+  const double each = samples_a_step(sites);
+  if (each <= 0 || !choice_.counted(each, rule)) return;
+  char why[128];
+  std::snprintf(why, sizeof why, "the sites train on %.4g samples a step, and a round is to come every %llu", each,
+                static_cast<unsigned long long>(rule.samples));
+  tell(round, before, sites, why, {{"samples", std::to_string(rule.samples)}, {"samples_a_step", json_number(each)}});
+}
+
+void Period::by_time(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites) {
+  const std::uint32_t before = choice_.in_force();
+  const Pace slowest = slowest_of(sites);
+  if (slowest.step <= 0 || slowest.round <= 0 || !choice_.measured(slowest, rule)) return;
   const Pace& pace = choice_.pace();
-  const std::string steps = std::to_string(choice_.in_force());
-  char numbers[256];
-  if (by.behind) {
-    std::snprintf(numbers, sizeof numbers, "a round takes %.3g s behind the training", pace.round);
+  char why[256];
+  if (rule.behind) {
+    std::snprintf(why, sizeof why, "a round takes %.3g s behind the training, a step %.3g s", pace.round, pace.step);
   } else {
-    std::snprintf(numbers, sizeof numbers, "a round takes %.3g s, which is to be at most %.3g %% of the training",
-                  pace.round, 100 * by.target);
+    std::snprintf(why, sizeof why,
+                  "a round takes %.3g s, which is to be at most %.3g %% of the training, a step %.3g s", pace.round,
+                  100 * rule.target, pace.step);
   }
-  char step[64];
-  std::snprintf(step, sizeof step, ", a step %.3g s", pace.step);
+  tell(round, before, sites, why,
+       {{"step_seconds", json_number(pace.step)},
+        {"round_seconds", json_number(pace.round)},
+        {"target", json_number(rule.target)},
+        {"overlap", rule.behind ? "true" : "false"}});
+}
+
+void Period::tell(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
+                  std::vector<std::pair<std::string, std::string>> fields) {
+  const std::string steps = std::to_string(choice_.in_force());
   const std::string change = before == choice_.in_force() ? " as before" : " in place of " + std::to_string(before);
   std::vector<std::string> names;
   for (const SiteId id : sites) names.push_back(all_->membership.name_of(id));
-  all_->note(Note::Level::kInfo, "period",
-             "round " + std::to_string(round.value) + ": " + steps + " steps until the next round" + change + ": " +
-                 numbers + step,
-             {{"round", std::to_string(round.value)},
-              {"period", steps},
-              {"before", std::to_string(before)},
-              {"step_seconds", json_number(pace.step)},
-              {"round_seconds", json_number(pace.round)},
-              {"target", json_number(by.target)},
-              {"overlap", by.behind ? "true" : "false"},
-              {"members", json_list(names)}});
+  fields.insert(fields.begin(),
+                {{"round", std::to_string(round.value)}, {"period", steps}, {"before", std::to_string(before)}});
+  fields.emplace_back("members", json_list(names));
+  all_->note(
+      Note::Level::kInfo, "period",
+      "round " + std::to_string(round.value) + ": " + steps + " steps until the next round" + change + ": " + why,
+      std::move(fields));
 }
 
 }  // namespace collab::protocol

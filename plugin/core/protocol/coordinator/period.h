@@ -1,5 +1,5 @@
-// With COLLAB_SYNC_EVERY=auto, how many steps all sites train until the next round. Each site says with its Ready what
-// it has measured; the leader decides, and its Commit says so to all.
+// With COLLAB_SYNC_EVERY=auto or samples:N, how many steps all sites train until the next round. Each site says with
+// its Ready what it has measured; the leader decides, and its Commit says so to all.
 //
 // How long a site stood in a round is more than the round took: it may have waited for others to be ready. How long,
 // the leader knows, and takes it off.
@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collab/clock.h"
@@ -43,7 +44,12 @@ class Period {
   friend struct Inside;
   [[nodiscard]] PeriodRule rule() const;
   [[nodiscard]] Pace slowest_of(const std::set<SiteId>& sites) const;
-  void tell(RoundId round, std::uint32_t before, const PeriodRule& rule, const std::set<SiteId>& sites);
+  [[nodiscard]] double samples_a_step(const std::set<SiteId>& sites) const;
+  void by_samples(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites);
+  void by_time(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites);
+  // `why`, in words, and as fields of the event.
+  void tell(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
+            std::vector<std::pair<std::string, std::string>> fields);
 
   CoordinatorParts* all_ = nullptr;
   PeriodChoice choice_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/wire/limits.h"
@@ -35,13 +36,21 @@ bool PeriodChoice::measured(const Pace& slowest, const PeriodRule& rule) {
   pace_ = {median(rounds_, &Pace::step), median(rounds_, &Pace::round)};
   const double needed = std::clamp(steps_needed(pace_, rule), 1.0, double{wire::kMaxPeriod});
   const double whole = std::ceil(needed);
-  const bool first = !chosen_;
-  chosen_ = true;
+  const bool first = !std::exchange(chosen_, true);
   // Up by what is needed, down by what it would become: else one of few steps would go up and down by rounding.
   const bool longer = needed > in_force_ * (1 + kWorthAChange);
   const bool shorter = whole < in_force_ * (1 - kWorthAChange);
   if (longer || shorter) in_force_ = static_cast<std::uint32_t>(whole);
   return longer || shorter || first;
+}
+
+bool PeriodChoice::counted(double samples_a_step, const PeriodRule& rule) {
+  constexpr double kRounding = 0.75;  // steps: else last batches, which are smaller, move it up and down by one
+  const double needed = std::clamp(static_cast<double>(rule.samples) / samples_a_step, 1.0, double{wire::kMaxPeriod});
+  const bool first = !std::exchange(chosen_, true);
+  const bool other = std::abs(needed - in_force_) > kRounding;
+  if (other) in_force_ = static_cast<std::uint32_t>(std::lround(needed));
+  return other || first;
 }
 
 }  // namespace collab::protocol

@@ -1,5 +1,5 @@
 // The period that COLLAB_SYNC_EVERY=auto comes to: the fewest steps from round to round with which training is held up
-// by no more than COLLAB_TARGET_OVERHEAD.
+// by no more than COLLAB_TARGET_OVERHEAD. With samples:N it is that in which all sites together train on so many.
 //
 //   the first, or a predecessor's --a round of these sites was measured--> the median of the last three says
 //
@@ -22,9 +22,10 @@ struct Pace {
 };
 
 struct PeriodRule {
-  double target = 0.02;     // part of the time
-  bool behind = false;      // rounds run behind the training
-  std::uint32_t first = 0;  // before a round was measured; 0: the period is no leader's choice
+  double target = 0.02;       // part of the time
+  bool behind = false;        // rounds run behind the training
+  std::uint32_t first = 0;    // before a round was measured; 0: the period is no leader's choice
+  std::uint64_t samples = 0;  // of all sites, from round to round; 0: by the time that rounds take
 };
 
 // What a pace needs, before it is rounded up and bounded.
@@ -38,6 +39,8 @@ class PeriodChoice {
   void other_sites() { rounds_.clear(); }  // what was measured was not theirs
   // A round was measured. True: the period is another one now, or was chosen for the first time.
   bool measured(const Pace& slowest, const PeriodRule& rule);
+  // All sites together train on so many samples a step. Likewise.
+  bool counted(double samples_a_step, const PeriodRule& rule);
 
  private:
   friend struct Inside;
