@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/protocol/agreement/anchor_order.h"
 
@@ -45,6 +46,12 @@ void Verdict::look() {
   }
   if (const std::size_t over = processes_over(); over != over_) {  // who stays has to find together without it
     over_ = over;
+    calm_ = now;
+    looked_.reset();
+  }
+  // Who waited for those that are gone goes on once they are forgotten, which is long after the last fault.
+  const std::size_t able = population_.setting().forget_after == Duration::max() ? able_ : unfinished().size();
+  if (std::exchange(able_, able) < able) {
     calm_ = now;
     looked_.reset();
   }

@@ -75,6 +75,7 @@ class Verdict {
   std::size_t over_ = 0;             // processes, then
   bool begun_ = false;               // somebody holds an anchor
   std::uint32_t generation_ = 0;     // that is trained
+  std::size_t able_ = 0;             // sites that are not left alone, as of the last look
   std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
   std::uint64_t seen_ = 0;           // rounds done, then
   // Beside a claim: as of the last look, and when there was a round, or somebody went; whether an operator has spoken
