@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -113,3 +114,38 @@ def test_a_vector_without_frozen_parameters_has_nothing_to_say() -> None:
     values = FrozenValues()
     values.before_forward([])
     assert values.after_round([], alike=True) == ""
+
+
+def dtypes() -> list[torch.dtype]:
+    """All of torch's, each once."""
+    return sorted({kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)}, key=str)
+
+
+def raw(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def of_kind(kind: torch.dtype) -> torch.Tensor:
+    try:
+        tensor = torch.empty(64, dtype=torch.uint8).view(kind)
+    except RuntimeError:  # no view gives quantized ones
+        tensor = torch.empty(64, dtype=kind)
+    raw(tensor).zero_()
+    return tensor
+
+
+def per_channel() -> torch.Tensor:
+    return torch.quantize_per_channel(torch.zeros(8, 4), torch.ones(8), torch.zeros(8), 0, torch.qint8)
+
+
+KINDS = {**{str(kind): functools.partial(of_kind, kind) for kind in dtypes()}, "per_channel": per_channel}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_values_of_every_type_of_torchs_are_compared(make: Callable[[], torch.Tensor]) -> None:
+    named: Named = [(f"base{at}", nn.Parameter(make(), requires_grad=False)) for at in range(2)]
+    values = FrozenValues()
+    values.before_forward(named)
+    assert values.after_round(named, alike=False) == ""
+    raw(named[1][1]).fill_(65)
+    assert values.after_round(named, alike=True) == "base1"
