@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch_collab.capture import resumed
 from torch_collab.model.frozen import FrozenValues
+from torch_collab.model.modules import Loads
+from torch_collab.model.values import Values
+from torch_collab.world import state
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -101,6 +106,46 @@ def test_a_checkpoint_that_is_loaded_is_no_change() -> None:
     assert values.after_round(named, alike=True) == ""
     values.before_forward(named)
     assert values.after_round(named, alike=True) == ""
+
+
+class OnlineAndTarget(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.online, self.target = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
+
+
+@pytest.mark.parametrize(("of", "told"), [("", ""), ("target", "target.weight")])
+def test_a_load_of_what_is_trained_is_no_change_but_one_of_the_frozen_alone_is(
+    monkeypatch: pytest.MonkeyPatch, of: str, told: str
+) -> None:
+    """The latter is how a target network follows its site's model."""
+    model, values = OnlineAndTarget(), FrozenValues()
+    named = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
+    ids = frozenset(id(each) for each in model.online.parameters())
+    vector = SimpleNamespace(ids=ids, values=Values(), frozen=values)
+    training = SimpleNamespace(vector=vector, unseen=SimpleNamespace(steps=0))
+    world = SimpleNamespace(training=training, run=SimpleNamespace(finished=False), loads=Loads())
+    monkeypatch.setattr(state, "current", lambda: world)
+    values.before_forward(named)
+    load, loaded = resumed.watch_loads(nn.Module.load_state_dict), model.get_submodule(of)
+    load(loaded, {name: held + 1 for name, held in loaded.state_dict().items()})
+    assert values.after_round(named, alike=True) == told
+
+
+@pytest.mark.parametrize(("undone", "told"), [("unmerged", "base0"), ("loaded", "")])
+@torch.no_grad()
+def test_a_merge_that_is_undone_leaves_rounding_and_one_that_is_loaded_away_leaves_none(undone: str, told: str) -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    before = [tensor.clone() for _, tensor in named]
+    merged = [torch.randn(8, 4) for _ in named]
+    for (_, tensor), held, adapters in zip(named, before, merged, strict=True):
+        tensor.add_(adapters)
+        if undone == "unmerged":
+            tensor.sub_(adapters)
+        else:
+            tensor.copy_(held)
+    assert values.after_round(named, alike=True) == told
 
 
 def test_what_requires_a_gradient_by_now_is_another_matter() -> None:

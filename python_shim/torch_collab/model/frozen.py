@@ -48,7 +48,10 @@ class FrozenValues:
         return ""
 
     def forget(self) -> None:
-        """A checkpoint is about to be loaded, say: what stands there at the next forward counts."""
+        """A state is about to be loaded into a module that is trained: what stands there at the next forward counts.
+
+        Not for a load into frozen parameters alone: a target network that is loaded so has each site's own values.
+        """
         self._noted = []
 
     def _note(self, named: Named) -> None:
