@@ -1,19 +1,44 @@
-"""A rule of ci/tidy.py: names that docs/glossary.md has replaced."""
+"""A rule of ci/tidy.py: names that docs/glossary.md has replaced, in code and in what users read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 OLD_WORDS = re.compile(
     r"\b(Meeting[A-Z]\w*|Form|Adopt|Adopted|Recess|Parted|Farewell|Unreached|Seldom|Surroundings|Likeness|Sketch"
     r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|SeekSender|SenderFound|HubSeek|piece_bytes"
     r"|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*|[Cc]ohort\w*)\b"
 )
+# Those too that a name may have, but no sentence.
+OLD_WORDS_OF_TEXT = re.compile(rf"{OLD_WORDS.pattern}|\b([Hh]eralds?|[Mm]eetings?|[Ss]eats?)\b")
+_LITERALS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])'|R"(?P<end>[^(\s]*)\((?P<raw>.*?)\)(?P=end)"|"(?P<text>(?:\\.|[^"\\\n])*)\"""",
+    re.DOTALL,
+)
 
 
-def old_words(text: str) -> Iterator[tuple[int, str]]:
+def old_words(text: str, words: re.Pattern[str] = OLD_WORDS) -> Iterator[tuple[int, str]]:
     """(line, word) of each line that has one."""
     for number, line in enumerate(text.split("\n"), 1):
-        if match := OLD_WORDS.search(line):
+        if match := words.search(line):
             yield number, match.group()
+
+
+def old_words_in_literals(text: str) -> Iterator[tuple[int, str]]:
+    """The same of the string literals of C++, which users read."""
+    for literal in _LITERALS.finditer(text):
+        line = text.count("\n", 0, literal.start())
+        for number, word in old_words(literal["raw"] or literal["text"] or "", OLD_WORDS_OF_TEXT):
+            yield line + number, word
+
+
+def found_in(path: str, text: str, code_only: Callable[[str], str]) -> Iterator[tuple[int, str]]:
+    """`code_only`: C++ without comments and literals."""
+    if path.endswith(".py"):
+        if path.startswith("python_shim/"):
+            yield from old_words(text, OLD_WORDS_OF_TEXT)
+        return
+    yield from old_words(code_only(text))
+    if not path.startswith("tests/"):
+        yield from old_words_in_literals(text)

@@ -300,13 +300,9 @@ def determinism(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def words(tree: Tree) -> Iterator[Problem]:
-    """Code calls things as the glossary does; so do strings and comments of the Python shim."""
-    code = [
-        (path, code_only(tree.text(path))) for path in tree.named(".h", ".cpp", under=("include/", "plugin/", "tests/"))
-    ]
-    shim = [(path, tree.text(path)) for path in tree.named(".py", under="python_shim/")]
-    for path, text in (*code, *shim):
-        for number, word in rules_words.old_words(text):
+    """Code and messages call things as the glossary does; so do comments of the Python shim."""
+    for path in tree.named(".h", ".cpp", ".py", under=("include/", "plugin/", "tests/", "python_shim/")):
+        for number, word in rules_words.found_in(path, tree.text(path), code_only):
             yield Problem(path, number, "words", f"{word}: docs/glossary.md has another word for it")
 
 

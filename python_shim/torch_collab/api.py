@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 def site_group() -> ProcessGroup:
     """The torch process group of this rank's site (Gloo, and NCCL for CUDA tensors).
 
-    The first call, or the first DistributedDataParallel, makes it: all ranks of the site must come there.
+    The first call, or the first DistributedDataParallel, makes it: all ranks of the site must come there. Raises
+    RuntimeError before init_process_group, and where the group cannot be made.
     """
     return state.require().groups.site()
 
 
 def sites() -> tuple[Site, ...]:
-    """The sites of this world, ordered by their lowest rank."""
+    """The sites of this world, ordered by their lowest rank. Raises RuntimeError before init_process_group."""
     return state.require().info.sites.sites
 
 
 def site_index() -> int:
-    """The site's place in one world; for sites that are worlds of their own COLLAB_SITE_INDEX, else a stable number
-    made from the site's name."""
+    """The site's place in one world, from 0; for sites that are worlds of their own COLLAB_SITE_INDEX, else a stable
+    number made from the site's name. Raises RuntimeError before init_process_group."""
     return sampler.site_index(state.require().info)
 
 
 def site_count() -> int:
-    """How many sites there are in one world; COLLAB_NUM_SHARDS for sites that are worlds of their own."""
+    """How many sites there are in one world; COLLAB_NUM_SHARDS for sites that are worlds of their own. Raises
+    RuntimeError before init_process_group."""
     return sampler.site_count(state.require().info)
 
 
@@ -54,7 +56,7 @@ def data_rank() -> int:
 
 def data_world_size() -> int:
     """How many shares `data_rank()` tells apart. With COLLAB_NUM_SHARDS this site's ranks times that number: give all
-    sites the same number of ranks, or some samples are read twice or never."""
+    sites the same number of ranks, or some samples are read twice or never. Raises as `data_rank()` does."""
     return sampler.told_share()[1]
 
 
@@ -62,7 +64,7 @@ def count_samples(n: int) -> None:
     """This rank has processed `n` samples since its last step: replaces what is read off the forwards' arguments,
     which is dimension 0 of the first tensor, or the length of a list of dicts, one a sample.
 
-    Calls before the same step add up. Raises ValueError for a negative number.
+    Calls before the same step add up. Raises ValueError for a negative number, RuntimeError before init_process_group.
     """
     state.require().training.samples.tell(int(n))
 
@@ -73,19 +75,25 @@ def log_metrics(values: Mapping[str, Any]) -> None:
     `collab status` and its page show it.
 
     The site's lowest rank counts; others may call it. Values are numbers or tensors of one element (on a GPU they are
-    waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError or TypeError.
+    waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError for too
+    many names or one that is no short text, TypeError for what is no number, RuntimeError before init_process_group.
     """
     training = state.require().training
     training.metrics.note(values, training.session)
 
 
 def coordinator_address() -> str | None:
-    """HOST:PORT of the coordinator, at leaders once the first training forward has begun."""
+    """HOST:PORT of the coordinator, at leaders once the first training forward has begun; None where it is not known.
+    Raises RuntimeError before init_process_group."""
     return next(iter(state.require().coordinators.addresses), None)
 
 
 def synchronize() -> None:
-    """A round now, with COLLAB_FRAGMENTS one of each fragment. Every rank of every site must call it."""
+    """A round now, with COLLAB_FRAGMENTS one of each fragment. Every rank of every site must call it.
+
+    Raises RuntimeError before the first training forward, and for what ends the training (a refusal, a rank that is
+    gone).
+    """
     world = state.require()
     if world.training.session is None:
         raise RuntimeError(
@@ -117,7 +125,10 @@ def step() -> None:
 
 
 def status() -> dict[str, Any]:
-    """What this rank knows: site, generation of the model, round, steps, bytes."""
+    """What this rank knows: `site` (its name), `generation` of the model (from 1), `round` (the number of the last),
+    `steps` in all and `steps_since_round`, `bytes_sent` and `bytes_received` between sites, and, once training has
+    begun, `state`: a digest, in hexadecimal, of what all sites agreed on last. Raises RuntimeError before
+    init_process_group."""
     world = state.require()
     if world.training.session is None:
         before = dict.fromkeys(("round", "steps", "steps_since_round", "bytes_sent", "bytes_received"), 0)

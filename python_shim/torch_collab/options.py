@@ -57,6 +57,12 @@ def _takes_old_names(options: _Options) -> _Options:
 @_takes_old_names
 @dataclass(kw_only=True)
 class Options(OptionFields):
+    """The knobs for `pg_options`; None is not given. Times are seconds (a number), a timedelta, or text with a unit.
+
+    Raises TypeError for a keyword that names no knob, ValueError where an old and a new name of one differ. What a
+    value may be is checked by init_process_group, which raises ValueError.
+    """
+
     def __setattr__(self, name: str, value: Any) -> None:
         known = {name: value} if name in self.__dataclass_fields__ else _renamed({name: value})
         for each, text in known.items():

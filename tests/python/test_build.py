@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch_collab
 from commands import collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
@@ -170,3 +171,8 @@ def test_a_wheel_without_an_extension_for_this_torch_says_for_which_it_is(tmp_pa
     words = r"this wheel is for torch 2\.9 and 2\.15, and this is torch 2\.14\.1\+cpu: .*\[ddp\.torch-not-in-wheel\]"
     with pytest.raises(RuntimeError, match=words):
         native._extension(tmp_path, "2.14.1+cpu")
+
+
+@pytest.mark.parametrize("name", torch_collab.__all__)
+def test_what_is_public_says_what_it_raises(name: str) -> None:
+    assert "Raises" in (getattr(torch_collab, name).__doc__ or "")

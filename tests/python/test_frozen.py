@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch_collab.capture import resumed
 from torch_collab.model.frozen import FrozenValues
+from torch_collab.model.modules import Loads
+from torch_collab.model.values import Values
+from torch_collab.world import state
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -102,6 +108,46 @@ def test_a_checkpoint_that_is_loaded_is_no_change() -> None:
     assert values.after_round(named, alike=True) == ""
 
 
+class OnlineAndTarget(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.online, self.target = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
+
+
+@pytest.mark.parametrize(("of", "told"), [("", ""), ("target", "target.weight")])
+def test_a_load_of_what_is_trained_is_no_change_but_one_of_the_frozen_alone_is(
+    monkeypatch: pytest.MonkeyPatch, of: str, told: str
+) -> None:
+    """The latter is how a target network follows its site's model."""
+    model, values = OnlineAndTarget(), FrozenValues()
+    named = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
+    ids = frozenset(id(each) for each in model.online.parameters())
+    vector = SimpleNamespace(ids=ids, values=Values(), frozen=values)
+    training = SimpleNamespace(vector=vector, unseen=SimpleNamespace(steps=0))
+    world = SimpleNamespace(training=training, run=SimpleNamespace(finished=False), loads=Loads())
+    monkeypatch.setattr(state, "current", lambda: world)
+    values.before_forward(named)
+    load, loaded = resumed.watch_loads(nn.Module.load_state_dict), model.get_submodule(of)
+    load(loaded, {name: held + 1 for name, held in loaded.state_dict().items()})
+    assert values.after_round(named, alike=True) == told
+
+
+@pytest.mark.parametrize(("undone", "told"), [("unmerged", "base0"), ("loaded", "")])
+@torch.no_grad()
+def test_a_merge_that_is_undone_leaves_rounding_and_one_that_is_loaded_away_leaves_none(undone: str, told: str) -> None:
+    named, values = frozen(), FrozenValues()
+    values.before_forward(named)
+    before = [tensor.clone() for _, tensor in named]
+    merged = [torch.randn(8, 4) for _ in named]
+    for (_, tensor), held, adapters in zip(named, before, merged, strict=True):
+        tensor.add_(adapters)
+        if undone == "unmerged":
+            tensor.sub_(adapters)
+        else:
+            tensor.copy_(held)
+    assert values.after_round(named, alike=True) == told
+
+
 def test_what_requires_a_gradient_by_now_is_another_matter() -> None:
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
@@ -113,3 +159,38 @@ def test_a_vector_without_frozen_parameters_has_nothing_to_say() -> None:
     values = FrozenValues()
     values.before_forward([])
     assert values.after_round([], alike=True) == ""
+
+
+def dtypes() -> list[torch.dtype]:
+    """All of torch's, each once."""
+    return sorted({kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)}, key=str)
+
+
+def raw(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def of_kind(kind: torch.dtype) -> torch.Tensor:
+    try:
+        tensor = torch.empty(64, dtype=torch.uint8).view(kind)
+    except RuntimeError:  # no view gives quantized ones
+        tensor = torch.empty(64, dtype=kind)
+    raw(tensor).zero_()
+    return tensor
+
+
+def per_channel() -> torch.Tensor:
+    return torch.quantize_per_channel(torch.zeros(8, 4), torch.ones(8), torch.zeros(8), 0, torch.qint8)
+
+
+KINDS = {**{str(kind): functools.partial(of_kind, kind) for kind in dtypes()}, "per_channel": per_channel}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_values_of_every_type_of_torchs_are_compared(make: Callable[[], torch.Tensor]) -> None:
+    named: Named = [(f"base{at}", nn.Parameter(make(), requires_grad=False)) for at in range(2)]
+    values = FrozenValues()
+    values.before_forward(named)
+    assert values.after_round(named, alike=False) == ""
+    raw(named[1][1]).fill_(65)
+    assert values.after_round(named, alike=True) == "base1"

@@ -108,6 +108,7 @@ def test_a_merge_is_warned_of_once_where_sites_hold_models_of_their_own(world: l
     for rank in world:
         before, _, after = part(rank, "adapters_that_are_merged").partition("now between two rounds")
         assert "[capture.frozen-changes]" not in before and after.count("[capture.frozen-changes]") == 1
+        assert "unmerge_adapter()" in after, "what changes it by rounding alone"
 
 
 @pytest.mark.slow

@@ -137,6 +137,32 @@ def test_transports_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("uses tcp" in each and "uses ucx" in each and "set COLLAB_TRANSPORT alike" in each for each in both)
 
 
+RUN = {"run": "none", "nonce": "n", "node": "paris", "key": "none", "transport": "tcp"}
+
+
+@pytest.mark.parametrize(("layout", "told"), [({}, "0"), ({"layout": "7"}, "7")])
+def test_a_node_refuses_a_store_of_another_layout(
+    monkeypatch: pytest.MonkeyPatch, layout: dict[str, str], told: str
+) -> None:
+    """Of another release, whose node would wait at other keys."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    tokyo = node(monkeypatch, store.port, {"COLLAB_TRANSPORT": "tcp"}, "tokyo", is_host="0")
+    store.set("collab/rendezvous/run", json.dumps({**RUN, "run": tokyo.get_run_id(), **layout}))
+    (refused,) = errors(tokyo)
+    assert f"node paris lays out this store by version {told}, and this node (tokyo) by version 1" in refused
+    assert "[rendezvous.settings-differ]" in refused
+    assert json.loads(store.get("collab/rendezvous/refused"))["layout"] == "1"
+
+
+def test_a_node_that_was_refused_for_its_layout_is_told_where_the_store_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    left = json.dumps({**RUN, "node": "oslo", "layout": "2", "entry": ""})
+    thread = when_served(port, lambda store: store.set("collab/rendezvous/refused", left))
+    (refused,) = errors(node(monkeypatch, port, {"COLLAB_TRANSPORT": "tcp"}, "paris"))
+    thread.join()
+    assert "node oslo lays out this store by version 2, and this node (paris) by version 1" in refused
+
+
 @pytest.mark.parametrize("knobs", [KEY, NONE])
 def test_a_stranger_closes_the_list(monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str]) -> None:
     """And nobody trains alone."""

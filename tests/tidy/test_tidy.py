@@ -192,7 +192,12 @@ def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: 
         ("std::string names_in_words();", True),
         ("wire::StartAttempt start;", False),
         ("// Found by name.", False),
-        ('const char* text = "MeetingSeat";', False),
+        ('const char* text = "MeetingSeat";', True),
+        ('log("the \\"ranks\\" of this cohort");', True),
+        ('log("the hub\'s meeting");', True),
+        ('text = R"(<p>\n")";  // MeetingSeat', False),
+        ("auto seat = a;  // of a meeting", False),
+        ('char c = \'"\'; Seat s;  // "cohort"', False),
     ],
 )
 def test_words(tmp_path: Path, line: str, wrong: bool) -> None:

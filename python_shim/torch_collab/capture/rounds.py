@@ -122,7 +122,9 @@ def _look_at_frozen(world: World, session: _C.Session, vector: Vector, until: in
             f"{changed} is frozen, and yet its values have changed since the last round. Sites do not average what is "
             "frozen: unless all of them change it alike, they train different models from here on. Change it right "
             "after dist.barrier() (adapters that are merged into their base), or let it require a gradient when the "
-            "model is wrapped in DistributedDataParallel [capture.frozen-changes]"
+            "model is wrapped in DistributedDataParallel. A merge for an evaluation that is undone after it (LoRA's "
+            "merge_adapter(), unmerge_adapter()) leaves rounding, harmless in float32 if rare: evaluate without "
+            "merging, or load the base anew [capture.frozen-changes]"
         )
 
 

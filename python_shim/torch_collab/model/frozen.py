@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_collab.model.tied import place_of
-from torch_collab.model.values import Sample, by_kind, capturing, same
+from torch_collab.model.values import ByteSample, by_kind, capturing, same
 
 _VALUES = 64
 
@@ -26,7 +26,7 @@ class FrozenValues:
         self._of: Named = ()
         self._chosen: list[Tensor] = []
         self._kinds: list[object] = []  # of the chosen
-        self._noted: list[tuple[list[Tensor], Sample, Tensor]] = []
+        self._noted: list[tuple[list[Tensor], ByteSample, Tensor]] = []
 
     def before_forward(self, named: Named) -> None:
         """A training forward begins."""
@@ -48,7 +48,10 @@ class FrozenValues:
         return ""
 
     def forget(self) -> None:
-        """A checkpoint is about to be loaded, say: what stands there at the next forward counts."""
+        """A state is about to be loaded into a module that is trained: what stands there at the next forward counts.
+
+        Not for a load into frozen parameters alone: a target network that is loaded so has each site's own values.
+        """
         self._noted = []
 
     def _note(self, named: Named) -> None:
@@ -57,7 +60,7 @@ class FrozenValues:
             return
         self._of, self._chosen = named, there[:: -(-len(there) // _VALUES)]
         self._kinds = [_kind(tensor) for tensor in self._chosen]
-        samples = [(tensors, Sample(tensors, self._each)) for tensors in by_kind(self._chosen)]
+        samples = [(tensors, ByteSample(tensors, self._each)) for tensors in by_kind(self._chosen)]
         self._noted = [(tensors, sample, sample.read()) for tensors, sample in samples]
 
     @property

@@ -36,11 +36,21 @@ class Sample:
         # The elements lie close together, in whatever order.
         count = min(self._each, tensor.numel())
         if count == 0:  # the script has let go of it
-            return torch.empty(0, dtype=tensor.dtype, device=self._tensors[0].device)
+            return self._elements(tensor, 0, 1, 0).to(self._tensors[0].device)
         stride = tensor.numel() // count
-        held = tensor.detach()
-        view = held.as_strided((count,), (stride,), held.storage_offset() + stride // 2)
-        return view.to(self._tensors[0].device)
+        start = tensor.storage_offset() + stride // 2
+        return self._elements(tensor, count, stride, start).to(self._tensors[0].device)
+
+    def _elements(self, tensor: Tensor, count: int, stride: int, start: int) -> Tensor:
+        return tensor.detach().as_strided((count,), (stride,), start)
+
+
+class ByteSample(Sample):
+    """The same as a row of bytes an element: torch can copy and join no elements of some types (int4)."""
+
+    def _elements(self, tensor: Tensor, count: int, stride: int, start: int) -> Tensor:
+        size, held = tensor.element_size(), torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        return held.set_(tensor.untyped_storage(), start * size, (count, size), (stride * size, 1))
 
 
 def _dense(tensor: Tensor) -> bool:

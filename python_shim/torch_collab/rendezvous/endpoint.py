@@ -26,7 +26,7 @@ from torch_collab.network.keys import SwarmKey
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.dial import DIAL_SECONDS, OPERATION, dial_store, store_at
 from torch_collab.rendezvous.gathering import POLL_SECONDS
-from torch_collab.rendezvous.notices import Notices, describe, difference
+from torch_collab.rendezvous.notices import Notices, describe, difference, differs
 from torch_collab.rendezvous.settings import RendezvousSettings
 
 _PREFIX = "collab/rendezvous"
@@ -159,8 +159,7 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
                 f"--rdzv-id={settings.run_id}. Give both the same id, or this one a port of its own "
                 "[rendezvous.other-run]"
             )
-        mine = describe(settings)
-        if any(run[name] != mine[name] for name in ("key", "transport")):
+        if differs(settings, run):
             notices.leave()
             raise RendezvousConnectionError(
                 f"collab: {where}: {difference(settings, run)} [rendezvous.settings-differ]"

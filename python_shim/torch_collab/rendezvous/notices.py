@@ -21,6 +21,10 @@ _HEARD = "collab/rendezvous/heard"
 _HEARD_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _TRANSPORTS = ("ucx", "tcp")
+# Of the keys in the endpoint's store, and of what stands there: one more with each change of them, or nodes of two
+# releases wait for each other at keys of their own. docs/protocol/beside.md has them.
+_LAYOUT = "1"
+_LAYOUT_DIGITS = 6
 
 
 class Notices:
@@ -64,13 +68,32 @@ class Notices:
 def describe(settings: RendezvousSettings) -> dict[str, str]:
     """What must be alike at all nodes, and whose it is."""
     name = settings.site or settings.hostname
-    return {"node": name, "key": settings.key.kind, "transport": settings.transport}
+    return {"node": name, "layout": _LAYOUT, "key": settings.key.kind, "transport": settings.transport}
+
+
+def differs(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> bool:
+    mine = describe(settings)
+    return any(_told(theirs)[name] != mine[name] for name in ("layout", "key", "transport"))
+
+
+def _told(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those from before layouts were numbered tell none."""
+    return {"layout": "0", **theirs}
 
 
 def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
     """What differs between this node and another, and what to do."""
     mine = describe(settings)
+    theirs = _told(theirs)
     here, there = f"this node ({mine['node']})", f"node {theirs['node']}"
+    layout = str(theirs["layout"])
+    if not (layout.isdecimal() and layout.isascii() and len(layout) <= _LAYOUT_DIGITS):
+        raise ValueError("no node describes itself so")
+    if layout != mine["layout"]:
+        return (
+            f"{there} lays out this store by version {layout}, and {here} by version {mine['layout']}: install the "
+            "same release of collab at all nodes"
+        )
     if theirs["key"] not in KINDS or theirs["transport"] not in _TRANSPORTS:
         raise ValueError("no node describes itself so")
     if theirs["key"] != mine["key"]:

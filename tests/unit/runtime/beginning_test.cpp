@@ -85,6 +85,19 @@ TEST(Beginning, AStateOfTheRunThatItHadLeftIsNotTheNewest) {
   EXPECT_TRUE(begin_with(remains, kFresh).from_state);
 }
 
+// Why a state that was passed over is given its name back only once the record is away, too.
+TEST(Beginning, ARecordOfAnotherRunHoldsAStateToItsMembership) {
+  Remains remains{membership(anchor(8, 5), {kParis, kOslo}), {}, state(anchor(7, 24), {kParis})};
+  const Beginning held = begin_with(remains, kFresh);
+  EXPECT_TRUE(held.from_state);
+  EXPECT_EQ(held.record.anchor, anchor(8, 5));
+  EXPECT_EQ(held.record.voters, (Voters{kParis, kOslo}));
+  remains.record.reset();
+  const Beginning site = begin_with(remains, kFresh);
+  EXPECT_EQ(site.record.anchor, anchor(7, 24));
+  EXPECT_EQ(site.record.voters, Voters{kParis});
+}
+
 TEST(Beginning, WhatTheRecordKnowsOfALaterRoundStays) {
   Remains remains{membership(anchor(3, 9), {kParis, kOslo}), sealed(anchor(3, 7), {kParis}), {}};
   remains.record->acceptor = AcceptorId(11);

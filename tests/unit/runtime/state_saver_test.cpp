@@ -121,11 +121,12 @@ TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   EXPECT_EQ(saved_round(), 4U);
   save(5, RunId{8});
   EXPECT_EQ(saved_round(), 5U);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("the state of round 24 of run 7 in " + path_ +
-                                                                        " is not what the swarm goes on from: it is "
-                                                                        "at round 3 of run 8. It is kept as " +
-                                                                        path_ + ".passed-over-1"),
-                                                              HasSubstr("[state.passed-over]")));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("the state of round 24 of run 7 in " + path_ +
+                              " is not what the swarm goes on from: it is "
+                              "at round 3 of run 8. It is kept as " +
+                              path_ + ".passed-over-1"),
+                    HasSubstr("<run>~<site>~....record"), HasSubstr("[state.passed-over]")));
   const auto kept = read_state_header(path_ + ".passed-over-1");
   ASSERT_TRUE(kept.ok() && kept->has_value());
   EXPECT_EQ((*kept)->round, RoundId{24});

@@ -211,9 +211,10 @@ Status StateSaver::Shared::move_aside() {
   }
   if (!moved) return {};
   log_warning(
-      why + ". It is kept as " + name +
-      ". To go on from it, stop all sites, move the folders of COLLAB_STATE_DIR away at the others, and give it "
-      "its name back [state.passed-over]");
+      why + ". It is kept as " + name + ". To go on from it, stop all sites. Move all else of " + path +
+      "'s folder away, and at the others the folders of COLLAB_STATE_DIR, or where none is named the site's record in "
+      "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab): a site that was stopped hard leaves one, a file "
+      "<run>~<site>~....record, that holds it to the other run. Then give the state its name back [state.passed-over]");
   return sync_folder_of(disk, path);
 }
 
