@@ -23,8 +23,10 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kStartAttemptOfOlderTerm,
      .name = "form-of-older-term",
      .breaks = "A site takes part in an attempt of an older term",
-     .finder = Finder::kUnit,
-     .test = "SiteRound.AttemptsOfAnOlderTermOrAnotherModelAreIgnored"},
+     .finder = Finder::kNobody,
+     .why =
+         "A link carries the messages of one term: a leader that steps down closes its links, and who is let in on a "
+         "new one follows its Welcome"},
     {.mutant = Mutant::kCommitOfOlderTerm,
      .name = "commit-of-older-term",
      .breaks = "A site applies a commit that comes under an older term",
@@ -34,13 +36,16 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kMemberLeftOfOlderTerm,
      .name = "parted-of-older-term",
      .breaks = "A site takes an older leader's word about who has left",
-     .finder = Finder::kUnit,
-     .test = "SiteAcceptor.AnOlderTermsWordOfThatCountsForNothing"},
+     .finder = Finder::kNobody,
+     .why =
+         "A link carries the messages of one term: a leader that steps down closes its links, and who is let in on a "
+         "new one follows its Welcome"},
     {.mutant = Mutant::kAcceptOfOtherTerm,
      .name = "accept-of-other-term",
      .breaks = "A site accepts what is settled under a term that it has not promised",
-     .finder = Finder::kUnit,
-     .test = "SiteAcceptor.NothingIsAcceptedUnderATermThatWasNotPromised"},
+     .finder = Finder::kNobody,
+     .why = "A candidate sends Accept to who has promised that very term on the same link, before it asks anybody for "
+            "another"},
     {.mutant = Mutant::kDoneOfOlderTerm,
      .name = "done-of-older-term",
      .breaks = "A leader counts a Done of an older term",
@@ -228,8 +233,7 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kAcceptorAfterLeave,
      .name = "acceptor-after-leave",
      .breaks = "The memory goes on under its name after its site has left",
-     .finder = Finder::kUnit,
-     .test = "SiteAcceptor.WhoLeavesIsNoWitnessAnyMoreBeforeItSaysSo"},
+     .seed = 1},
     {.mutant = Mutant::kAcceptorInOtherRun,
      .name = "acceptor-in-other-run",
      .breaks = "The memory goes on under its name after its site has gone over to another run",

@@ -30,6 +30,13 @@ std::string names_text(std::vector<std::string> names, const std::vector<std::st
   return join_words(names) + " and " + std::to_string(more) + " more";
 }
 
+std::string forget_text(const std::vector<std::string>& missing) {
+  constexpr std::size_t kMost = 16;  // in a command that is to be copied
+  if (missing.empty()) return {};
+  return "; if they will not come back, say so where the others can hear it: collab forget " +
+         (missing.size() > kMost ? "SITE ..." : join_words(missing, " "));
+}
+
 std::string json_list(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
   quoted.reserve(words.size());

@@ -18,6 +18,8 @@ namespace collab::protocol {
 [[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
 // At most 16 of `names`, or "none". Of more, those that `others` lacks come first.
 [[nodiscard]] std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others);
+// What is to be done where these sites are waited for and will not come; empty: nobody is.
+[[nodiscard]] std::string forget_text(const std::vector<std::string>& missing);
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
 [[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"

@@ -151,8 +151,10 @@ TEST_F(Waiting, AMinorityTrainsOnAtOnce) {
   const auto actions = c.hear(1, H::ready(1));
   EXPECT_TRUE(sent<wire::StartAttempt>(actions).empty());
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
-  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
-              HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima"));
+  EXPECT_THAT(
+      sent<wire::RoundSkipped>(actions)[0].second.reason,
+      HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima; if they will "
+                "not come back, say so where the others can hear it: collab forget tokyo lima"));
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
   EXPECT_EQ(all<Note>(actions).back().level, Note::Level::kWarning);
   const auto again = c.hear(1, H::ready(1));

@@ -1,6 +1,7 @@
 // A site's part in a round.
 #include <gmock/gmock.h>
 
+#include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -514,6 +515,28 @@ TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
   }
   ASSERT_EQ(skipped.size(), 1U);
   EXPECT_THAT(skipped[0].reason, HasSubstr("waiting until paris is ready too"));
+}
+
+// Its leader has stepped down, and a candidate lets nobody in until others come: that one says who, and what to do.
+TEST(SiteWithoutALeader, SkipsInTheWordsOfTheCandidateWhereItWaits) {
+  H s;
+  s.become(1, {"paris", "tokyo"});
+  static_cast<void>(s.step(Closed{LinkId{1}, {}}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{2}}));
+  static_cast<void>(s.hear(2, wire::Notice{std::string(kWait), "missing: paris; collab forget paris"}));
+  for (int second = 0; second < 70; ++second) {
+    static_cast<void>(s.hear(2, wire::Heartbeat{}));
+    static_cast<void>(s.pass(seconds(1)));
+  }
+  const auto skipped = all<RoundSkipped>(s.step(Trigger{8, 4}));
+  ASSERT_EQ(skipped.size(), 1U);
+  EXPECT_EQ(skipped[0].reason, "missing: paris; collab forget paris");
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  const auto nobody = all<RoundSkipped>(s.step(Trigger{8, 4}));
+  ASSERT_EQ(nobody.size(), 1U);
+  EXPECT_THAT(nobody[0].reason, HasSubstr("no coordinator at "));
+  EXPECT_THAT(nobody[0].reason, HasSubstr("reset"));
 }
 
 }  // namespace

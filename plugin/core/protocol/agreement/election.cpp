@@ -14,7 +14,6 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMostNamed = 16;  // in a command that is to be copied
 constexpr std::size_t kMostTried = 64;  // claims, as each takes a look at all
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
 constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
@@ -557,8 +556,7 @@ std::string Election::remedy_text(TimePoint at, const Decision& known) const {
   std::vector<std::string> names = missing(known);
   std::erase_if(names, [this](const std::string& name) { return forgotten_.count(name) != 0; });
   const TimePoint over = later(waiting_.since(), config_.forget_after);
-  return "; if they will not come back, say so where the others can hear it: collab forget " +
-         (names.size() > kMostNamed ? "SITE ..." : join_words(names, " ")) +
+  return forget_text(names) +
          (over == kNever ? "" : " (else they are forgotten in " + in_seconds(over - at) + ", COLLAB_FORGET_AFTER)");
 }
 

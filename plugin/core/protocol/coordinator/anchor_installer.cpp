@@ -214,6 +214,11 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
 // then most of them are right.
 void AnchorInstaller::believe_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
+  const auto says_so = [&](const auto& entry) {
+    const auto& holds = entry.second.anchor.holds_;
+    return !holds || holds->run != anchor.run || holds->round != anchor.round || holds->digest == anchor.digest;
+  };
+  if (std::ranges::all_of(all_->members(), says_so)) return;
   const Voters& voters = all_->agreed.voters();
   std::map<SiteId, Digest> said;
   std::map<SiteId, Digest> said_by_voters;

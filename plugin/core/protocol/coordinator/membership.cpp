@@ -145,9 +145,11 @@ Quorum Membership::quorum_among(const std::set<SiteId>& present) const {
 }
 
 Quorum Membership::quorum_here() const {
-  return all_->agreed.quorum([this](const wire::Voter& voter) {
-    const auto member = members_.find(voter.site);
-    return member == members_.end() ? Presence::kAbsent : presence_of(voter, member->second);
+  auto member = members_.begin();  // asked at each event: both are in order
+  return all_->agreed.quorum([&](const wire::Voter& voter) {
+    while (member != members_.end() && member->first < voter.site) ++member;
+    const bool here = member != members_.end() && member->first == voter.site;
+    return here ? presence_of(voter, member->second) : Presence::kAbsent;
   });
 }
 
@@ -163,7 +165,7 @@ std::string Membership::quorum_text(const std::set<SiteId>& present) const {
   const auto& anchor = all_->anchor.record();
   return std::to_string(voters - missing.size()) + " of the " + std::to_string(voters) +
          " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +
-         ", which is no majority; missing: " + join_words(missing);
+         ", which is no majority; missing: " + join_words(missing) + forget_text(missing);
 }
 
 void Membership::on_leave(Member& member, const wire::Leave& leave) {

@@ -114,6 +114,7 @@ class Round {
   void go_on_without(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
+  [[nodiscard]] bool means_are_alike() const;
   [[nodiscard]] std::set<SiteId> with_other_means() const;
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);

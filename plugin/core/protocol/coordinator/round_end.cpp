@@ -50,8 +50,20 @@ void Round::finish_attempt() {
   average_again(wrong);
 }
 
+bool Round::means_are_alike() const {
+  const std::vector<Digest>* first = nullptr;
+  return std::ranges::all_of(round_.attempt->participants, [&](const wire::Participant& p) {
+    if (!p.here) return true;
+    const auto& done = all_->members().at(p.site).round.done_;
+    if (!done) return true;  // a planted bug
+    first = first == nullptr ? &*done : first;
+    return *done == *first;
+  });
+}
+
 std::set<SiteId> Round::with_other_means() const {
   std::set<SiteId> wrong;
+  if (means_are_alike()) return wrong;
   for (std::size_t i = 0; i < round_.attempt->slices.size(); ++i) {
     std::map<SiteId, Digest> said;
     for (const wire::Participant& p : round_.attempt->participants) {

@@ -92,11 +92,15 @@ void SiteRound::on_trigger(const Trigger& event) {
     round_.owed = true;
     return apply(*std::exchange(owed_, std::nullopt));
   }
-  const CoordinatorLink& coordinator = all_->coordinator;
-  if (coordinator.given_up()) {
-    return skip("no coordinator at " + coordinator.addresses() + " (last: " + coordinator.last_reason() + ")");
-  }
+  if (all_->coordinator.given_up()) return skip(nobody_leads_text(""));
   send_ready();
+}
+
+// A candidate that lets nobody in says for whom it waits.
+std::string SiteRound::nobody_leads_text(const std::string& within) const {
+  const CoordinatorLink& coordinator = all_->coordinator;
+  if (coordinator.link()) return all_->membership.waiting_text(all_->now);
+  return "no coordinator at " + coordinator.addresses() + within + " (last: " + coordinator.last_reason() + ")";
 }
 
 void SiteRound::on_exchanged(const ExchangeComplete& event) {
@@ -486,9 +490,7 @@ void SiteRound::on_tick() {
   }
   if (!at_trigger()) return;
   if (all_->coordinator.given_up()) {
-    return skip("no coordinator at " + all_->coordinator.addresses() + " within " +
-                in_seconds(all_->coordinator.grace()) +
-                " (COLLAB_LINK_GRACE; last: " + all_->coordinator.last_reason() + ")");
+    return skip(nobody_leads_text(" within " + in_seconds(all_->coordinator.grace()) + " (COLLAB_LINK_GRACE)"));
   }
   if (all_->now < gives_up_at()) return;
   const Duration limit = kRoundLimits * all_->config.round_timeout + all_->coordinator.grace();
