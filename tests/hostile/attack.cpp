@@ -38,6 +38,8 @@ constexpr std::array kAttacks{
     Attack{"churn", "joins and leaves under random names as fast as it can", &attack_churn},
     Attack{"take-part", "joins, holds the anchor, is ready, and in the round lies, accuses, leaves or keeps silent",
            &attack_take_part},
+    Attack{"two-that-move", "takes part under two names that send nothing and say in turn that something moves",
+           &attack_two_that_move},
     Attack{"large-joins", "joins with models, settings and memberships of 8 MiB, of this generation and of others",
            &attack_large_joins},
     Attack{"generations", "waits under many names for models that nobody trains", &attack_generations},

@@ -126,6 +126,7 @@ void attack_terms(Context& context);
 void attack_records(Context& context);
 // rounds.cpp
 void attack_take_part(Context& context);
+void attack_two_that_move(Context& context);
 void attack_large_joins(Context& context);
 void attack_generations(Context& context);
 void attack_unanswered(Context& context);

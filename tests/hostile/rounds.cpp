@@ -1,5 +1,6 @@
 // Attacks by one who takes part: a member that holds the anchor and is ready, and then does not do its part.
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,9 @@ constexpr Duration kLonger = std::chrono::seconds(3);  // under one name, at mos
 class Partaker {
  public:
   explicit Partaker(Context& context) : context_(context), member_(context) {}
+  Partaker(const Partaker&) = delete;
+  Partaker& operator=(const Partaker&) = delete;
+  virtual ~Partaker() = default;
 
   void run() {
     for (std::uint64_t number = 0; !context_.done(); ++number) {
@@ -38,7 +42,7 @@ class Partaker {
     }
   }
 
- private:
+ protected:
   bool come(bool helper) {
     wire::Join join = proper_join(context_.swarm, context_.draw_name(),
                                   context_.prng.chance(0.5) ? context_.address : std::string(), helper, context_.prng);
@@ -82,7 +86,10 @@ class Partaker {
     send(ready_);
   }
 
-  bool take_part(const wire::StartAttempt& start) {
+  [[nodiscard]] Context& context() { return context_; }
+  [[nodiscard]] Member& member() { return member_; }
+
+  virtual bool take_part(const wire::StartAttempt& start) {
     Prng& prng = context_.prng;
     switch (prng.below(10)) {
       case 0: return true;  // nothing, for as long as it stays
@@ -119,13 +126,18 @@ class Partaker {
   bool say_that_it_moves() {
     const TimePoint until = context_.now() + kLonger;
     while (context_.now() < until && !context_.done()) {
-      moved_ += 1 + context_.prng.below(1'000'000);
-      if (!send(wire::Heartbeat{moved_, false, moved_, {.moved = moved_, .means = false, .lacks = {}}})) return false;
+      if (!move()) return false;
       wait_ms(100);
     }
     return true;
   }
 
+  bool move() {
+    moved_ += 1 + context_.prng.below(1'000'000);
+    return send(wire::Heartbeat{moved_, false, moved_, {.moved = moved_, .means = false, .lacks = {}}});
+  }
+
+ private:
   bool send(const wire::Message& message) { return context_.peer->send(member_.link(), message); }
 
   Context& context_;
@@ -133,6 +145,25 @@ class Partaker {
   AcceptorId acceptor_{};
   wire::Ready ready_{};
   std::uint64_t moved_ = 0;
+};
+
+// Does nothing in an exchange, and says when it is told to that it moves. It stays, and comes back where it is let go.
+class Mover : public Partaker {
+ public:
+  using Partaker::Partaker;
+
+  void turn(bool moves) {
+    const bool stays = in_ && member().beat() && !(moves && !move());
+    if (!stays) in_ = come(context().swarm.model.empty());
+    if (!in_) return;
+    while (const std::optional<wire::Message> told = context().peer->next(member().link(), Duration{}))
+      in_ = answer(*told) && in_;
+  }
+  void end() { member().leave(); }
+
+ private:
+  bool take_part(const wire::StartAttempt&) override { return true; }
+  bool in_ = false;
 };
 
 // Who joins and stays: of so many links one, drawn, makes room for the next.
@@ -197,6 +228,19 @@ void attack_take_part(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
   if (context.swarm.model.empty()) context.counts.answered("the model was not learnt: helpers alone");
   Partaker(context).run();
+}
+
+// As each says so in turn, there is always one of whom something was heard, and two of whom it was within the grace.
+void attack_two_that_move(Context& context) {
+  learn_model(*context.peer, context.swarm, context.prng);
+  if (context.swarm.model.empty()) context.counts.answered("the model was not learnt: helpers alone");
+  std::deque<Mover> movers;
+  for (int i = 0; i < 2; ++i) movers.emplace_back(context);
+  for (std::size_t turn = 0; !context.done(); ++turn) {
+    for (std::size_t i = 0; i < movers.size(); ++i) movers[i].turn(turn % movers.size() == i);
+    wait_ms(20);
+  }
+  for (Mover& mover : movers) mover.end();
 }
 
 // Some of this generation, which the coordinator compares, some of others, which wait.

@@ -13,8 +13,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import bare_environment
@@ -111,17 +112,20 @@ class Tool:
         self.process.wait()
 
 
-def coordinator_in(events: Path, seconds: float = 90) -> str:
-    """Its address, once it has told it."""
+def wait_for_event(events: Path, wanted: Callable[[dict[str, Any]], bool], seconds: float = 90) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        lines = events.read_text().splitlines() if events.exists() else []
+        lines = events.read_text().splitlines(keepends=True) if events.exists() else []
         for line in lines:
-            event = json.loads(line)
-            if event["event"] == "coordinator":
-                return str(event["address"])
+            if line.endswith("\n") and wanted(event := json.loads(line)):
+                return dict(event)
         time.sleep(0.05)
-    raise AssertionError(f"no coordinator in {events}")
+    raise AssertionError(f"no such event in {events}")
+
+
+def coordinator_in(events: Path) -> str:
+    """Its address, once it has told it."""
+    return str(wait_for_event(events, lambda event: event["event"] == "coordinator")["address"])
 
 
 @contextlib.contextmanager
@@ -144,6 +148,8 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
             pid = sites[site].processes[0].pid
             watched.append(Watched(site, pid, [events], functools.partial(sites[site].output, 0)))
         sites["paris"].wait_for_line(0, "round 5")
+        # What it takes for the model and its links is no attack's.
+        wait_for_event(folder / "paris.jsonl", lambda event: "helper" in event.get("members", []))
         yield Siege(address, watched, folder / "paris.jsonl", key), sites
 
 

@@ -215,11 +215,12 @@ void Inside::write(Canon& canon, const Round& machine) {
   static_cast<void>(all);
   const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, cut_because] =
       round;
-  const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
-               newcomers_from] = faults;
+  const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,
+               first_newcomer, newcomers_from] = faults;
   canon.all(waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, set_aside,
-            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, first_newcomer,
-            newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
+            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,
+            first_newcomer, newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base,
+            highest_attempt);
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {

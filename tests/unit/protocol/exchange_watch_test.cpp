@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -212,6 +214,18 @@ TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
   EXPECT_EQ(starts[0].second.participants.size(), 2U);
 }
 
+// So it may be a minute and as long as the others' exchange takes, before and after.
+TEST_F(HeldUp, TheMinuteBeginsOnceNoTwoMoveAnyMore) {
+  static_cast<void>(c.start(1, 3));
+  for (std::uint64_t second = 1; second <= 8; ++second) {
+    const wire::Exchanged moves{second, false, {SiteId{2}}};
+    EXPECT_TRUE(sent<wire::StartAttempt>(pass(1, {{1, moves}, {2, moves}, {3, {}}})).empty());
+  }
+  const wire::Exchanged stands{8, false, {SiteId{2}}};
+  EXPECT_TRUE(sent<wire::StartAttempt>(pass(58, {{1, stands}, {2, stands}, {3, {}}})).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(pass(3, {{1, stands}, {2, stands}, {3, {}}})).size(), 2U);
+}
+
 TEST_F(HeldUp, TheThirdTimeItIsRefused) {
   H::Actions last;
   for (std::uint64_t times = 1; times <= 3; ++times) {
@@ -261,6 +275,122 @@ TEST_F(HeldUp, AfterwardsAnotherAttemptIsCommittedOnceBothAreDone) {
   const wire::StartAttempt again = two.start(1, 2);
   EXPECT_TRUE(sent<wire::Commit>(two.hear(2, H::done(again))).empty());
   EXPECT_EQ(sent<wire::Commit>(two.hear(1, H::done(again))).size(), 2U);
+}
+
+// Five that were in a round; some of them seem to move. What they can hold up, and for how long.
+class HeldUpByMembers : public HeldUp {
+ protected:
+  using Says = std::function<wire::Exchanged(std::uint64_t link, std::uint64_t second)>;
+  HeldUpByMembers() {
+    const std::vector<std::string> names{"paris", "tokyo", "lima", "oslo", "rome"};
+    for (std::uint64_t link = 1; link <= 5; ++link) {
+      wire::Join join = join_of(names[link - 1], 5);
+      join.elements = 1 << 20;  // all own some
+      static_cast<void>(five.hear(link, join));
+    }
+    for (const std::uint64_t link : {1, 2, 3, 4, 5})
+      static_cast<void>(five.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    commit(five.start(1, 5), {1, 2, 3, 4, 5});
+  }
+  void commit(const wire::StartAttempt& start, const std::vector<std::uint64_t>& links) {
+    H::Actions last;
+    for (const std::uint64_t link : links) last = five.hear(link, H::done(start));
+    EXPECT_EQ(sent<wire::Commit>(last).size(), links.size());
+    for (const std::uint64_t link : {1, 2, 3, 4, 5})
+      static_cast<void>(five.hear(link, wire::AnchorInstalled{RunId{7}, start.round, kRight}));
+  }
+  // Seconds until another attempt is formed, and that one.
+  std::pair<std::uint64_t, wire::StartAttempt> wait_for_the_next(const Says& says) {
+    for (std::uint64_t second = 1; second < 7200; ++second) {
+      H::Actions actions;
+      for (const std::uint64_t link : {1, 2, 3, 4, 5})
+        keep(five.hear(link, wire::Heartbeat{second, false, 0, says(link, second)}), actions);
+      keep(five.pass(seconds(1)), actions);
+      const auto starts = sent<wire::StartAttempt>(actions);
+      if (!starts.empty()) return {second, starts[0].second};
+      if (!sent<wire::RoundSkipped>(actions).empty()) break;
+    }
+    return {};
+  }
+  static constexpr std::uint64_t kLimit = 1800;  // COLLAB_ROUND_TIMEOUT
+  static constexpr std::uint64_t kMoved = 1'000'000;
+  H five;
+};
+
+TEST_F(HeldUpByMembers, TwoThatSayInTurnThatTheyMoveHoldEachRoundUpToItsLimit) {
+  for (std::uint64_t round = 2; round <= 4; ++round) {
+    static_cast<void>(five.start(round, 5));
+    const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
+      const bool moves = link > 3;
+      return wire::Exchanged{moves ? (second + link) / 2 : kMoved, false, {SiteId{moves ? 0U : 3U}, SiteId{4}}};
+    });
+    EXPECT_NEAR(static_cast<double>(waited), kLimit, 2);
+    EXPECT_EQ(next.participants.size(), 3U);
+    commit(next, {1, 2, 3});
+  }
+}
+
+// What it sends to paris moves there, too.
+TEST_F(HeldUpByMembers, SoDoesOneThatSendsALittleNowAndThen) {
+  static_cast<void>(five.start(2, 5));
+  const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
+    const std::uint64_t moved = link == 1 || link == 5 ? second / 50 : 0;
+    return wire::Exchanged{kMoved + moved, false, {SiteId{link == 5 ? 0U : 4U}}};
+  });
+  EXPECT_NEAR(static_cast<double>(waited), kLimit, 2);
+  EXPECT_EQ(next.participants.size(), 4U);
+}
+
+// At the first limit all have moved since the begin. It says that it is somebody's contribution it waits for.
+TEST_F(HeldUpByMembers, OneThatKeepsItsMeansBackHoldsItUpForTwoLimitsThenTheOthersAverage) {
+  static_cast<void>(five.start(2, 5));
+  const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
+    const std::uint64_t moved = link == 1 || link == 5 ? second / 50 : 0;
+    return wire::Exchanged{kMoved + moved, link != 5, {SiteId{link == 5 ? 0U : 4U}}};
+  });
+  EXPECT_NEAR(static_cast<double>(waited), 2 * kLimit, 2);
+  EXPECT_EQ(next.participants.size(), 4U);
+  commit(next, {1, 2, 3, 4});
+}
+
+// One after the other says so of them, when the limit for links has passed. Names that anybody can have.
+TEST_F(HeldUpByMembers, NewcomersToWhomThereIsNoLinkHoldItUpForAMinuteAndOneAttempt) {
+  for (const std::uint64_t link : {6, 7}) {
+    wire::Join join = join_of("new" + std::to_string(link), 5);
+    join.elements = 1 << 20;
+    static_cast<void>(five.hear(link, join));
+    static_cast<void>(five.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  }
+  wire::StartAttempt start = five.start(2, 7);
+  const TimePoint began = five.now;
+  std::vector<std::size_t> members;
+  for (std::uint64_t link = 1; start.participants.size() > 5 && members.size() < 20; ++link) {
+    static_cast<void>(five.pass(seconds(20), {1, 2, 3, 4, 5, 6, 7}));
+    const SiteId newcomer = start.participants.back().site;
+    const auto next = sent<wire::StartAttempt>(
+        five.hear(1 + link % 5, wire::PeerUnreachable{RoundId{2}, start.attempt, newcomer, "no link within 20 s"}));
+    ASSERT_FALSE(next.empty());
+    start = next[0].second;
+    members.push_back(start.participants.size());
+  }
+  EXPECT_THAT(members, ElementsAre(7, 7, 6, 5));
+  EXPECT_EQ(five.now - began, seconds(80));
+  commit(start, {1, 2, 3, 4, 5});
+  EXPECT_EQ(five.start(3, 5).participants.size(), 5U) << "they have a rest";
+}
+
+// As half of them are no more than half: nobody is to blame, and all train on.
+TEST_F(HeldUpByMembers, WhoseMeansHalfOfTheOthersLackHoldsItUpForThreeLimitsAtMost) {
+  static_cast<void>(five.start(2, 5));
+  std::uint64_t waited = 0;
+  const auto [second_of_next, next] = wait_for_the_next([&](std::uint64_t link, std::uint64_t second) {
+    waited = second;
+    const std::uint64_t moved = (kMoved << (second / 600)) + second / 50;
+    if (link == 1 || link == 2) return wire::Exchanged{kMoved, false, {}};
+    return wire::Exchanged{moved, true, {SiteId{4}}};
+  });
+  EXPECT_EQ(second_of_next, 0U) << "there is none";
+  EXPECT_NEAR(static_cast<double>(waited), 3 * kLimit, 2);
 }
 
 }  // namespace

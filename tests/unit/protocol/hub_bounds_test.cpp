@@ -273,6 +273,45 @@ TEST_F(HubWorldsOfHosts, OneHostBeginsSoManyAndTakesNoRoomFromOthers) {
   EXPECT_EQ(hub.says(LinkId(8), HubFixture::enter(2, 4, 101)), "");
 }
 
+// As a host that restarts its ranks after each crash.
+TEST_F(HubWorldsOfHosts, ThoseOfAHostThatHaveDiedMakeRoomForItsNextTheLongestSilentFirst) {
+  constexpr std::uint64_t kLinked = 2;
+  constexpr std::uint64_t kOfAnother = 100;
+  EXPECT_EQ(begin("other", kOfAnother), "");
+  for (std::uint64_t world = 1; world <= kMaxWorldsOfHost; ++world) {
+    hub.pass(std::chrono::seconds(1));
+    EXPECT_EQ(begin("crashing", world), "");
+    if (world != kLinked) hub.close(HubFixture::link_of(0, world));
+  }
+  hub.close(HubFixture::link_of(0, kOfAnother));
+  EXPECT_THAT(begin("crashing", 17), HasSubstr("[hub.too-many-worlds]")) << "they may come back within the grace";
+  hub.pass(std::chrono::seconds(30));
+  (void)hub.says(HubFixture::link_of(0, kLinked), wire::Heartbeat{});
+  hub.pass(std::chrono::seconds(30));
+  for (std::uint64_t world = 17; world <= 18; ++world) EXPECT_EQ(begin("crashing", world), "");
+  const auto is_known = [&](std::uint64_t world) {  // another process has been this rank, or it is gone
+    wire::Enter again = HubFixture::enter(0, 4, world);
+    again.acceptor = AcceptorId(1000);
+    return !hub.says(LinkId(world), again).empty();
+  };
+  EXPECT_TRUE(is_known(kOfAnother)) << "silent for as long, and of another host";
+  EXPECT_TRUE(is_known(kLinked));
+  for (std::uint64_t world = 4; world <= 18; ++world) EXPECT_TRUE(is_known(world)) << world;
+  EXPECT_FALSE(is_known(3));
+  EXPECT_FALSE(is_known(1));
+}
+
+TEST_F(HubWorldsOfHosts, ThereAreNoMoreOfThemHoweverManyAreLeft) {
+  for (std::uint64_t world = 1; world <= 10 * kMaxWorlds; ++world) {
+    hub.pass(std::chrono::seconds(4));
+    EXPECT_EQ(begin("crashing", world), "") << world;
+    (void)hub.says(HubFixture::link_of(0, world), wire::Assemble{GroupId(2), ranks(4)});
+    (void)hub.says(HubFixture::link_of(0, world), HubFixture::contribute(GroupId(2)), kMiB);
+    hub.close(HubFixture::link_of(0, world));
+    EXPECT_LE(hub.hub().bytes_held(), kMaxWorldsOfHost * kMiB);
+  }
+}
+
 TEST(HubBounds, LargeWorldsShareTheirRanks) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2; ++world) {

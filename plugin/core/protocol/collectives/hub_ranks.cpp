@@ -53,6 +53,11 @@ TimePoint HubRanks::deserted_at() const {
   return any_linked() ? kNever : later(heard_, std::max(config.join_timeout, 2 * config.link_grace));
 }
 
+std::optional<TimePoint> HubRanks::silent_since() const {
+  const bool silent = !any_linked() && world_.hub.now >= later(heard_, world_.hub.config.link_grace);
+  return silent ? std::optional(heard_) : std::nullopt;
+}
+
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;

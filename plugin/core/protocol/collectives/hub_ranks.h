@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ class HubRanks {
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
+  // When one of them was heard last, where nobody is linked and that was a grace ago: they may all have died.
+  [[nodiscard]] std::optional<TimePoint> silent_since() const;
   [[nodiscard]] TimePoint next_deadline() const;
 
   // Nobody is here: the others may take as long to come as for the first time.

@@ -1,5 +1,6 @@
 #include "core/protocol/collectives/hub_worlds.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,10 @@ void HubWorlds::on_enter(const HubReceived& event, const wire::Enter& message) {
   const LinkId link = event.link;
   std::string why = why_refused(link, message);
   const bool fresh = !worlds_.contains(message.world);
-  if (why.empty() && fresh) why = why_no_room(message, event.host);
+  if (why.empty() && fresh) {
+    make_room(message, event.host);
+    why = why_no_room(message, event.host);
+  }
   if (why.empty() && fresh) {
     // A ballot is never used for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
@@ -56,6 +60,20 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
   if (own == nullptr || *own == Place{message.world, message.rank}) return "";
   return "this link is of rank " + std::to_string(own->rank.value) + " of another world or place; rank " +
          std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
+}
+
+// Worlds of that host whose ranks have died make room for it, the longest silent first: each restart after a crash is a
+// new world. Those of other hosts stay, so nobody has theirs forgotten.
+void HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
+  while (!why_no_room(message, host).empty()) {
+    std::optional<std::pair<TimePoint, std::uint64_t>> longest;
+    for (const auto& [number, world] : worlds_) {
+      const std::optional<TimePoint> since = world.host == host ? world.ranks.silent_since() : std::nullopt;
+      if (since && (!longest || *since < longest->first)) longest = {*since, number};
+    }
+    if (!longest) return;
+    erase(longest->second);
+  }
 }
 
 // Empty: there is room for one more world, of a rank of that host.

@@ -43,6 +43,7 @@ class HubWorlds {
  private:
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
   [[nodiscard]] std::string why_no_room(const wire::Enter& message, const std::string& host) const;
+  void make_room(const wire::Enter& message, const std::string& host);
   void erase(std::uint64_t number);
   void divide_budgets();
   void forget(LinkId link);

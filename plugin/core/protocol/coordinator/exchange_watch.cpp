@@ -91,6 +91,14 @@ std::set<SiteId> ExchangeWatch::slow(const std::set<SiteId>& owners) const {
   return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
 }
 
+std::set<SiteId> ExchangeWatch::keep_means_back() const {
+  std::set<SiteId> found;
+  for (const auto& [site, others] : who_lacks(true)) {
+    if (2 * others.size() > sites_.size() - 1) found.insert(site);
+  }
+  return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
+}
+
 bool ExchangeWatch::gets_on(const std::set<SiteId>& open) {
   std::size_t moving = 0;
   for (auto& [id, site] : sites_) {

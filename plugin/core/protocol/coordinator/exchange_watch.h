@@ -47,6 +47,8 @@ class ExchangeWatch {
   // While all moves: whose contributions more than half of the other owners lack, unless that holds for half of all
   // sites or more. An only owner is believed: it could leave out whom it likes anyway.
   [[nodiscard]] std::set<SiteId> slow(const std::set<SiteId>& owners) const;
+  // Whose means more than half of the other sites lack, and no contribution, likewise.
+  [[nodiscard]] std::set<SiteId> keep_means_back() const;
   // Of these more than half have moved a tenth of all they have moved since this was asked last, or since the begin.
   bool gets_on(const std::set<SiteId>& open);
 

@@ -13,10 +13,18 @@ void Faults::begin_round(const Members& members) {
   gave_up_.clear();
   state_repairs_.clear();
   newcomers_failed_ = 0;
+  newcomers_cost_ = {};
   newcomers_out_ = 0;
 }
 
 bool Faults::gave_up(SiteId site) { return ++gave_up_[site] > kMaxFailures && set_aside_.insert(site).second; }
+
+// An attempt counts for a part only, however long it took: one whose line to a site breaks twice is first kept apart
+// from that site.
+bool Faults::newcomer_failed(Duration after, Duration most) {
+  newcomers_cost_ += std::min(after, most / kMaxRepeats);
+  return ++newcomers_failed_ > kMaxFailures || newcomers_cost_ >= most;
+}
 
 bool Faults::leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until) {
   newcomers_from_ = std::max(newcomers_from_, until);

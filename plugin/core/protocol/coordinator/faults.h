@@ -4,7 +4,7 @@
 //
 //   a member gives up more often than line and memory make it     it is left out
 //   one without a say goes, or has another mean; or they fail     of those without a say only the trainer that came
-//   often, all of them together                                   first takes part
+//   often or for long, all of them together                       first takes part
 //   then that one fails, too                                      nobody without a say takes part
 //
 // Names cost nothing, a say costs a round. Whoever keeps others from their first round by names that fail has to have
@@ -40,8 +40,9 @@ class Faults {
   void set_aside(SiteId site) { set_aside_.insert(site); }
   // True: once too often, it is left out from now on.
   bool gave_up(SiteId site);
-  // True: they have failed too often.
-  [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
+  // An attempt that had taken so long. True: they have failed too often, or have cost too much time.
+  [[nodiscard]] bool newcomer_failed(Duration after, Duration most);
+  [[nodiscard]] Duration newcomers_cost() const { return newcomers_cost_; }
   // Leaves all sites without a say but `first` out of this round, and of the next until `until`; a second call leaves
   // out `first` too. Returns whether that changes anything.
   bool leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
@@ -60,6 +61,7 @@ class Faults {
   std::set<SiteId> set_aside_;  // the round goes on without them
   std::map<SiteId, std::uint32_t> gave_up_, state_repairs_, mean_repairs_;
   std::uint32_t newcomers_failed_ = 0;
+  Duration newcomers_cost_{};
   std::uint32_t newcomers_out_ = 0;  // how often in this round
   std::optional<SiteId> first_newcomer_;
   TimePoint newcomers_from_{};

@@ -259,13 +259,13 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 void Round::blame(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!has_say(site)) {
-    if (faults_.newcomer_failed()) leave_newcomers_out({{site, name}});
+    if (faults_.newcomer_failed(all_->now - round_.started, standstill())) leave_newcomers_out({{site, name}});
   } else if (faults_.gave_up(site)) {
     tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
   }
 }
 
-// They have a rest for as long as the attempt has taken, as after a wait in vain (round_gate.h).
+// They have a rest for as long as they have taken, as after a wait in vain (round_gate.h).
 void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
   if (failed.empty()) return;
   const Member* first = nullptr;
@@ -279,7 +279,8 @@ void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
     if (member.helper || has_say(id) || because.contains(id) || member.phase() != MemberPhase::kActive) continue;
     if (first == nullptr || member.ticket < first->ticket) first = &member;
   }
-  const Duration rest = std::min(all_->now - round_.started, all_->config.link_grace);
+  const Duration taken = std::max(all_->now - round_.started, faults_.newcomers_cost());
+  const Duration rest = std::min(taken, standstill());
   const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
   if (!faults_.leave_newcomers_out(because, kept, later(all_->now, rest))) return;
   const bool keeps = first != nullptr && !is_left_out(first->id);

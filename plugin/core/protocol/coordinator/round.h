@@ -107,6 +107,7 @@ class Round {
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
   // ---- one in flight
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
+  [[nodiscard]] Duration standstill() const;             // how long nothing of an exchange may move
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
   void part_with(const Member& lost);                    // who takes part in the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed

@@ -85,10 +85,12 @@ void Round::reform_if_owners_undialable() {
   abandon_attempt();
 }
 
+Duration Round::standstill() const { return std::max(all_->config.link_grace, all_->config.least_standstill); }
+
 // Nothing of an exchange moves any more: who holds it up is let go, as one that is silent is.
 void Round::judge_exchange() {
   if (!round_.attempt) return;
-  const Duration limit = std::max(all_->config.link_grace, all_->config.least_standstill);
+  const Duration limit = standstill();
   const std::vector<SiteId> open = waited_for();
   std::set<SiteId> say;
   for (const wire::Participant& p : round_.attempt->participants) {
@@ -129,7 +131,7 @@ void Round::on_tick() {
 
 // Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is
 // done, or too few, that is whose contributions most owners lack; where all lines are slow the exchange is given time
-// while it gets on.
+// while it gets on, and then ends, or goes on without those whose means most lack.
 void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
@@ -150,13 +152,16 @@ void Round::on_limit() {
   if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
     // Links take a moment, and the first heartbeats.
     const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
-    if (!gets_on || round_.limits > kMaxExtensions) {
+    if (gets_on && round_.limits <= kMaxExtensions) {
+      return all_->note(Note::Level::kWarning, "waiting",
+                        which + ": its exchange was not done within " + limit +
+                            "; it makes progress, and gets the same time again [round.slow]");
+    }
+    late = watch_.keep_means_back();
+    if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
       return skip("its exchange was not done within " + limit +
                   (round_.limits > 1 ? ", " + times_text(round_.limits) : ""));
     }
-    return all_->note(Note::Level::kWarning, "waiting",
-                      which + ": its exchange was not done within " + limit +
-                          "; it makes progress, and gets the same time again [round.slow]");
   }
   go_on_without(late, "was not done within " + limit +
                           "; the others go on, what it trained counts in a later round [round.exchange-timeout]");
