@@ -55,4 +55,4 @@ for liar in "lie" "claim --rounds 20"; do
   build/soak/tests/sim/collab_sim --first "$first" --count $((seeds / 20 + 1)) --sites 4 --candidates 1 --hubs 0 --faults $liar || failed=1
 done
 build/soak/tests/sim/collab_sim_mutants --hunt --first "$first" || failed=1  # 500 seeds each; the lines above name those not found
-[ "$failed" -eq 0 ] || die "some seeds failed: the commands above run them again"
+[ "$failed" -eq 0 ] || die "some seeds failed, or some planted bugs were not found: see above"
