@@ -86,6 +86,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     offers(*promise);
     comer->second.recent = promise->report.record.recent;
     comer->second.promised = promise->term;
+    comer->second.acceptor = promise->report.record.acceptor;
   }
   const bool promised = promise != nullptr && promise->offer.run.value != 0;
   if (promised || std::holds_alternative<wire::AnchorInstalled>(received.message)) comer->second.holds = true;
@@ -167,6 +168,11 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
       record.anchor.reset();
       record.started.clear();
       record.led.clear();
+      record.electors.clear();
+      for (const auto& [from, comer] : record.comers) {
+        if (comer.promised != welcome->term) continue;
+        record.electors[comer.name] = {comer.acceptor, record.asked[welcome->term].count(from) != 0};
+      }
     }
     record.term = welcome->term;
     record.welcomed[link] = welcome->site;
@@ -175,8 +181,14 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
   if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
     on_first_install(record, *install);
     on_renamed(record, *install);
+    if (!record.anchor) check_mandate(coordinator, record, *install);
     on_install_anchor(record, *install);
     if (install->counted == wire::Counted::kUnknown) check_unknown(record, link, *install);
+  }
+  if (const auto* prepare = std::get_if<wire::Prepare>(&message)) {
+    std::set<LinkId> here;
+    for (const auto& [other, comer] : record.comers) here.insert(other);
+    record.asked.try_emplace(prepare->term, std::move(here));
   }
   if (const auto* accept = std::get_if<wire::Accept>(&message)) {
     const auto [known, fresh] = record.proposed.try_emplace(accept->term, accept->proposals);
@@ -243,6 +255,28 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
   });
   check(quorum.can_accept(), name + ": accepted by " + std::to_string(quorum.by_name) + " of the " +
                                  std::to_string(quorum.voters) + " sites of the membership before");
+}
+
+// Who goes on in a run has the promises of more than half of the membership that it goes on with, of whom those with
+// their records are half of it. Who came without its record after the term was begun has promised nothing.
+void Invariants::check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
+                               const wire::InstallAnchor& install) {
+  const auto membership = memberships_.find({install.run, install.round});
+  if (membership == memberships_.end()) return;  // it is founded, or goes on under another name
+  std::vector<wire::Voter> voters;
+  for (const auto& [name, acceptor] : membership->second) {
+    voters.push_back({SiteId{}, name, acceptor, left_.count(acceptor) != 0});
+  }
+  const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
+    const auto elector = record.electors.find(voter.name);
+    if (elector == record.electors.end()) return Presence::kAbsent;
+    if (elector->second.acceptor == voter.acceptor) return Presence::kWithRecord;
+    return elector->second.early ? Presence::kByName : Presence::kAbsent;
+  });
+  check(quorum.can_promise(), coordinator + " leads term " + std::to_string(install.term.value) +
+                                  " by the promises of " + std::to_string(quorum.by_name) + " of " +
+                                  std::to_string(quorum.voters) + " voters, " + std::to_string(quorum.with_record) +
+                                  " with their records");
 }
 
 // Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or

@@ -52,7 +52,13 @@ class Invariants {
     wire::Offer held{};                // which one, as it said last
     std::vector<wire::Past> recent{};  // commits that its last promise told of
     TermId promised{};                 // in that one
+    AcceptorId acceptor{};             // likewise
     std::optional<SiteId> site{};      // a member
+  };
+  // Who had promised the term under which somebody leads.
+  struct Elector {
+    AcceptorId acceptor;
+    bool early = false;  // was there when the term was begun
   };
   struct CoordinatorRecord {
     std::map<LinkId, Comer> comers;
@@ -66,6 +72,8 @@ class Invariants {
     std::set<std::string> accepted;                          // names, under that term
     std::map<TermId, std::vector<wire::Proposal>> proposed;  // as in Accept
     std::set<Round> led;                                     // committed under its present term
+    std::map<TermId, std::set<LinkId>> asked;                // to promise, at first
+    std::map<std::string, Elector> electors;                 // when the first was let in under its present term
   };
   struct SiteRecord {
     std::string name{};  // of the site
@@ -97,6 +105,8 @@ class Invariants {
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
   void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
   void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
+  void check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
+                     const wire::InstallAnchor& install);
   void check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install);
   void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
