@@ -49,6 +49,17 @@ def test_a_crashed_worker_comes_back_alone_and_a_failed_site_goes_on_coordinatin
 
 
 @pytest.mark.slow
+def test_a_site_whose_worker_failed_before_round_0_founds_no_swarm_alone(nodes: Nodes) -> None:
+    limit = {"COLLAB_JOIN_TIMEOUT": "15s"}
+    paris = nodes.start("paris", "--max-restarts=1", conf="is_host=1", COLLAB_SYNC_EVERY="5", **limit)
+    rome = nodes.start("rome", "--max-restarts=0", conf="is_host=0", COLLAB_SYNC_EVERY="7", **limit)
+    paris.wait_for("site paris begins no model alone")
+    assert rome.process.wait(PATIENCE) == 1 and "[knob.ranks-differ]" in rome.output
+    assert paris.process.wait(PATIENCE) == 1, "nobody comes, which ends it"
+    assert "averaged" not in paris.output
+
+
+@pytest.mark.slow
 def test_the_endpoints_node_dies_and_the_other_trains_on(nodes: Nodes) -> None:
     alone = {"COLLAB_FORGET_AFTER": "5s"}  # else half of the swarm, begun again, waits for the other half
     paris = nodes.start("paris", conf="is_host=1", **alone)

@@ -64,6 +64,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         # Of the swarm, once known; the agent needs nobody to bring its workers back.
         self._site = settings.site or settings.hostname
         self._site_nodes = settings.site_nodes or 1
+        self._others = False  # other sites are of the world that was closed
         self._coordinators = list(settings.config.coordinator)
         # The store of this site's world, and the one this agent serves, which may be the same.
         self._site_store: SignedStore | None = None
@@ -230,6 +231,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _learn(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> None:
         """Who coordinates; from here on this agent can do without the endpoint."""
+        self._others = any(site.name != self._site for site in drawn.sites)
         part = endpoint.part(first_members.PART)
         told = first_members.coordinators_of(part, drawn, _TELL_SECONDS)
         if not self._coordinators:
@@ -266,7 +268,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
                  f"its own; {self._coordinated()}")  # fmt: skip
-        if self._site_nodes == 1 or any(site.name != self._site for site in drawn.sites):
+        if self._site_nodes == 1 or self._others:
             self._begin_with_others()
         return self._own_world()
 
@@ -284,6 +286,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()
         log.info(f"site {self._site} comes back as a world of its own; {self._coordinated()}")
+        if self._others:  # its workers may have failed before there was anything to come back to
+            self._begin_with_others()
         return self._own_world()
 
     def _coordinated(self) -> str:
