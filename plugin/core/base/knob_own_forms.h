@@ -199,8 +199,6 @@ inline std::uint64_t first_period_of(const Config& config) {
   return kFirstAutoPeriod;
 }
 
-inline constexpr std::string_view kSamples = "samples:";
-
 // A bare number is steps here, never seconds.
 inline bool parse_sync_every(std::string_view text, Config& config) {
   if (text == "auto") {
@@ -213,8 +211,8 @@ inline bool parse_sync_every(std::string_view text, Config& config) {
     config.sync_every = {first.value_or(0), Milliseconds(0), true};
     return first && *first >= 1 && *first <= kMostAutoPeriod;
   }
-  if (text.starts_with(kSamples)) {
-    const auto samples = number<std::uint64_t>(text.substr(kSamples.size()));
+  if (text.starts_with(kPeriodOfSamples)) {
+    const auto samples = number<std::uint64_t>(text.substr(kPeriodOfSamples.size()));
     config.sync_every = {kFirstAutoPeriod, Milliseconds(0), true, samples.value_or(0)};
     return samples && *samples >= 1 && *samples <= 1'000'000'000'000;
   }
@@ -229,7 +227,7 @@ inline bool parse_sync_every(std::string_view text, Config& config) {
   return true;
 }
 inline std::string format_sync_every(const Config& config) {
-  if (config.sync_every.samples > 0) return std::string(kSamples) + std::to_string(config.sync_every.samples);
+  if (config.sync_every.samples > 0) return std::string(kPeriodOfSamples) + std::to_string(config.sync_every.samples);
   if (config.sync_every.automatic) {
     return config.sync_every.steps == kFirstAutoPeriod ? "auto" : "auto:" + std::to_string(config.sync_every.steps);
   }

@@ -9,6 +9,11 @@
 #include "core/base/text.h"
 
 namespace collab::protocol {
+namespace {
+
+constexpr std::size_t kMostNamed = 16;  // in a line, or a command that is to be copied
+
+}  // namespace
 
 std::string join_words(const std::vector<std::string>& words, std::string_view separator) {
   std::string text;
@@ -20,21 +25,19 @@ std::string join_words(const std::vector<std::string>& words, std::string_view s
 }
 
 std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others) {
-  constexpr std::size_t kMost = 16;
   if (names.empty()) return "none";
-  if (names.size() <= kMost) return join_words(names);
+  if (names.size() <= kMostNamed) return join_words(names);
   std::ranges::stable_partition(
       names, [&others](const std::string& name) { return std::ranges::find(others, name) == others.end(); });
-  const std::size_t more = names.size() - kMost;
-  names.resize(kMost);
+  const std::size_t more = names.size() - kMostNamed;
+  names.resize(kMostNamed);
   return join_words(names) + " and " + std::to_string(more) + " more";
 }
 
 std::string forget_text(const std::vector<std::string>& missing) {
-  constexpr std::size_t kMost = 16;  // in a command that is to be copied
   if (missing.empty()) return {};
   return "; if they will not come back, say so where the others can hear it: collab forget " +
-         (missing.size() > kMost ? "SITE ..." : join_words(missing, " "));
+         (missing.size() > kMostNamed ? "SITE ..." : join_words(missing, " "));
 }
 
 std::string json_list(const std::vector<std::string>& words) {

@@ -28,10 +28,9 @@ double seconds_of(std::uint64_t microseconds) { return static_cast<double>(micro
 
 PeriodRule period_rule_of(const std::vector<wire::Setting>& settings) {
   constexpr std::string_view kAuto = "auto";
-  constexpr std::string_view kSamples = "samples:";
   const std::string_view every = value_of(settings, "sync_every").value_or("");
-  if (every.starts_with(kSamples)) {
-    return {.first = kFirstAutoPeriod, .samples = number_in(every.substr(kSamples.size()), std::uint64_t{1})};
+  if (every.starts_with(kPeriodOfSamples)) {
+    return {.first = kFirstAutoPeriod, .samples = number_in(every.substr(kPeriodOfSamples.size()), std::uint64_t{1})};
   }
   if (!every.starts_with(kAuto)) return {};
   const std::string_view first = every.substr(std::min(every.size(), kAuto.size() + 1));  // after the colon

@@ -130,7 +130,8 @@ void Inquiry::on_leads(const wire::Leads& leads) {
   if (const std::optional<wire::Leads> swarm = swarm_here()) {
     // Of two that lead one run the earlier has lost its majority: its members will find that out, who waits does not.
     const bool same_run = leads.run == swarm->run;
-    if (!leads.leads || !(same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm))) return;
+    const bool better = same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm);
+    if (!leads.leads || !better) return;
     what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
     if (waits() && waits_with_more(leads, all_->acceptor)) return;
