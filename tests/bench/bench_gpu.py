@@ -1,11 +1,11 @@
 """What rounds cost a model on a GPU: the step's overhead, a blocking round, and a merge under overlap.
 
-    python tests/bench/bench_gpu.py [--width 768] [--layers 12] [--rounds 5] [--out out/bench/gpu.json]
+    python tests/bench/bench_gpu.py [--width 768] [--layers 12] [--rounds 5] [--period 60] [--out out/bench/gpu.json]
 
 Two sites of one rank share the GPU and talk over loopback in fp16, so what a round takes is its copies and the work of
 the processor. Beside them in the same run: two processes with DDP over NCCL, each alone in its world, whose steps share
-the GPU as well, and copies of the parameters to pinned memory and back. The model has the tensors of a GPT-2: 138
-million parameters unless told otherwise.
+the GPU as well; an all-reduce of as many float32 on the GPU over Gloo, by two more; and copies of the parameters to
+pinned memory and back. The model has the tensors of a GPT-2: 138 million parameters unless told otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +19,22 @@ import time
 from pathlib import Path
 
 import pairs
+
+
+def reduce_all(elements: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    vector = torch.ones(elements, device="cuda")
+    for _ in pairs.questions():
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        dist.all_reduce(vector)
+        torch.cuda.synchronize()
+        pairs.answer(seconds=time.perf_counter() - start)
+        vector.fill_(1)
+    dist.destroy_process_group()
 
 
 def worker() -> None:
@@ -52,6 +68,8 @@ def worker() -> None:
         torch.cuda.synchronize()
         return (time.perf_counter() - start) / count
 
+    if os.environ["BENCH_BACKEND"] == "gloo":
+        return reduce_all(sum(p.numel() for p in model.parameters()))
     if os.environ["BENCH_BACKEND"] == "collab":
         dist.init_process_group("collab")
     else:
@@ -116,6 +134,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--period", type=int, default=60, help="steps between rounds behind the training")
     parser.add_argument("--out", type=Path, default=Path("out/bench/gpu.json"))
     args = parser.parse_args()
 
@@ -132,11 +151,16 @@ def main() -> None:
             counted.append(steps(blocking))
             plain.append(steps(alone))
         alone.close()
-        rounds = [max(answer["seconds"] for answer in blocking.ask(what="round")) for _ in range(args.rounds)]
+        gloo = world(args, folder, BENCH_BACKEND="gloo")
+        rounds, reductions = [], []
+        for _ in range(args.rounds):
+            rounds.append(max(answer["seconds"] for answer in blocking.ask(what="round")))
+            reductions.append(max(answer["seconds"] for answer in gloo.ask(what="reduce")))
+        gloo.close()
         blocking.close()
     with tempfile.TemporaryDirectory() as folder:
-        behind = world(args, folder, COLLAB_SYNC_EVERY="200", COLLAB_OVERLAP="1")
-        behind.ask(what="steps", count=200 * args.rounds + 150)
+        behind = world(args, folder, COLLAB_SYNC_EVERY=str(args.period), COLLAB_OVERLAP="1")
+        behind.ask(what="steps", count=args.period * (args.rounds + 2))
         behind.close()
         stalls = [event["stall_seconds"] for event in rounds_of(folder) if event["overlap_seconds"] > 0]
     moved = copies["down"] + copies["up"]
@@ -144,6 +168,7 @@ def main() -> None:
     print(f"a step {plain[0] * 1e3:.1f} ms, GPU memory {copies['gigabytes']:.1f} GB")
     rows = [
         pairs.row("a counted step, against DDP alone", counted, plain, None),
+        pairs.row("a blocking round, against an all-reduce over Gloo", rounds, reductions, None),
         pairs.row("a blocking round, against the copies", rounds, [moved] * len(rounds), None),
         pairs.row("a round behind the training, against the copies", stalls, [moved] * len(stalls), None),
     ]

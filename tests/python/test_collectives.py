@@ -7,6 +7,7 @@ sums in site order, the same at every rank. Means of integers, which Gloo has no
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +31,8 @@ MOVES = [
     "all_to_all_single",
     "ring",
 ]
+if os.environ.get("TEST_DEVICE"):
+    MOVES.remove("all_to_all")  # Gloo of torch 2.11 has none for GPUs to compare with
 REDUCTIONS = ["all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor"]
 REDUCE_OPS = ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"]

@@ -245,6 +245,7 @@ def test_sites_on_gpus_end_with_one_model(case: str, steps: str, knobs: dict[str
 
 @pytest.mark.cuda
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "file",
     [

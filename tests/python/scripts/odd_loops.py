@@ -237,7 +237,7 @@ def evolve(ddp: nn.Module, steps: int, stepped: Callable[[], None] = lambda: Non
         for step in range(steps):
             x, y = batch(step, RANK)
             generator = torch.Generator().manual_seed(step)
-            directions = [torch.randn(p.shape, generator=generator) for p in parameters]
+            directions = [drawn(torch.randn(p.shape, generator=generator, device="cpu")) for p in parameters]
             losses = []
             for sign in (1.0, -1.0):
                 torch._foreach_add_(parameters, directions, alpha=sign * 1e-3)

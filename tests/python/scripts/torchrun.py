@@ -122,7 +122,9 @@ def main() -> None:
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
     stop = torch.zeros(1)
-    loader = iter(DataLoader(Endless(), num_workers=1)) if os.environ.get("TEST_LOADER") else itertools.count()
+    loader: Iterator[int] = itertools.count()
+    if os.environ.get("TEST_LOADER"):
+        loader = iter(DataLoader(Endless(), batch_size=None, num_workers=1))  # no tensor: a worker may use no GPU
     while True:
         halt()
         next(loader)
