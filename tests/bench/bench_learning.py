@@ -2,10 +2,10 @@
 
     python tests/bench/bench_learning.py [--sizes 36k 121k] [--settings h30 h30-int8 ...] [--seeds 8]
 
-Two sites train a small GPT from scratch on the text of Python's standard library, with equal samples, in one process
-on one thread (in_process.py: sessions of the product). For one seed all settings have the same start, the same samples
-in the same order and the same learning rates. What is compared is the loss of the common model at the end, seed by
-seed, in % of the loss that it is beside; the interval is of the median, and distribution-free.
+Two sites (or four) train a small GPT from scratch on the text of Python's standard library, with equal samples, in one
+process on one thread (in_process.py: sessions of the product). For one seed all settings have the same start, the same
+samples in the same order and the same learning rates. What is compared is the loss of the common model at the end, seed
+by seed, in % of the loss that it is beside; the interval is of the median, and distribution-free.
 
 A run is a line of JSON in --out. What is there is not run again; the table is of all lines there that were trained as
 asked for. A setting beyond its bound makes the exit status 1.
@@ -31,7 +31,6 @@ import pairs
 if TYPE_CHECKING:
     import torch
 
-SITES = 2
 SIZES = {
     "36k": {"width": 32, "layers": 2, "heads": 4},
     "121k": {"width": 64, "layers": 2, "heads": 4},
@@ -46,24 +45,29 @@ class Setting:
     what: str
     knobs: Mapping[str, str] = field(default_factory=dict)  # none: nothing is averaged by collab
     merge_after: int = 0  # steps, of a round behind the training
+    sites: int = 2
     beside: str = ""  # the run that it is compared with, but for DDP
     at_most: float | None = None  # % of that one's loss more
 
 
-def sites(what: str, period: int = 30, at_most: float | None = None, merge_after: int = 0, **knobs: str) -> Setting:
-    """Beside the same period, blocking and uncompressed."""
+def sites(
+    what: str, period: int = 30, at_most: float | None = None, merge_after: int = 0, count: int = 2, **knobs: str
+) -> Setting:
+    """Beside the same period and number of sites, blocking and uncompressed."""
     plain = {"sync_every": str(period), "codec": "fp32"}
-    beside = f"h{period}" if knobs else ""
-    return Setting(f"every {period} steps{what}", {**plain, **knobs}, merge_after, beside, at_most)
+    beside = f"h{period}" + ("-four" if count == 4 else "") if knobs else ""
+    return Setting(f"every {period} steps{what}", {**plain, **knobs}, merge_after, count, beside, at_most)
 
 
-def behind(merge: str, steps: int) -> Setting:
-    what = f", behind the training, `{merge}`, merged {steps} steps later"
-    return sites(what, at_most=1.5, merge_after=steps, overlap="1", merge=merge)
+def behind(merge: str, steps: int, what: str = "", at_most: float | None = 1.5, **of_sites: Any) -> Setting:
+    what = f", behind the training, `{merge}`, merged {steps} steps later{what}"
+    return sites(what, at_most=at_most, merge_after=steps, overlap="1", merge=merge, **of_sites)
 
 
 # Biases, norms and embeddings: all tensors of these models are `small`.
 KEPT = "wte,wpe,ln_,bias"
+SLOW = {"codec": "topk64/int4", "keep_fp16": KEPT, "feedback_decay": "0.95"}
+SLOW_WORDS = f"`topk64/int4`, `keep_fp16={KEPT}`, `feedback_decay=0.95`"
 SETTINGS = {
     "ddp": Setting("DDP, gradients averaged at every step"),
     "alone": Setting("one site alone, the same samples in twice the steps"),
@@ -79,8 +83,19 @@ SETTINGS = {
     "h30-rebase0.5-15": behind("rebase:0.5", 15),
     "h30-rebase1-7": behind("rebase:1", 7),
     "h30-rebase1-15": behind("rebase:1", 15),
+    "h30-rebase0.5-29": behind("rebase:0.5", 29, at_most=None),
+    "h30-rebase1-29": behind("rebase:1", 29, at_most=None),
     "h30-mix0.5-7": behind("mix:0.5", 7),
     "h30-mix0.5-15": behind("mix:0.5", 15),
+    "h30-wan": behind("rebase:0.5", 15, f", `int4`, `keep_fp16={KEPT}`", codec="int4", keep_fp16=KEPT),
+    "h30-slow": behind("rebase:0.5", 15, f", {SLOW_WORDS}", None, **SLOW),
+    "h30-slow-rebase1": behind("rebase:1", 15, f", {SLOW_WORDS}", None, **SLOW),
+    "h30-slow-blocking": sites(f", {SLOW_WORDS}", **SLOW),
+    "h30-fragments3-behind": behind("rebase:0.5", 7, ", of each of three fragments", fragments="3"),
+    "h30-nesterov-behind": behind("rebase:0.5", 15, ", `nesterov`", None, outer_optimizer="nesterov"),
+    "h30-rda-behind": behind("rebase:0.5", 15, ", `rda`", None, outer_optimizer="rda"),
+    "h30-four": sites(", blocking, `fp32`, four sites", count=4),
+    "h30-four-behind": behind("rebase:0.5", 15, ", four sites", count=4),
     "h30-fragments3": sites(" of each of three fragments, `fp32`", at_most=1.0, codec="fp32", fragments="3"),
     "h30-nesterov": sites(", `nesterov`", outer_optimizer="nesterov"),
     "h30-rda": sites(", `rda`", outer_optimizer="rda"),
@@ -118,14 +133,14 @@ def data_of(course: Course) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.frombuffer(bytearray(text[:whole]), dtype=torch.uint8).view(-1, course.context)
 
     train, held_out = samples([file for i, file in enumerate(files) if i % 20]), samples(files[::20])
-    wanted = SITES * course.steps * course.batch
+    wanted = max(setting.sites for setting in SETTINGS.values()) * course.steps * course.batch
     if len(train) < wanted:
         sys.exit(f"the standard library has {len(train)} samples, {wanted} are needed: take fewer --steps")
     return train, held_out[:: max(1, len(held_out) // course.eval_samples)][: course.eval_samples].long()
 
 
 class Batches:
-    """A seed's: number 2 s + i is what site i trains on in step s."""
+    """A seed's: of n sites, number n s + i is what site i trains on in step s."""
 
     def __init__(self, course: Course, seed: int) -> None:
         import torch
@@ -178,11 +193,11 @@ class Learner:
 def train_apart(setting: Setting, start: torch.nn.Module, course: Course, batches: Batches) -> torch.nn.Module:
     from in_process import Sites, digest_of
 
-    learners = [Learner(copy.deepcopy(start), course.steps, course.lr) for _ in range(SITES)]
+    learners = [Learner(copy.deepcopy(start), course.steps, course.lr) for _ in range(setting.sites)]
     joined = Sites([learner.model for learner in learners], setting.knobs, setting.merge_after)
     for step in range(course.steps):
         for site, learner in enumerate(learners):
-            learner.step(batches(SITES * step + site))
+            learner.step(batches(setting.sites * step + site))
         joined.stepped(course.batch)
     joined.finish()
     if len({digest_of(learner.model) for learner in learners}) != 1:
@@ -192,8 +207,8 @@ def train_apart(setting: Setting, start: torch.nn.Module, course: Course, batche
 
 def train_as_one(name: str, start: torch.nn.Module, course: Course, batches: Batches) -> torch.nn.Module:
     """`ddp`: the mean gradient of the sites' batches is that of one batch of both."""
-    at_once = SITES if name == "ddp" else 1
-    steps = SITES * course.steps // at_once
+    at_once = SETTINGS[name].sites if name == "ddp" else 1
+    steps = SETTINGS[name].sites * course.steps // at_once
     learner = Learner(start, steps, course.lr)
     for step in range(steps):
         learner.step(batches(at_once * step, at_once))
@@ -221,7 +236,7 @@ def train(name: str, size: str, seed: int, course: Course) -> dict[str, Any]:
 def asked(name: str, size: str, seed: int, course: Course) -> dict[str, Any]:
     """What a run is known by: a line of it counts as long as nothing of this has changed."""
     setting = SETTINGS[name]
-    of_setting = {"knobs": dict(setting.knobs), "merge_after": setting.merge_after}
+    of_setting = {"knobs": dict(setting.knobs), "merge_after": setting.merge_after, "sites": setting.sites}
     return {"setting": name, "size": size, "seed": seed, **of_setting, **asdict(course)}
 
 
@@ -297,7 +312,8 @@ def table_of(
             setting, losses = SETTINGS[name], results.losses(name, size, course)
             if not losses:
                 continue
-            to_ddp = [] if name == "ddp" else differences(losses, results.losses("ddp", size, course))
+            of_ddp = results.losses("ddp", size, course) if setting.sites == 2 and name != "ddp" else {}
+            to_ddp = differences(losses, of_ddp)
             to_plain = differences(losses, results.losses(setting.beside, size, course)) if setting.beside else []
             said = verdict(to_plain, setting.at_most)
             met = met and "MISSED" not in said

@@ -116,7 +116,7 @@ def main() -> None:
     blocking = time_training(args, period, COLLAB_SYNC_EVERY=str(period))
     behind = time_training(args, period, COLLAB_SYNC_EVERY=str(period), COLLAB_OVERLAP="1")
     rows = [
-        pairs.row("training time with rounds behind it, against none", behind, never, None),
+        pairs.row("training time with rounds behind it, against none", behind, never, 1.02),
         pairs.row("training time with rounds that block, against none", blocking, never, None),
     ]
     sys.exit(not pairs.report("overlap", rows, args.out))

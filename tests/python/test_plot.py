@@ -48,7 +48,7 @@ def test_a_site_computes_waits_and_exchanges(tmp_path: Path) -> None:
 
 def test_a_round_behind_the_training_costs_the_wait_for_its_merge(tmp_path: Path) -> None:
     tokyo = next(row for row in make(line(100, "tokyo", "join") + BEHIND, tmp_path).rows if row.site == "tokyo")
-    assert tokyo.spans == [Span("compute", 100, 109.5), Span("waiting", 109.5, 110), Span("behind", 107, 110)]
+    assert tokyo.spans == [Span("compute", 100, 109.5), Span("waiting", 109.5, 110), Span("behind", 106, 109)]
 
 
 def test_a_coordinator_tells_who_came_and_went(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _of_round(event: dict[str, Any], before: float) -> Iterator[Span]:
     if overlap > 0:  # the script trained on, and waited for the merge alone
         yield Span("compute", before, max(before, end - stall))
         yield Span("waiting", max(before, end - stall), end)
-        yield Span("behind", max(before, end - max(seconds, stall)), end)
+        trigger = max(before, end - max(overlap, stall))
+        yield Span("behind", trigger, min(end, trigger + max(seconds, stall)))
         return
     exchange = max(before, end - seconds)
     trigger = max(before, min(exchange, end - stall))
