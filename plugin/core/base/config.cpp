@@ -242,6 +242,17 @@ std::vector<std::string> value_warnings(const Config& config) {
                        ": there is a round at every step, and each fragment has one every " +
                        text_in_force("fragments", config) + " steps [knob.short-period]");
   }
+  // DiLoCo's own runs have many hundred rounds; over few, momentum carries the first steps' direction to the end.
+  constexpr std::uint64_t kFewRounds = 200;
+  constexpr double kHighMomentum = 0.8;
+  if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > kHighMomentum &&
+      config.sync_anneal.steps > 0 && config.sync_anneal.steps < kFewRounds * every.steps) {
+    warnings.push_back(
+        "COLLAB_OUTER_OPTIMIZER=nesterov with COLLAB_OUTER_MOMENTUM=" + text_in_force("outer_momentum", config) + ": " +
+        std::to_string(config.sync_anneal.steps) +
+        " steps (COLLAB_SYNC_ANNEAL) make fewer than 200 rounds, over which this much momentum has ended "
+        "behind average; take COLLAB_OUTER_OPTIMIZER=average, or less momentum [knob.few-rounds]");
+  }
   const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
   if (!is_top_k(config.codec.up) && !is_top_k(config.codec.down)) return warnings;
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);

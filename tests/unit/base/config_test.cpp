@@ -563,6 +563,17 @@ TEST(ValueWarnings, SayThatThereAreMoreFragmentsThanSteps) {
   }
 }
 
+TEST(ValueWarnings, SayThatMomentumWantsManyRounds) {
+  const auto warnings = [](const char* steps, const char* momentum) {
+    return value_warnings(config_of({{"COLLAB_PRESET", "pretrain"}},  // every 32 steps
+                                    {{"sync_anneal", steps}, {"outer_momentum", momentum}}));
+  };
+  EXPECT_THAT(warnings("6399", "0.9"), ::testing::ElementsAre(AllOf(HasSubstr("COLLAB_OUTER_MOMENTUM=0.9: 6399 steps"),
+                                                                    EndsWith("[knob.few-rounds]"))));
+  EXPECT_THAT(warnings("6400", "0.9"), ::testing::IsEmpty());
+  EXPECT_THAT(warnings("6399", "0.8"), ::testing::IsEmpty());
+}
+
 TEST(ValueWarnings, SayWhatDoesNotGoWithTopK) {
   EXPECT_THAT(value_warnings(config_of({{"COLLAB_PRESET", "slow"}})), ::testing::IsEmpty());
   EXPECT_THAT(value_warnings(config_of({{"COLLAB_CODEC", "int4"}, {"COLLAB_OUTER_OPTIMIZER", "nesterov"}})),
