@@ -60,8 +60,8 @@ Residual::Reader DataPlane::Snapshot::reader() const {
 
 void DataPlane::before_change(protocol::Base base, ElementRange range) {
   if (parts_.copy == nullptr) return;
-  parts_.copy->before_write(range);
   if (base == protocol::Base::kUnfit) parts_.copy->took_anchor();
+  parts_.copy->before_write(range);
 }
 
 bool DataPlane::displaces_copy(protocol::Base base) const {

@@ -38,8 +38,9 @@ void TrainingCopy::begin_round(bool merges) {
 
 void TrainingCopy::before_write(ElementRange range) {
   written_ = all_between(written_, common(range, {0, values_.size()}));
+  if (holds_ == Holds::kAnchor) return;
   if (merges_ && original_.empty()) original_.assign(values_.begin(), values_.end());
-  if (holds_ != Holds::kAnchor) holds_ = Holds::kWritten;
+  holds_ = Holds::kWritten;
 }
 
 void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean) {
