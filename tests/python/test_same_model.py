@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch_collab import native
+from torch_collab.swarm.same_model import _everyone_who_comes
+from torch_collab.world.topology import Site, Sites
 
 
 class Quantised(torch.Tensor):
@@ -42,3 +47,27 @@ def test_one_that_says_nothing_of_its_memory_is_refused() -> None:
     with pytest.raises(TypeError, match=r"tensor of Opaque has no memory of its own.*\[capture\.no-memory\]"):
         native.digest(Opaque(torch.ones(3, dtype=torch.int8), torch.ones(1)))
     assert native.digest(torch.empty(0)) == native.digest(torch.empty(0))
+
+
+OURS, TOKYOS = "base [2] frozen a1", "base [2] frozen b2"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "gone", "told"),
+    [(OURS, False, []), (TOKYOS, False, [OURS, TOKYOS]), ("base [3] frozen b2", False, []), (TOKYOS, True, [])],
+    ids=["alike", "other values", "another model", "gone"],
+)
+def test_first_members_compare_frozen_values_and_leave_the_rest_to_the_join(
+    theirs: str, gone: bool, told: list[str]
+) -> None:
+    def gather(what: str, mine: bytes, limit: timedelta) -> list[bytes]:
+        if gone:
+            raise RuntimeError("rank 1 of tokyo is gone")
+        text = json.dumps([[theirs], "", False]).encode()
+        other = {"models": mine if theirs == OURS else bytes(32), "sizes": len(text).to_bytes(8, "big")}
+        return [mine, other.get(what, text.ljust(len(mine)))]
+
+    sites = Sites((Site("paris", (0,)), Site("tokyo", (1,))))
+    world: Any = SimpleNamespace(info=SimpleNamespace(sites=sites), hub=SimpleNamespace(gather=gather))
+    everyone = _everyone_who_comes(world, [[OURS], "", False], timedelta(seconds=1))
+    assert [lines for lines, _, _ in everyone] == [[line] for line in told]

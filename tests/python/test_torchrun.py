@@ -145,3 +145,11 @@ def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
     assert "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN" in rome.output
     assert "node rome has neither a swarm key nor certificates" in paris.output
     assert not paris.pids() and not rome.pids()
+
+
+@pytest.mark.slow
+def test_frozen_parameters_drawn_at_random_become_those_of_the_first_site(nodes: Nodes) -> None:
+    nodes.script, nodes.argument = "values.py", "frozen"
+    both = [nodes.start(site, COLLAB_SYNC_EVERY="3") for site in ("paris", "rome")]
+    for node in both:
+        assert node.join().count("[capture.frozen-differ]") == 1

@@ -210,8 +210,8 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
         if time.monotonic() >= deadline:
             raise RuntimeError(
                 f"collab: not all ranks have come to init_process_group within {limit.total_seconds():.0f} s "
-                f"(COLLAB_JOIN_TIMEOUT, or timeout= where that is shorter): {words}. The script of a missing one may have "
-                "failed before that call: look at its output [ddp.ranks-late]"
+                f"(COLLAB_JOIN_TIMEOUT, or timeout= where that is shorter): {words}. The script of a missing one may "
+                "have failed before that call: look at its output [ddp.ranks-late]"
             )
         if rank == min(other for other in here if other in places and places[other].host == places[rank].host):
             log.info(f"in init_process_group, for at most {left.total_seconds():.0f} s more: {words}")
