@@ -96,6 +96,12 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert "state has models of an earlier run" in done.stdout
 
 
+def test_a_first_machine_with_an_address_of_ipv6_listens_there(tmp_path: Path) -> None:
+    assert run(tmp_path, "init", "--endpoint", "[2001:db8::1]:29500").returncode == 0
+    entries = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text()).entries("")
+    assert entries["listen"].text == "[::]:29501" and entries["advertise"].text == "2001:db8::1"
+
+
 def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
     done = run(swarm, "run", "--dry-run", "--torchrun=--log-dir=logs", "train.py", "--site", "x", "--epochs", "3")
     assert done.returncode == 0, done.stderr

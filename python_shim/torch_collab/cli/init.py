@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         token_file=_quoted(_seen_from(folder, key)),
         state_dir=_quoted(swarm_file.STATE),
         name=_quoted(arguments.site or addresses.as_name(socket.gethostname())),
-        listen=_quoted(f"0.0.0.0:{port + 1}"),
+        listen=_quoted(addresses.join_host_port("::" if ":" in host else "0.0.0.0", port + 1)),
         advertise=_quoted(host),
     )
     swarm_file.read(path, text)  # what a name spoils is said before anything is written
