@@ -198,3 +198,19 @@ def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPat
         own_address(settings)
     parameters.local_addr = "10.9.9.9"
     assert own_address(read_settings(parameters)) == "10.9.9.9"
+
+
+def test_a_site_that_is_not_dialled_has_an_address_for_its_own_and_serves_no_standby(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLLAB_COORDINATOR")
+    port, made = free_port(), []
+    for advertise, is_host in (("", "1"), ("none", "0")):
+        monkeypatch.setenv("COLLAB_ADVERTISE", advertise)
+        made.append(handler(port, is_host=is_host))
+    assert own_address(read_settings(RendezvousParameters("collab", f"127.0.0.1:{port}", "a", 1, 2))) == "127.0.0.1"
+    ranks(rendezvous(*made))
+    (served,) = os.environ["COLLAB_COORDINATOR"].split(",")
+    assert served.startswith("127.0.0.1:")
+    for each in reversed(made):
+        each.shutdown()

@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from torch_collab import environment, log, torch_compat
 from torch_collab.escape import first_line
-from torch_collab.network.addresses import is_loopback, join_host_port, split_host_port
+from torch_collab.network.addresses import NOT_DIALABLE, is_loopback, join_host_port, split_host_port
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous import candidate, first_members, late
 from torch_collab.rendezvous.agent_store import AgentStore
@@ -221,6 +221,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _serve_candidate(self, part: Any, index: int) -> None:
         standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
+        standby = standby and self._settings.config.advertise != NOT_DIALABLE  # the endpoint's machine is dialled
         address = error = ""
         if not self._settings.config.coordinator and (index == 0 or standby):
             try:
