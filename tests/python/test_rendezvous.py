@@ -115,6 +115,23 @@ def test_nobody_at_the_endpoint() -> None:
     )  # fmt: skip
 
 
+def test_a_machine_that_is_made_the_first_by_mistake_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("torch_collab.rendezvous.endpoint.is_this_machine", lambda host: False)
+    monkeypatch.setenv("COLLAB_SITE", "paris")
+    port = free_port()
+    first = handler(port, (1, 2), is_host="1")  # behind a router, as it cannot tell
+    rendezvous(first)
+    log.flush()
+    assert "--site NAME" in caplog.text and "[rendezvous.endpoint-elsewhere]" in caplog.text
+    expect_error(
+        handler(port, is_host="1"),
+        "is served by paris at another machine already", "--site NAME", "[rendezvous.two-first]",
+    )  # fmt: skip
+    first.shutdown()
+
+
 def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.rendezvous.endpoint._HANDSHAKE_SECONDS", 2.0)
     with socket.socket() as other:

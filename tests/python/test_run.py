@@ -131,6 +131,9 @@ def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:
     by_variable = run(swarm, "run", "--dry-run", "a.py", COLLAB_SITE="tokyo").stdout
     assert "[site] of collab.toml is paris's, and does not count here" in by_variable
     assert "COLLAB_LISTEN" not in by_variable and "is_host" not in by_variable
+    forgotten = run(swarm, "run", "--dry-run", "--join", "10.0.0.1", "a.py")
+    assert forgotten.returncode == 1 and "say --site NAME" in forgotten.stderr, "the first one's name"
+    assert run(swarm, "run", "--dry-run", "--site", "paris", "--join", "10.0.0.1", "a.py").returncode == 0
 
 
 def test_options_win_over_the_environment_which_wins_over_the_file(swarm: Path) -> None:

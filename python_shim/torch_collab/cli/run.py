@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     if file:
         added = file.variables(entries, given | {name: entry.text for name, entry in added.items()}) | added
     name = next((text for text in (_text(added, "COLLAB_RUN"), given.get("COLLAB_RUN")) if text), "")
-    command = ["torchrun", *_torchrun(arguments, entries, name)]
+    command = ["torchrun", *_torchrun(arguments, entries, name, bool(site))]
     _check(given, added)
     _tell(file, site, command, added, given, sys.stdout if arguments.dry_run else sys.stderr)
     if arguments.dry_run:
@@ -120,10 +120,17 @@ def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
     return {name: Entry(text, _HERE) for name, text in told.items() if text}
 
 
-def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str) -> list[str]:
+def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str, named: bool) -> list[str]:
+    """`named`: the site is named here, and not by the file alone."""
+
     def chosen(word: str, default: str) -> str:
         return getattr(arguments, word, None) or _text(entries, word) or default
 
+    if arguments.join and _text(entries, "first") == "1" and not named:
+        raise ValueError(
+            f"--join says that another machine is the first, and [site] in {swarm_file.NAME} that this one is: say "
+            "--site NAME, a name of its own [cli.run-no-site]"
+        )
     conf = {}
     if not arguments.join and _text(entries, "first") == "1":
         conf["is_host"] = "1"
