@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import mmap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ OWN_SEEDS = (
     "ranks, where the rank is added too). Or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS, and take every "
     "site_count()-th part of the data from site_index() on. A DistributedSampler with default ranks needs neither"
 )
+
+
+_told_alone = mmap.mmap(-1, 1)  # shared with forked workers, each of which is new in every epoch
 
 
 def index_from_name(name: str) -> int:
@@ -71,8 +75,9 @@ def told_share() -> tuple[int, int]:
         )
     info = world.info
     rank, size = share(info)
-    if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and state.current() is world:
-        log.warn_once(
+    if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and not _told_alone[0]:
+        _told_alone[0] = 1
+        log.warning(
             f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} "
             "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
             "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
