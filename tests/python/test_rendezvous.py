@@ -13,6 +13,7 @@ from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab import log
+from torch_collab.rendezvous import candidate
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
 from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
@@ -194,6 +195,16 @@ def test_the_exit_barrier_is_the_sites() -> None:
     for each in two:
         each.add("torchelastic/agent/terminal_state/num_members", 1)
     two[0].wait(["torchelastic/agent/terminal_state/last_member"])
+
+
+def test_the_command_for_another_site_has_what_all_sites_have_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PRESET", "wan"), ("CODEC", "int8"), ("LISTEN", "127.0.0.1:0"), ("RUN", "night")):
+        monkeypatch.setenv(f"COLLAB_{name}", value)
+    words = candidate.join_command(read_settings(RendezvousParameters("collab", "paris:29400", "a", 1, 2))).split()
+    assert words[-8:] == "collab run --site NAME --join paris:29400 --run night train.py".split()[-8:]
+    given = words[: words.index("collab")]
+    assert "COLLAB_CODEC=int8" in given and "COLLAB_OVERLAP=1" in given, "of the preset too"
+    assert not any("LISTEN" in word or "PRESET" in word for word in given)
 
 
 def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,7 +346,10 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     assert seen["objective"] == "Letters, 100 %"
     assert {member["name"] for member in seen["swarm"]["members"]} == {"paris", "tokyo"}
     name = json.loads(status.stdout)["swarm"]
-    assert seen["join"] == f"collab run --join 127.0.0.1:{port} --token-file swarm.key --run {name} train.py"
+    assert seen["join"] == (
+        f"COLLAB_SYNC_EVERY=10 collab run --site NAME --join 127.0.0.1:{port} --token-file swarm.key --run {name} "
+        "train.py"
+    )
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
     assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)
