@@ -102,6 +102,32 @@ def test_a_first_machine_with_an_address_of_ipv6_listens_there(tmp_path: Path) -
     assert entries["listen"].text == "[::]:29501" and entries["advertise"].text == "2001:db8::1"
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--site", "a/b", "--site: COLLAB_SITE: expected a name"),
+        ("--run", ".x", "--run: COLLAB_RUN: expected a name"),
+        ("--endpoint", "pa~ris", "--endpoint: COLLAB_ADVERTISE: expected a host's name"),
+        ("--endpoint", "none", "--endpoint: expected this machine as the others reach it, got 'none'"),
+        ("--endpoint", "0.0.0.0:29400", "--endpoint: expected this machine as the others reach it"),
+        ("--token-file", "a.key", "COLLAB_TOKEN_FILE: a.key holds 5 characters"),
+    ],
+)
+def test_init_writes_nothing_that_run_would_refuse(tmp_path: Path, option: str, text: str, words: str) -> None:
+    (tmp_path / "a.key").write_text("hello\n")
+    (tmp_path / "a.key").chmod(0o600)
+    done = run(tmp_path, "init", option, text)
+    assert done.returncode in (1, 2) and done.stderr.startswith(f"collab: {words}"), done.stderr
+    assert not (tmp_path / "collab.toml").exists()
+
+
+def test_init_makes_its_folder(tmp_path: Path) -> None:
+    assert run(tmp_path, "init", "a/b").returncode == 0
+    assert (tmp_path / "a" / "b" / "collab.toml").exists() and (tmp_path / "a" / "b" / "swarm.key").exists()
+    wrong = run(tmp_path, "init", "a/b/swarm.key/c")
+    assert wrong.returncode == 1 and "cannot be made: Not a directory [cli.init-folder]" in wrong.stderr
+
+
 def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
     done = run(swarm, "run", "--dry-run", "--torchrun=--log-dir=logs", "train.py", "--site", "x", "--epochs", "3")
     assert done.returncode == 0, done.stderr
