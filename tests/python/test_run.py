@@ -275,9 +275,22 @@ def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> Non
     (swarm / "a.py").write_text("import os; print('listens at', os.environ['COLLAB_LISTEN']); raise SystemExit(3)\n")
     done = run(swarm, "run", "--torchrun=--standalone", "--max-restarts", "0", "a.py")
     assert "listens at 0.0.0.0:29411" in done.stdout, done.stderr
-    assert done.returncode == 1 and "ChildFailedError" in done.stderr
+    assert done.returncode == 1 and "collab: the script has failed:" in done.stderr
+    assert "exitcode  : 3" in done.stderr and "Traceback" not in done.stderr, done.stderr
     (swarm / "a.py").write_text("")
     assert run(swarm, "run", "--torchrun=--standalone", "a.py").returncode == 0
+
+
+def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> None:
+    """In the words of the rendezvous, of a signal, or before anything is started."""
+    (swarm / "a.py").write_text("")
+    wait = "--torchrun=--rdzv-conf=is_host=0,join_timeout=1"
+    done = run(swarm, "run", "--site", "tokyo", "--join", f"127.0.0.1:{free_port()}", wait, "a.py")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("collab: cannot reach --rdzv-endpoint=") and last.endswith("[rendezvous.unreachable]")
+    none = run(swarm, "run", "b.py")
+    assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 
 
 def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
