@@ -144,6 +144,7 @@ def test_a_misspelt_variable_is_not_blamed_on_a_line_of_the_file(tmp_path: Path)
         (["coordinator", "--listen", "127.0.0.1:0", "--sites", "0"], "--sites: expected a whole number (1..4096)"),
         (["helper", "--coordinator", "x"], "HOST:PORT of the coordinator: expected"),
         (["status", "a:1", "--watch", "0"], "--watch: expected 0.1 to 86400 seconds, got 0"),
+        (["status", "a:1", "--timeout", "-1"], "--timeout: expected more than 0 and up to 86400 seconds, got -1"),
         (["doctor", "--peer", "a:70000"], "--peer: expected a port of 0..65535, got 'a:70000'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -99,6 +100,23 @@ def test_no_more_than_the_most() -> None:
     port = free_port()
     found = ranks(rendezvous(*(handler(port, (1, 2), last_call_timeout="60") for _ in range(3))))
     assert found == [(0, 1), (0, 2), (1, 2)]
+
+
+def test_nodes_that_were_told_other_numbers_hear_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER.name)
+    port = free_port()
+    rendezvous(handler(port, (2, 2), is_host="1"), handler(port, (3, 4), is_host="0"))
+    log.flush()
+    assert caplog.text.count("[rendezvous.nnodes-differ]") == 1
+    assert "begins with 2 nodes" in caplog.text and "--nnodes here says 3:4" in caplog.text
+    monkeypatch.setattr("torch_collab.rendezvous.handler.SAY_EVERY", 0.1)
+    port = free_port()
+    first = handler(port, (3, 3), is_host="1", join_timeout="2")
+    rendezvous(first, handler(port, (2, 2), is_host="0", join_timeout="2"))
+    log.flush()
+    assert "2 nodes so far; all that --nnodes says here, but the machine there waits for more" in caplog.text
 
 
 def expect_error(made: CollabRendezvous, *words: str) -> None:
@@ -201,8 +219,18 @@ def test_the_command_for_another_site_has_what_all_sites_have_alike(monkeypatch:
     for name, value in (("PRESET", "wan"), ("CODEC", "int8"), ("LISTEN", "127.0.0.1:0"), ("RUN", "night")):
         monkeypatch.setenv(f"COLLAB_{name}", value)
     words = candidate.join_command(read_settings(RendezvousParameters("collab", "paris:29400", "a", 1, 2))).split()
-    assert words[-8:] == "collab run --site NAME --join paris:29400 --run night train.py".split()[-8:]
     given = words[: words.index("collab")]
+    assert words[len(given) :] == [
+        "collab",
+        "run",
+        "--site",
+        "NAME",
+        "--join",
+        "paris:29400",
+        "--run",
+        "night",
+        "train.py",
+    ]
     assert "COLLAB_CODEC=int8" in given and "COLLAB_OVERLAP=1" in given, "of the preset too"
     assert not any("LISTEN" in word or "PRESET" in word for word in given)
 

@@ -217,6 +217,9 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
         ("nnodes = '3:2'", r"nnodes: expected N or N:MAX"),
         ("[site]\nnproc_per_node = 'two'", r"line 5: \[site\] nproc_per_node: expected a number of processes .*'two'"),
         ("[site]\nnproc_per_node = 0", r"nproc_per_node: expected a number of processes from 1 on"),
+        ("[site]\nsync_every = 5", r"\[site\] sync_every: belongs into \[swarm\]: all sites must have it alike"),
+        ("COLLAB_SYNC_EVERY = 5", r"COLLAB_SYNC_EVERY: is written sync_every here"),
+        ("SYNC_EVERY = 5", r"SYNC_EVERY: is written sync_every here"),
         ("[swarms]", r"line 4: swarms: is not known here, .*; the nearest is swarm"),
         ("codec fp16", r"is no TOML: .*line 4"),
     ],
@@ -245,6 +248,8 @@ def test_run_refuses_what_no_process_of_the_swarm_would_take(swarm: Path, line: 
 def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path) -> None:
     misspelt = run(swarm, "run", "--dry-run", "a.py", COLLAB_SYNC_EVRY="5")
     assert misspelt.returncode == 1 and "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr
+    unknown = run(swarm, "run", "--dry-run", "a.py", COLLAB_FOO="5")
+    assert unknown.returncode == 0 and "COLLAB_FOO" in unknown.stderr
     (swarm / "swarm.key").write_text("hello\n")
     done = run(swarm, "run", "--dry-run", "a.py")
     assert done.returncode == 1 and "holds 5 characters" in done.stderr, done.stderr

@@ -50,7 +50,13 @@ def add_to(parsers: Any) -> None:
         ["collab init --endpoint paris.example.org --site paris"],
         {0: "both are there", 1: "one cannot be written, or collab.toml was there"},
     )
-    sub.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="where to write, made if need be (default: this folder)")
+    sub.add_argument(
+        "folder",
+        metavar="FOLDER",
+        nargs="?",
+        default=".",
+        help="where to write, made if need be (default: this folder)",
+    )
     sub.add_argument(
         "--endpoint", metavar="HOST[:PORT]", help="this machine as the others reach it (default: its address, 29400)"
     )

@@ -212,6 +212,8 @@ def _check(given: Mapping[str, str], added: Mapping[str, Entry]) -> None:
     rest = {name: text for name, text in given.items() if name not in added}
     config = knobs.merged(rest, added)
     log.set_level(config.log_level, config.given("log_level"))
+    for warning in native.environment_warnings(rest):
+        log.warn_once(warning)
     if config.transport in ("auto", "tcp") and any(name in rest or name in added for name in _TOKENS):
         with knobs.placed(added):
             native.has_made_token(config.raw)

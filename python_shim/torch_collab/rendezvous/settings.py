@@ -59,6 +59,11 @@ class RendezvousSettings:
     transport: str  # of the links between sites
 
     @property
+    def nnodes(self) -> str:
+        """As --nnodes has it."""
+        return ":".join(map(str, sorted({self.min_nodes, self.max_nodes})))
+
+    @property
     def endpoint(self) -> str:
         return join_host_port(self.host, self.port)
 
@@ -132,7 +137,8 @@ def _seconds(parameters: Any, name: str, default: float) -> float:
 
 
 def own_address(settings: RendezvousSettings) -> str:
-    """--local-addr, else COLLAB_ADVERTISE where it is an address, else a definite COLLAB_LISTEN, else the local end towards the endpoint.
+    """--local-addr, else COLLAB_ADVERTISE where it is an address, else a definite COLLAB_LISTEN, else the local end
+    towards the endpoint.
 
     An endpoint whose name leads back to this machine only (an /etc/hosts with 127.0.1.1) says nothing about the
     address others dial: then the local end of the default route. Raises ValueError.
