@@ -455,6 +455,11 @@ def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: p
     assert status.ask({}, ["a:1"], timedelta(seconds=1))["coordinator"] == "a:1"
 
 
+def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
+    assert status.render({"round": 0, "period": 0}).splitlines() == ["round: 0", "period: as COLLAB_SYNC_EVERY says"]
+    assert status.render({"period": 30}) == "period: 30"
+
+
 def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:
     assert forget.split(["a", "b"]) == (["a", "b"], "")
     assert forget.split(["a", "b", "host:1"]) == (["a", "b"], "host:1")

@@ -93,7 +93,7 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     if rank == 0:
         log.info(_describe(info))
         if start is Start.LONE:
-            log.info(sampler.OWN_SEEDS)
+            log.info(sampler.own_seeds())
     return backend
 
 

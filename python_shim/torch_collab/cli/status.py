@@ -103,6 +103,8 @@ def _shown(answer: dict[str, Any], as_json: bool) -> str:
 
 def render(answer: dict[str, Any]) -> str:
     """Scalars first, then a table for each list of objects."""
+    if answer.get("period") == 0:  # the leader has told none
+        answer = {**answer, "period": "as COLLAB_SYNC_EVERY says"}
     lines = [f"{escaped(name)}: {_cell(value)}" for name, value in answer.items() if not _is_table(value)]
     for name, value in answer.items():
         if _is_table(value):
