@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
+
+_SAY_SECONDS = 10.0
 
 
 def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ranks: tuple[int, ...], site: str) -> None:
@@ -55,12 +60,27 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     ]
     begins = info.config.init_from, loaded.shows(world, entries)
     limit = timedelta(seconds=info.config.join_timeout)
-    if info.one_world:
-        everyone = _everyone_in_one_world(world, [lines, *begins], limit)
-    else:
-        everyone = _everyone_who_comes(world, [lines, *begins], limit)
+    with _said_after_a_while(world, limit):
+        everyone = (_everyone_in_one_world if info.one_world else _everyone_who_comes)(world, [lines, *begins], limit)
     if everyone:
         _take_frozen(world, entries, everyone)
+
+
+@contextlib.contextmanager
+def _said_after_a_while(world: World, limit: timedelta) -> Iterator[None]:
+    others = listed([site.name for site in world.info.sites.sites if site != world.info.site])
+    text = (
+        f"waiting for the first training forward at {others}, where models are compared; training stands still here, "
+        f"for at most {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT)"
+    )
+    timer = threading.Timer(_SAY_SECONDS, log.info, [text])
+    timer.daemon = True
+    if world.is_leader:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 # Of each site: the lines of its model, its COLLAB_INIT_FROM, and whether it has loaded a state.
