@@ -144,6 +144,7 @@ def test_a_misspelt_variable_is_not_blamed_on_a_line_of_the_file(tmp_path: Path)
         (["coordinator", "--listen", "127.0.0.1:0", "--sites", "0"], "--sites: expected a whole number (1..4096)"),
         (["helper", "--coordinator", "x"], "HOST:PORT of the coordinator: expected"),
         (["status", "a:1", "--watch", "0"], "--watch: expected 0.1 to 86400 seconds, got 0"),
+        (["status", "a:1", "--timeout", "-1"], "--timeout: expected more than 0 and up to 86400 seconds, got -1"),
         (["doctor", "--peer", "a:70000"], "--peer: expected a port of 0..65535, got 'a:70000'"),
     ],
 )
@@ -452,6 +453,11 @@ def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: p
     monkeypatch.setattr(native, "query_status", lambda transport, address, limit: told[address], raising=False)
     assert status.ask({}, ["a:1", "b:1"], timedelta(seconds=1)) == {"coordinator": "b:1", "leads": True}
     assert status.ask({}, ["a:1"], timedelta(seconds=1))["coordinator"] == "a:1"
+
+
+def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
+    assert status.render({"round": 0, "period": 0}).splitlines() == ["round: 0", "period: as COLLAB_SYNC_EVERY says"]
+    assert status.render({"period": 30}) == "period: 30"
 
 
 def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:

@@ -109,14 +109,18 @@ def test_the_line_to_a_doctor_that_answers_is_measured_both_ways(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_who_has_another_key_is_told_why_nothing_is_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("there", "here", "words"),
+    [("a" * 32, "", "set the swarm's COLLAB_TOKEN"), ("", "a" * 32, "no key"), ("a" * 32, "b" * 32, "[tls.other-key]")],
+    ids=["none here", "none there", "another"],
+)
+def test_who_has_another_key_is_told_so_as_a_problem(tmp_path: Path, there: str, here: str, words: str) -> None:
     file, _, links, _ = swarm(tmp_path)
-    with answering(file, COLLAB_TOKEN="a" * 32):
-        done = collab("doctor", "--seconds", "1", "--peer", f"127.0.0.1:{links}")
-    assert done.returncode == 0, done.stdout
-    assert re.search(
-        r"^  hint +line: the line to 127\.0\.0\.1:\d+ was not measured: .* \[cli\.line-closed\]", done.stdout, re.M
-    )
+    with answering(file, COLLAB_TOKEN=there):
+        done = collab("doctor", "--seconds", "1", "--peer", f"127.0.0.1:{links}", COLLAB_TOKEN=here)
+    assert done.returncode == 1 and done.stdout.endswith("1 problem found\n"), done.stdout
+    (line,) = re.findall(r"^  BAD +line: (the line to 127\.0\.0\.1:\d+ was not measured: .*)", done.stdout, re.M)
+    assert words in line and "[cli.line-closed]" in line
 
 
 def test_a_port_that_is_taken_is_named_by_who_would_answer(tmp_path: Path) -> None:
@@ -129,3 +133,5 @@ def test_a_port_that_is_taken_is_named_by_who_would_answer(tmp_path: Path) -> No
 def test_a_time_that_is_no_time_is_refused() -> None:
     done = collab("doctor", "--peer", "127.0.0.1", "--seconds", "-1")
     assert done.returncode == 2 and "[cli.doctor-seconds]" in done.stderr, done.stderr
+    none = collab("doctor", "--peer", "")
+    assert none.returncode != 0 and "expected HOST" in none.stderr, none.stdout

@@ -36,7 +36,7 @@ def test_an_export_with_a_base_loads_strictly(tmp_path: Path, monkeypatch: pytes
             if name != "norm.num_batches_tracked":  # each site's own
                 assert torch.equal(tensor, final[name]), (out, name)
     alone = collab("export", "--state", str(states), "--out", str(tmp_path / "part.pt"), "--format", "safetensors")
-    assert alone.returncode == 0 and "which --base would add" in alone.stdout, alone.stdout
+    assert alone.returncode == 0 and "at least 2 that are not averaged, which --base would add" in alone.stdout
     assert "head.weight" not in safetensors.load_file(tmp_path / "part.pt")
     torch.save({"model": {**base, "frozen.bias": base["frozen.bias"] + 1}}, tmp_path / "other.pt")
     done = collab("export", "--state", str(states), "--base", f"{tmp_path}/other.pt", "--out", f"{tmp_path}/x.pt")
@@ -60,6 +60,15 @@ def test_of_a_directory_the_newest_run_is_taken(tmp_path: Path, capsys: pytest.C
     assert export.choose(tmp_path) == ahead, "of one run the highest round"
     assert capsys.readouterr().out == words, "a site that was a round behind is of the same run"
     assert export.choose(first) == first
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "paris.collab").write_bytes(sealed(header(run=7, round=20)))
+    for out in (".", str(tmp_path)):
+        done = collab("export", "--state", str(tmp_path), "--out", out)
+        assert done.returncode == 1 and done.stderr == (
+            f"collab: --out {out} is a folder: expected a file's name [cli.export-folder]\n"
+        )
 
 
 ROWS = [("a.weight", "float32", [2, 2], "averaged", ""), ("mask", "float32", [2], "left out", "")]

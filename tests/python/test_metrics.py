@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ranks import expect_success, run_ranks
 from torch_collab.world import metrics
 
@@ -33,6 +35,12 @@ def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:
         assert all(event["metrics"]["loss"] > 0 for event in told[site])
         assert "rate" not in told[site][0]["metrics"] and told[site][1]["metrics"]["rate"] is None
         assert told[site][0]["t"] == pytest.approx(told["a"][0]["t"], abs=60)
+
+
+def test_a_loss_with_gradients_is_no_reason_for_torch_to_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metrics._number("loss", torch.ones(1, requires_grad=True).sum()) == 1.0
 
 
 def test_metrics_go_into_a_plain_file_of_ours_alone(tmp_path: Path) -> None:

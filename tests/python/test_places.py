@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
+from torch_collab import log
 from torch_collab.network.keys import NO_KEY, SwarmKey
 from torch_collab.network.signed_store import SignedStore
+from torch_collab.world import topology
 from torch_collab.world.topology import Place, Site, draw_lone_site, draw_map, exchange, give_up
 
 
@@ -107,6 +110,21 @@ def test_sites_that_would_link_by_different_transports_are_named_at_every_rank()
     assert exchange_of(one_site) == [one_site, one_site]
     unsure = [at("paris", "tcp"), at("tokyo", "")]
     assert exchange_of(unsure) == [unsure, unsure]
+
+
+def test_ranks_that_do_not_come_are_named_while_it_waits_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER.name)
+    monkeypatch.setattr(topology, "_SAY_EVERY", timedelta(milliseconds=10))
+    store = SignedStore(dist.HashStore(), NO_KEY, (), "")
+    store.set("collab/place/2", place(site="tokyo", host="t").encode())
+    with pytest.raises(RuntimeError, match=r"within 0 s \(COLLAB_JOIN_TIMEOUT.*\[ddp\.ranks-late\]") as raised:
+        exchange(store, 0, 4, place(site="paris"), timedelta(milliseconds=200))
+    missing = "ranks 1, 3 of 4 missing, here: 0 (paris), 2 (tokyo)"
+    assert missing in str(raised.value)
+    log.flush()
+    assert missing in caplog.text
 
 
 def test_a_rank_gives_up_in_its_own_words() -> None:

@@ -80,8 +80,11 @@ def test_what_cannot_be_drawn_is_said_in_words(tmp_path: Path) -> None:
     assert none.returncode == 1 and "pip install matplotlib" in none.stderr, none.stderr
     pytest.importorskip("matplotlib")
     (tmp_path / "paris.jsonl").write_text(PARIS)
-    odd = collab("plot", str(tmp_path / "paris.jsonl"), "--out", str(tmp_path / "p.xyz"))
-    assert odd.returncode == 2 and "p.xyz: expected a picture's name, .png, .svg or .pdf" in odd.stderr, odd.stderr
+    for name in ("p.xyz", "p.gif", "p"):
+        odd = collab("plot", str(tmp_path / "paris.jsonl"), "--out", str(tmp_path / name))
+        assert odd.returncode == 2 and f"{name}: expected a picture's name, .png, .svg or .pdf" in odd.stderr, (
+            odd.stderr
+        )
     for file, words in (
         ("notes.txt", "holds no event: expected a file that COLLAB_EVENTS_FILE has made"),
         ("empty.jsonl", "no site is in these events"),

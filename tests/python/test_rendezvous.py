@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -13,6 +14,7 @@ from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab import log
+from torch_collab.rendezvous import candidate
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
 from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
@@ -100,6 +102,23 @@ def test_no_more_than_the_most() -> None:
     assert found == [(0, 1), (0, 2), (1, 2)]
 
 
+def test_nodes_that_were_told_other_numbers_hear_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, log.LOGGER.name)
+    port = free_port()
+    rendezvous(handler(port, (2, 2), is_host="1"), handler(port, (3, 4), is_host="0"))
+    log.flush()
+    assert caplog.text.count("[rendezvous.nnodes-differ]") == 1
+    assert "begins with 2 nodes" in caplog.text and "--nnodes here says 3:4" in caplog.text
+    monkeypatch.setattr("torch_collab.rendezvous.handler.SAY_EVERY", 0.1)
+    port = free_port()
+    first = handler(port, (3, 3), is_host="1", join_timeout="2")
+    rendezvous(first, handler(port, (2, 2), is_host="0", join_timeout="2"))
+    log.flush()
+    assert "2 nodes so far; all that --nnodes says here, but the machine there waits for more" in caplog.text
+
+
 def expect_error(made: CollabRendezvous, *words: str) -> None:
     (error,) = rendezvous(made)
     assert isinstance(error, RendezvousError), error
@@ -113,6 +132,23 @@ def test_nobody_at_the_endpoint() -> None:
         handler(port, join_timeout="1", is_host="0"),
         f"--rdzv-endpoint=127.0.0.1:{port}", "tried for 1 s", "refused", "loopback",
     )  # fmt: skip
+
+
+def test_a_machine_that_is_made_the_first_by_mistake_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("torch_collab.rendezvous.endpoint.is_this_machine", lambda host: False)
+    monkeypatch.setenv("COLLAB_SITE", "paris")
+    port = free_port()
+    first = handler(port, (1, 2), is_host="1")  # behind a router, as it cannot tell
+    rendezvous(first)
+    log.flush()
+    assert "--site NAME" in caplog.text and "[rendezvous.endpoint-elsewhere]" in caplog.text
+    expect_error(
+        handler(port, is_host="1"),
+        "is served by paris at another machine already", "--site NAME", "[rendezvous.two-first]",
+    )  # fmt: skip
+    first.shutdown()
 
 
 def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +215,26 @@ def test_the_exit_barrier_is_the_sites() -> None:
     two[0].wait(["torchelastic/agent/terminal_state/last_member"])
 
 
+def test_the_command_for_another_site_has_what_all_sites_have_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PRESET", "wan"), ("CODEC", "int8"), ("LISTEN", "127.0.0.1:0"), ("RUN", "night")):
+        monkeypatch.setenv(f"COLLAB_{name}", value)
+    words = candidate.join_command(read_settings(RendezvousParameters("collab", "paris:29400", "a", 1, 2))).split()
+    given = words[: words.index("collab")]
+    assert words[len(given) :] == [
+        "collab",
+        "run",
+        "--site",
+        "NAME",
+        "--join",
+        "paris:29400",
+        "--run",
+        "night",
+        "train.py",
+    ]
+    assert "COLLAB_CODEC=int8" in given and "COLLAB_OVERLAP=1" in given, "of the preset too"
+    assert not any("LISTEN" in word or "PRESET" in word for word in given)
+
+
 def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: "no libucp.so")
     monkeypatch.setenv("COLLAB_TRANSPORT", "ucx")
@@ -198,3 +254,19 @@ def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPat
         own_address(settings)
     parameters.local_addr = "10.9.9.9"
     assert own_address(read_settings(parameters)) == "10.9.9.9"
+
+
+def test_a_site_that_is_not_dialled_has_an_address_for_its_own_and_serves_no_standby(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLLAB_COORDINATOR")
+    port, made = free_port(), []
+    for advertise, is_host in (("", "1"), ("none", "0")):
+        monkeypatch.setenv("COLLAB_ADVERTISE", advertise)
+        made.append(handler(port, is_host=is_host))
+    assert own_address(read_settings(RendezvousParameters("collab", f"127.0.0.1:{port}", "a", 1, 2))) == "127.0.0.1"
+    ranks(rendezvous(*made))
+    (served,) = os.environ["COLLAB_COORDINATOR"].split(",")
+    assert served.startswith("127.0.0.1:")
+    for each in reversed(made):
+        each.shutdown()

@@ -9,7 +9,7 @@ import pytest
 import torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler
 from torch_collab import log
-from torch_collab.capture import hooks
+from torch_collab.capture import hooks, sampler
 from torch_collab.world import state
 
 
@@ -35,6 +35,12 @@ def a_sampler(
         return DistributedSampler(list(range(4)), *(told or ()), shuffle=False)
     finally:
         world.installed.close()
+
+
+def test_a_site_that_came_late_is_not_told_of_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "COLLAB_NUM_SHARDS" in sampler.own_seeds()
+    monkeypatch.setenv("COLLAB_START", "lone")
+    assert "COLLAB_NUM_SHARDS" not in sampler.own_seeds()
 
 
 def test_the_sites_number_is_in_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:

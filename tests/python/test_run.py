@@ -96,6 +96,38 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert "state has models of an earlier run" in done.stdout
 
 
+def test_a_first_machine_with_an_address_of_ipv6_listens_there(tmp_path: Path) -> None:
+    assert run(tmp_path, "init", "--endpoint", "[2001:db8::1]:29500").returncode == 0
+    entries = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text()).entries("")
+    assert entries["listen"].text == "[::]:29501" and entries["advertise"].text == "2001:db8::1"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--site", "a/b", "--site: COLLAB_SITE: expected a name"),
+        ("--run", ".x", "--run: COLLAB_RUN: expected a name"),
+        ("--endpoint", "pa~ris", "--endpoint: COLLAB_ADVERTISE: expected a host's name"),
+        ("--endpoint", "none", "--endpoint: expected this machine as the others reach it, got 'none'"),
+        ("--endpoint", "0.0.0.0:29400", "--endpoint: expected this machine as the others reach it"),
+        ("--token-file", "a.key", "COLLAB_TOKEN_FILE: a.key holds 5 characters"),
+    ],
+)
+def test_init_writes_nothing_that_run_would_refuse(tmp_path: Path, option: str, text: str, words: str) -> None:
+    (tmp_path / "a.key").write_text("hello\n")
+    (tmp_path / "a.key").chmod(0o600)
+    done = run(tmp_path, "init", option, text)
+    assert done.returncode in (1, 2) and done.stderr.startswith(f"collab: {words}"), done.stderr
+    assert not (tmp_path / "collab.toml").exists()
+
+
+def test_init_makes_its_folder(tmp_path: Path) -> None:
+    assert run(tmp_path, "init", "a/b").returncode == 0
+    assert (tmp_path / "a" / "b" / "collab.toml").exists() and (tmp_path / "a" / "b" / "swarm.key").exists()
+    wrong = run(tmp_path, "init", "a/b/swarm.key/c")
+    assert wrong.returncode == 1 and "cannot be made: Not a directory [cli.init-folder]" in wrong.stderr
+
+
 def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
     done = run(swarm, "run", "--dry-run", "--torchrun=--log-dir=logs", "train.py", "--site", "x", "--epochs", "3")
     assert done.returncode == 0, done.stderr
@@ -125,6 +157,9 @@ def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:
     by_variable = run(swarm, "run", "--dry-run", "a.py", COLLAB_SITE="tokyo").stdout
     assert "[site] of collab.toml is paris's, and does not count here" in by_variable
     assert "COLLAB_LISTEN" not in by_variable and "is_host" not in by_variable
+    forgotten = run(swarm, "run", "--dry-run", "--join", "10.0.0.1", "a.py")
+    assert forgotten.returncode == 1 and "say --site NAME" in forgotten.stderr, "the first one's name"
+    assert run(swarm, "run", "--dry-run", "--site", "paris", "--join", "10.0.0.1", "a.py").returncode == 0
 
 
 def test_options_win_over_the_environment_which_wins_over_the_file(swarm: Path) -> None:
@@ -182,6 +217,9 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
         ("nnodes = '3:2'", r"nnodes: expected N or N:MAX"),
         ("[site]\nnproc_per_node = 'two'", r"line 5: \[site\] nproc_per_node: expected a number of processes .*'two'"),
         ("[site]\nnproc_per_node = 0", r"nproc_per_node: expected a number of processes from 1 on"),
+        ("[site]\nsync_every = 5", r"\[site\] sync_every: belongs into \[swarm\]: all sites must have it alike"),
+        ("COLLAB_SYNC_EVERY = 5", r"COLLAB_SYNC_EVERY: is written sync_every here"),
+        ("SYNC_EVERY = 5", r"SYNC_EVERY: is written sync_every here"),
         ("[swarms]", r"line 4: swarms: is not known here, .*; the nearest is swarm"),
         ("codec fp16", r"is no TOML: .*line 4"),
     ],
@@ -210,6 +248,8 @@ def test_run_refuses_what_no_process_of_the_swarm_would_take(swarm: Path, line: 
 def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path) -> None:
     misspelt = run(swarm, "run", "--dry-run", "a.py", COLLAB_SYNC_EVRY="5")
     assert misspelt.returncode == 1 and "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr
+    unknown = run(swarm, "run", "--dry-run", "a.py", COLLAB_FOO="5")
+    assert unknown.returncode == 0 and "COLLAB_FOO" in unknown.stderr
     (swarm / "swarm.key").write_text("hello\n")
     done = run(swarm, "run", "--dry-run", "a.py")
     assert done.returncode == 1 and "holds 5 characters" in done.stderr, done.stderr
@@ -240,9 +280,22 @@ def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> Non
     (swarm / "a.py").write_text("import os; print('listens at', os.environ['COLLAB_LISTEN']); raise SystemExit(3)\n")
     done = run(swarm, "run", "--torchrun=--standalone", "--max-restarts", "0", "a.py")
     assert "listens at 0.0.0.0:29411" in done.stdout, done.stderr
-    assert done.returncode == 1 and "ChildFailedError" in done.stderr
+    assert done.returncode == 1 and "collab: the script has failed:" in done.stderr
+    assert "exitcode  : 3" in done.stderr and "Traceback" not in done.stderr, done.stderr
     (swarm / "a.py").write_text("")
     assert run(swarm, "run", "--torchrun=--standalone", "a.py").returncode == 0
+
+
+def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> None:
+    """In the words of the rendezvous, of a signal, or before anything is started."""
+    (swarm / "a.py").write_text("")
+    wait = "--torchrun=--rdzv-conf=is_host=0,join_timeout=1"
+    done = run(swarm, "run", "--site", "tokyo", "--join", f"127.0.0.1:{free_port()}", wait, "a.py")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("collab: cannot reach --rdzv-endpoint=") and last.endswith("[rendezvous.unreachable]")
+    none = run(swarm, "run", "b.py")
+    assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 
 
 def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
@@ -337,7 +390,10 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     assert seen["objective"] == "Letters, 100 %"
     assert {member["name"] for member in seen["swarm"]["members"]} == {"paris", "tokyo"}
     name = json.loads(status.stdout)["swarm"]
-    assert seen["join"] == f"collab run --join 127.0.0.1:{port} --token-file swarm.key --run {name} train.py"
+    assert seen["join"] == (
+        f"COLLAB_SYNC_EVERY=10 collab run --site NAME --join 127.0.0.1:{port} --token-file swarm.key --run {name} "
+        "train.py"
+    )
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
     assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)

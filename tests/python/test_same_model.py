@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch_collab import native
+from torch_collab import log, native
+from torch_collab.swarm import same_model
+from torch_collab.swarm.same_model import _everyone_who_comes
+from torch_collab.world.topology import Site, Sites
 
 
 class Quantised(torch.Tensor):
@@ -42,3 +49,39 @@ def test_one_that_says_nothing_of_its_memory_is_refused() -> None:
     with pytest.raises(TypeError, match=r"tensor of Opaque has no memory of its own.*\[capture\.no-memory\]"):
         native.digest(Opaque(torch.ones(3, dtype=torch.int8), torch.ones(1)))
     assert native.digest(torch.empty(0)) == native.digest(torch.empty(0))
+
+
+def test_who_is_waited_for_where_models_are_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    told = threading.Event()
+    monkeypatch.setattr(same_model, "_SAY_SECONDS", 0.0)
+    monkeypatch.setattr(log, "_say", lambda level, text: (said.append(text), told.set()))
+    sites = (Site("paris", (0,)), Site("tokyo", (1,)))
+    world: Any = SimpleNamespace(info=SimpleNamespace(sites=Sites(sites), site=sites[0]), is_leader=True)
+    with same_model._said_after_a_while(world, timedelta(seconds=300)):
+        assert told.wait(20)
+    assert "forward at tokyo," in said[0] and "for at most 300 s" in said[0], said
+
+
+OURS, TOKYOS = "base [2] frozen a1", "base [2] frozen b2"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "gone", "told"),
+    [(OURS, False, []), (TOKYOS, False, [OURS, TOKYOS]), ("base [3] frozen b2", False, []), (TOKYOS, True, [])],
+    ids=["alike", "other values", "another model", "gone"],
+)
+def test_first_members_compare_frozen_values_and_leave_the_rest_to_the_join(
+    theirs: str, gone: bool, told: list[str]
+) -> None:
+    def gather(what: str, mine: bytes, limit: timedelta) -> list[bytes]:
+        if gone:
+            raise RuntimeError("rank 1 of tokyo is gone")
+        text = json.dumps([[theirs], "", False]).encode()
+        other = {"models": mine if theirs == OURS else bytes(32), "sizes": len(text).to_bytes(8, "big")}
+        return [mine, other.get(what, text.ljust(len(mine)))]
+
+    sites = Sites((Site("paris", (0,)), Site("tokyo", (1,))))
+    world: Any = SimpleNamespace(info=SimpleNamespace(sites=sites), hub=SimpleNamespace(gather=gather))
+    everyone = _everyone_who_comes(world, [[OURS], "", False], timedelta(seconds=1))
+    assert [lines for lines, _, _ in everyone] == [[line] for line in told]

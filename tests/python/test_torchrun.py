@@ -40,7 +40,7 @@ def test_a_crashed_worker_comes_back_alone_and_a_failed_site_goes_on_coordinatin
     rome.wait_for_rounds(2, "paris", "rome")
     assert len(paris.pids()) == 1, "the healthy worker was restarted"
     nodes.crash("paris")  # and has no restart left
-    paris.wait_for("training is done here; the coordinator stays")
+    paris.wait_for("nothing trains here any more; the coordinator stays")
     rome.wait_for_steps(100)  # alone, half of the swarm moves no anchor
     assert len(rome.pids()) == 2
     nodes.stop_training()
@@ -145,3 +145,11 @@ def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
     assert "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN" in rome.output
     assert "node rome has neither a swarm key nor certificates" in paris.output
     assert not paris.pids() and not rome.pids()
+
+
+@pytest.mark.slow
+def test_frozen_parameters_drawn_at_random_become_those_of_the_first_site(nodes: Nodes) -> None:
+    nodes.script, nodes.argument = "values.py", "frozen"
+    both = [nodes.start(site, COLLAB_SYNC_EVERY="3") for site in ("paris", "rome")]
+    for node in both:
+        assert node.join().count("[capture.frozen-differ]") == 1

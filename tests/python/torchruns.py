@@ -131,7 +131,7 @@ class Nodes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
-        self.script = "torchrun.py"
+        self.script, self.argument = "torchrun.py", str(folder)
         self.all: list[Node] = []
 
     def flag(self, name: str) -> Path:
@@ -148,7 +148,7 @@ class Nodes:
             f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--nproc-per-node={nproc}", "--rdzv-id=test",
             "--monitor-interval=0.1",
             "--rdzv-conf=last_call_timeout=1,join_timeout=60" + ("," + conf if conf else ""), *flags,
-            str(SCRIPTS / self.script), str(self.folder),
+            str(SCRIPTS / self.script), self.argument,
         ]  # fmt: skip
         events = str(self.folder / f"{site}.jsonl")
         node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS_FILE": events, **environment})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -51,7 +52,8 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     start = _start(config)
     told = _told(store, key)
     mine = topology.my_place(config.site, settings, _transport(config, start))
-    everyone = topology.exchange(told, rank, size, mine, timeout)
+    limit = min(timeout, timedelta(seconds=config.join_timeout))
+    everyone = topology.exchange(told, rank, size, mine, limit)
     sites = topology.draw_lone_site(everyone) if start is Start.LONE else topology.draw_map(everyone)
     site = sites.of(rank)
     log.set_source(site.name, rank)
@@ -91,7 +93,7 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     if rank == 0:
         log.info(_describe(info))
         if start is Start.LONE:
-            log.info(sampler.OWN_SEEDS)
+            log.info(sampler.own_seeds())
     return backend
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import mmap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,28 @@ if TYPE_CHECKING:
     from torch_collab.world.topology import WorldInfo
 
 
-# For sites that are worlds of their own.
-OWN_SEEDS = (
+_OWN_SEEDS = (
     "ranks do not tell sites apart here. A script that draws batches by a seed of its own (torch.manual_seed, a "
     "generator, numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of "
-    "ranks, where the rank is added too). Or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS, and take every "
-    "site_count()-th part of the data from site_index() on. A DistributedSampler with default ranks needs neither"
+    "ranks, where the rank is added too)."
 )
+_OWN_SHARDS = (
+    " Or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS, and take every site_count()-th part of the data from "
+    "site_index() on."
+)
+
+
+_told_alone = mmap.mmap(-1, 1)  # shared with forked workers, each of which is new in every epoch
+
+
+def own_seeds() -> str:
+    """For sites that are worlds of their own. One that an agent made so shares with others that are not, which have no
+    shards."""
+    return f"{_OWN_SEEDS}{'' if _came_late() else _OWN_SHARDS} A DistributedSampler with default ranks does not need it"
+
+
+def _came_late() -> bool:
+    return environment.from_agent(environment.START) == environment.LONE
 
 
 def index_from_name(name: str) -> int:
@@ -71,12 +87,13 @@ def told_share() -> tuple[int, int]:
         )
     info = world.info
     rank, size = share(info)
-    if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and state.current() is world:
-        log.warn_once(
+    if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and not _told_alone[0]:
+        _told_alone[0] = 1
+        shards = "" if _came_late() else ", or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS"
+        log.warning(
             f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} "
             "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
-            "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
-            "[capture.data-rank-alone]"
+            f"torch_collab.site_index() to the seed of its order{shards} [capture.data-rank-alone]"
         )
     return rank, size
 
@@ -120,7 +137,7 @@ def _look_at_explicit(info: WorldInfo, num_replicas: int | None, rank: int | Non
         return
     why = "which are the same at every site: with the same dataset all sites train on the same samples"
     code = "[capture.sampler-same]"
-    if environment.from_agent(environment.START) == environment.LONE:
+    if _came_late():
         why = "but this site came late, as a world of its own: it deals the whole data, by a seed that other sites have"
         code = "[capture.sampler-late]"
     log.warn_once(

@@ -27,6 +27,8 @@ from torch_collab.words import counted
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
 _OLD_RECORD = timedelta(days=7)
+# Of the reasons why a line was not measured, those that sites would have too: their keys do not fit.
+_OTHER_KEY = ("[tls.", "here is no key to encrypt with", "the connection came in the clear")
 
 
 class Findings:
@@ -92,7 +94,7 @@ def add_to(parsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.seconds <= 600:
         raise forms.WrongUsage(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
-    tried = peer.ports(arguments.peer, arguments.config) if arguments.peer else None
+    tried = peer.ports(arguments.peer, arguments.config) if arguments.peer is not None else None
     findings = Findings(quiet=arguments.json)
     _versions(findings)
     config = _knobs(findings, arguments.config)
@@ -138,7 +140,11 @@ def _line(found: Findings, config: native.Settings, host: str, port: int, second
     try:
         figures = line.measure(config, host, port, seconds)
     except (OSError, RuntimeError, ValueError) as error:
-        found.hint("line", f"{str(error).removeprefix('collab: ')}. To measure it, run `{line.ANSWER}` at {host} while "
+        text = str(error).removeprefix("collab: ")
+        if any(words in text for words in _OTHER_KEY):
+            found.problem("line", text)
+            return None
+        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` at {host} while "
                    "no swarm has its ports, with the same key")  # fmt: skip
         return None
     found.fine("line", str(figures))

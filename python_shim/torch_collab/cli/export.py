@@ -44,6 +44,8 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.out.is_dir():
+        raise ValueError(f"--out {arguments.out} is a folder: expected a file's name [cli.export-folder]")
     path = choose(arguments.state)
     header, anchor, _ = native.read_state(str(path))
     state = to_state_dict(header, anchor)
@@ -54,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"; from {arguments.base}: {', '.join(f'{number} {kind}' for kind, number in counts.items()) or 'nothing'}"
         )
     elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
-        what += f"; without {absent} that are not averaged, which --base would add"
+        what += f"; without at least {absent} that are not averaged, which --base would add"
     elements = sum(tensor.numel() for tensor in state.values())
     as_safetensors = (arguments.format or arguments.out.suffix.lstrip(".")) == "safetensors"
     _write(state, arguments.out, as_safetensors, {"run": str(header["swarm"]), "round": str(header["round"])})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from torch_collab import native
 from torch_collab.cli import forms, keys, swarm_file, token
 from torch_collab.network import addresses
 
@@ -48,7 +50,13 @@ def add_to(parsers: Any) -> None:
         ["collab init --endpoint paris.example.org --site paris"],
         {0: "both are there", 1: "one cannot be written, or collab.toml was there"},
     )
-    sub.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="where to write (default: this folder)")
+    sub.add_argument(
+        "folder",
+        metavar="FOLDER",
+        nargs="?",
+        default=".",
+        help="where to write, made if need be (default: this folder)",
+    )
     sub.add_argument(
         "--endpoint", metavar="HOST[:PORT]", help="this machine as the others reach it (default: its address, 29400)"
     )
@@ -80,19 +88,32 @@ def run(arguments: argparse.Namespace) -> int:
         raise forms.WrongUsage(
             f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]"
         )
+    name = arguments.name or f"run-{secrets.token_hex(3)}"
+    site = arguments.site or addresses.as_name(socket.gethostname())
+    _check("--site", site=site)
+    _check("--run", run=name)
+    _check("--endpoint", advertise=host)
+    if host == addresses.NOT_DIALABLE or addresses.is_wildcard(host):
+        raise forms.WrongUsage(
+            f"--endpoint: expected this machine as the others reach it, got {given!r} [cli.init-endpoint]"
+        )
     text = _FILE.format(
         version=swarm_file.VERSION,
-        run=_quoted(arguments.name or f"run-{secrets.token_hex(3)}"),
+        run=_quoted(name),
         endpoint=_quoted(addresses.join_host_port(host, port)),
         nnodes=_quoted(arguments.nnodes),
         coordinator_port=port + 2,
         token_file=_quoted(_seen_from(folder, key)),
         state_dir=_quoted(swarm_file.STATE),
-        name=_quoted(arguments.site or addresses.as_name(socket.gethostname())),
-        listen=_quoted(f"0.0.0.0:{port + 1}"),
+        name=_quoted(site),
+        listen=_quoted(addresses.join_host_port("::" if ":" in host else "0.0.0.0", port + 1)),
         advertise=_quoted(host),
     )
-    swarm_file.read(path, text)  # what a name spoils is said before anything is written
+    swarm_file.read(path, text)  # what a path spoils is said before anything is written
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be made: {error.strerror} [cli.init-folder]") from None
     made = _key(key)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -103,11 +124,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check(option: str, **given: str) -> None:
+    """What `collab run` would refuse of a knob is not written. Raises WrongUsage of the option."""
+    with forms.usage(option) if option else contextlib.nullcontext():
+        config = native.load_config({swarm_file.variable_of(knob): text for knob, text in given.items()}, {})
+        if "token_file" in given:
+            native.has_made_token(config.raw)
+
+
 def _key(path: Path) -> bool:
     """Whether it was made just now."""
     if path.is_file():
         if wrong := keys.unreadable(str(path)):
             raise ValueError(f"{path} {wrong} [cli.init-key]")
+        _check("", token_file=str(path))
         return False
     token.write(path, token.make())
     return True

@@ -24,6 +24,7 @@ _LABELS = {
 }
 _THERE = "#dddddd"
 _MOST_ROWS = 200
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def add_to(parsers: Any) -> None:
@@ -41,6 +42,10 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.out.suffix.lower() not in _PICTURES:
+        raise forms.WrongUsage(
+            f"--out {arguments.out}: expected a picture's name, .png, .svg or .pdf [cli.plot-format]"
+        )
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -61,10 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
         figure.savefig(arguments.out, dpi=120)
     except OSError as error:
         raise OSError(f"{arguments.out} cannot be written: {error.strerror or error} [cli.plot-not-written]") from None
-    except ValueError:  # of the ending alone
-        raise forms.WrongUsage(
-            f"--out {arguments.out}: expected a picture's name, .png, .svg or .pdf [cli.plot-format]"
-        ) from None
     seconds = told.end - told.start
     print(escaped(f"collab: {arguments.out}: {counted(len(told.rows), 'site')}, {seconds:.1f} s"))
     return 0

@@ -10,6 +10,7 @@ import argparse
 import glob
 import os
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from urllib.parse import quote
 from torch_collab import environment, log, native
 from torch_collab.cli import forms, keys, knobs, page, swarm_file
 from torch_collab.cli.swarm_file import Entry, SwarmFile
+from torch_collab.escape import escaped
 from torch_collab.network import addresses
 
 _DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
@@ -90,8 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     if file:
         added = file.variables(entries, given | {name: entry.text for name, entry in added.items()}) | added
     name = next((text for text in (_text(added, "COLLAB_RUN"), given.get("COLLAB_RUN")) if text), "")
-    command = ["torchrun", *_torchrun(arguments, entries, name)]
+    command = ["torchrun", *_torchrun(arguments, entries, name, bool(site))]
     _check(given, added)
+    if not arguments.dry_run:
+        _check_script(arguments)
     _tell(file, site, command, added, given, sys.stdout if arguments.dry_run else sys.stderr)
     if arguments.dry_run:
         return 0
@@ -102,15 +106,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _become(command: list[str]) -> int:
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main
 
     sys.argv = command
     try:
         main(command[1:])
-    except Exception:  # a script that has failed, among others: told as torchrun tells it
-        traceback.print_exc()
+    except ChildFailedError as error:  # its text is torchrun's table of what has failed
+        print(f"collab: the script has failed:{error}", file=sys.stderr)
+        return 1
+    except SignalException as error:
+        print(f"collab: ended by {signal.Signals(error.sigval).name}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if not str(error).startswith("collab:"):
+            traceback.print_exc()
+            return 1
+        print(escaped(str(error)), file=sys.stderr)
         return 1
     return 0
+
+
+def _check_script(arguments: argparse.Namespace) -> None:
+    named = arguments.module or "--no-python" in arguments.torchrun
+    if not named and not os.path.exists(arguments.script):
+        raise ValueError(f"there is no script {arguments.script} in {os.getcwd()} [cli.run-no-script]")
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
@@ -120,10 +141,17 @@ def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
     return {name: Entry(text, _HERE) for name, text in told.items() if text}
 
 
-def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str) -> list[str]:
+def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str, named: bool) -> list[str]:
+    """`named`: the site is named here, and not by the file alone."""
+
     def chosen(word: str, default: str) -> str:
         return getattr(arguments, word, None) or _text(entries, word) or default
 
+    if arguments.join and _text(entries, "first") == "1" and not named:
+        raise ValueError(
+            f"--join says that another machine is the first, and [site] in {swarm_file.NAME} that this one is: say "
+            "--site NAME, a name of its own [cli.run-no-site]"
+        )
     conf = {}
     if not arguments.join and _text(entries, "first") == "1":
         conf["is_host"] = "1"
@@ -184,6 +212,8 @@ def _check(given: Mapping[str, str], added: Mapping[str, Entry]) -> None:
     rest = {name: text for name, text in given.items() if name not in added}
     config = knobs.merged(rest, added)
     log.set_level(config.log_level, config.given("log_level"))
+    for warning in native.environment_warnings(rest):
+        log.warn_once(warning)
     if config.transport in ("auto", "tcp") and any(name in rest or name in added for name in _TOKENS):
         with knobs.placed(added):
             native.has_made_token(config.raw)

@@ -45,6 +45,10 @@ def add_to(parsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
         raise forms.WrongUsage(f"--watch: expected 0.1 to 86400 seconds, got {arguments.watch:g} [cli.status-watch]")
+    if not 0 < arguments.timeout <= 86400:
+        raise forms.WrongUsage(
+            f"--timeout: expected more than 0 and up to 86400 seconds, got {arguments.timeout:g} [cli.status-timeout]"
+        )
     given = {"coordinator": arguments.address} if arguments.address else {}
     config = knobs.load_of_swarm(given, arguments.config, "name its coordinator (HOST:PORT)")
     asked = list(config.coordinator)
@@ -99,6 +103,8 @@ def _shown(answer: dict[str, Any], as_json: bool) -> str:
 
 def render(answer: dict[str, Any]) -> str:
     """Scalars first, then a table for each list of objects."""
+    if answer.get("period") == 0:  # the leader has told none
+        answer = {**answer, "period": "as COLLAB_SYNC_EVERY says"}
     lines = [f"{escaped(name)}: {_cell(value)}" for name, value in answer.items() if not _is_table(value)]
     for name, value in answer.items():
         if _is_table(value):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch_collab import native
 from torch_collab.escape import escaped
 from torch_collab.knob_fields import OLD_NAMES, OptionFields
 from torch_collab.network import addresses, keys
@@ -165,12 +167,17 @@ class _Reader:
                 raise self._error(table, key, _ELSEWHERE[key])
             if key not in KNOBS and key not in _OWN[table]:
                 raise self._error(table, key, self._unknown(table, key))
+            if table == "site" and key in KNOBS and key in _shared():
+                raise self._error(table, key, "belongs into [swarm]: all sites must have it alike")
             yield key, Entry(self._text(table, key, value), self._where(table, key))
 
     def _unknown(self, table: str, key: str) -> str:
         for other, own in _OWN.items():
             if key in own:
                 return f"belongs into [{other}]"
+        small = key.lower().removeprefix("collab_")
+        if key != small and small in KNOBS - set(_ELSEWHERE) | _OWN[table]:
+            return f"is written {small} here"
         if key in OLD_NAMES:
             return f"is now called {' and '.join(OLD_NAMES[key])}"
         return f"is not known; the nearest is {_nearest(key, KNOBS - set(_ELSEWHERE) | _OWN[table])}"
@@ -224,6 +231,11 @@ def _lines(text: str) -> Iterator[tuple[tuple[str, str], int]]:
             yield (("", table), number)
         elif key := re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line):
             yield ((table, key[1]), number)
+
+
+@functools.cache
+def _shared() -> frozenset[str]:
+    return frozenset(row["name"] for row in native.knob_table() if row["scope"] == "sites")
 
 
 def _nearest(word: str, words: set[str] | frozenset[str]) -> str:

@@ -28,6 +28,8 @@ def linger(server: object, limit: float, began: float, others: Callable[[], list
             return
         if reason != said:
             said = reason
-            log.info(f"training is done here; the coordinator stays up to {limit:.0f} s (COLLAB_LINGER): {reason}")
+            log.info(
+                f"nothing trains here any more; the coordinator stays up to {limit:.0f} s (COLLAB_LINGER): {reason}"
+            )
         if living:
             time.sleep(min(_LOOK_SECONDS, left) / 4)

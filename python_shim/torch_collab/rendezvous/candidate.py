@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 STANDBY = True
 
 
+def join_command(settings: RendezvousSettings) -> str:
+    """For another site, with the settings that all sites must have alike."""
+    shared = {row["name"] for row in native.knob_table() if row["scope"] == "sites"}
+    words = [
+        f"COLLAB_{name.upper()}={shlex.quote(value)}"
+        for name, value, source in settings.config.values
+        if name in shared and source != "default"
+    ]
+    words += ["collab run --site NAME --join", settings.endpoint]
+    if settings.key.kind == "token":
+        words += ["--token-file swarm.key"]
+    if settings.config.run != "default":
+        words += ["--run", shlex.quote(settings.config.run)]
+    return " ".join([*words, "train.py"])
+
+
 class Candidate:
     """Threads: the agent's one; the coordinator has its own in the native module."""
 
@@ -46,13 +62,8 @@ class Candidate:
     def _serve_page(self, server: _C.CoordinatorServer) -> None:
         """What is wrong with it keeps nobody from training."""
         settings = self._settings
-        join = f"collab run --join {settings.endpoint}"
-        if settings.key.kind == "token":
-            join += " --token-file swarm.key"
-        if settings.config.run != "default":
-            join += f" --run {shlex.quote(settings.config.run)}"
         try:
-            self._page = page.serve(settings.config, server, self.address, settings.page, f"{join} train.py")
+            self._page = page.serve(settings.config, server, self.address, settings.page, join_command(settings))
         except (OSError, RuntimeError, ValueError) as problem:
             log.warning(f"there is no page: {problem}")
         if self._page is not None:

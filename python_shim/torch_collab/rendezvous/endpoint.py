@@ -8,6 +8,7 @@ It is also the world's store until `init_process_group` has returned at all rank
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import socket
@@ -21,7 +22,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from torch_collab import log
 from torch_collab.escape import first_line
-from torch_collab.network.addresses import is_loopback, is_this_machine, join_host_port
+from torch_collab.network.addresses import as_name, is_loopback, is_this_machine, join_host_port
 from torch_collab.network.keys import SwarmKey
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.dial import DIAL_SECONDS, OPERATION, dial_store, store_at
@@ -31,6 +32,7 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
+_FILE = "[site] of collab.toml"
 _HANDSHAKE_SECONDS = 15.0
 SAY_EVERY = 15.0  # seconds, of who waits
 
@@ -57,6 +59,8 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
     """Raises RendezvousConnectionError in words."""
     may_serve = settings.is_host if settings.is_host is not None else is_this_machine(settings.host)
     problem = ""
+    if settings.is_host and not is_this_machine(settings.host):
+        _look_for_another_first(settings)
     if may_serve:
         try:
             server = serve_store(settings.port)
@@ -71,6 +75,31 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
             return _enter(settings, server, serving=True)
     server = _dial(settings, problem)
     return _enter(settings, server, serving=False)
+
+
+def _look_for_another_first(settings: RendezvousSettings) -> None:
+    """A collab.toml that was copied makes its machine the first one too, which would wait for others in vain."""
+    remedy = (
+        "At a machine that is not the first, give the site a name of its own: --site NAME of `collab run` (or "
+        "COLLAB_SITE, and no is_host=1)"
+    )
+    store = dial_store(settings.host, settings.port)
+    if store is None:
+        log.warning(
+            f"{settings.host} is no address of this machine, which serves --rdzv-endpoint={settings.endpoint} all the "
+            f"same (is_host=1, or `first` in {_FILE}): right behind a router that leads here. {remedy} "
+            "[rendezvous.endpoint-elsewhere]"
+        )
+        return
+    name = ""
+    with contextlib.suppress(RuntimeError, ValueError):
+        run = _read_run(store, settings.key, _where(settings.endpoint))
+        name = f" by {as_name(run['node'])}" if run else ""
+    raise RendezvousConnectionError(
+        f"collab: --rdzv-endpoint={settings.endpoint} is served{name} at another machine already, and this one, "
+        f"{describe(settings)['node']}, is to serve it too (is_host=1, or `first` in {_FILE}). {remedy} "
+        "[rendezvous.two-first]"
+    )
 
 
 def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore | None:

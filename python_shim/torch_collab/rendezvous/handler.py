@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from torch_collab import environment, log, torch_compat
 from torch_collab.escape import first_line
-from torch_collab.network.addresses import is_loopback, join_host_port, split_host_port
+from torch_collab.network.addresses import NOT_DIALABLE, is_loopback, join_host_port, split_host_port
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous import candidate, first_members, late
 from torch_collab.rendezvous.agent_store import AgentStore
@@ -37,7 +37,7 @@ from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
-from torch_collab.words import counted
+from torch_collab.words import counted, plural
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
 
@@ -104,6 +104,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             drawn = first_members.draw(gathered)
             self._world_known = True
             if gathered.includes(self._id):
+                self._compare_nnodes(len(drawn.nodes))
                 return self._enter_first_members(drawn, self._endpoint)
             return self._come_late(drawn, self._endpoint)
         except SignatureError as error:
@@ -145,11 +146,19 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         settings = self._settings
         mine = self._node()
         terms = Terms(settings.min_nodes, settings.max_nodes, settings.last_call, settings.join_timeout)
-        log.info(f"waiting at {settings.endpoint} for {settings.min_nodes} to {settings.max_nodes} nodes"
-                 if settings.max_nodes > settings.min_nodes else
-                 f"waiting at {settings.endpoint} for {settings.min_nodes} nodes")  # fmt: skip
-        waiting = _Waiting(self._where(), endpoint.notices, settings.min_nodes)
+        count = settings.nnodes.replace(":", " to ")
+        log.info(f"waiting at {settings.endpoint} for {count} {plural('node', settings.max_nodes)}")
+        most = 0 if endpoint.serving else settings.max_nodes
+        waiting = _Waiting(self._where(), endpoint.notices, settings.min_nodes, most)
         return gathering.come(mine.tell(), endpoint.serving, terms, waiting.say)
+
+    def _compare_nnodes(self, count: int) -> None:
+        settings = self._settings
+        if not settings.min_nodes <= count <= settings.max_nodes:
+            log.warning(
+                f"the training begins with {counted(count, 'node')}, as the machine at {settings.endpoint} was told; "
+                f"--nnodes here says {settings.nnodes}. Give all machines the same [rendezvous.nnodes-differ]"
+            )
 
     def _let_others_know(self, problem: str = "") -> None:
         """Ends after the others when it is their store that ends with this agent."""
@@ -199,7 +208,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         )
         self._tell_workers(environment.FIRST_MEMBERS, join_host_port(host, port), drawn.gathered.id)
         names = ", ".join(site.name for site in drawn.sites)
-        log.info(f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; {self._coordinated()}")
+        sites = counted(len(drawn.sites), "site")
+        log.info(f"{_are(len(drawn.nodes), 'node')} here, {sites}: {names}; {self._coordinated()}")
         self._agent_store = AgentStore(endpoint.part("ranks"), self._site_store.part("agents"), self._site_nodes)
         return RendezvousInfo(
             self._agent_store,
@@ -221,6 +231,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _serve_candidate(self, part: Any, index: int) -> None:
         standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
+        standby = standby and self._settings.config.advertise != NOT_DIALABLE  # the endpoint's machine is dialled
         address = error = ""
         if not self._settings.config.coordinator and (index == 0 or standby):
             try:
@@ -358,6 +369,10 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             os.environ.setdefault("COLLAB_ADVERTISE", self._settings.local_addr)
 
 
+def _are(count: int, noun: str) -> str:
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 class _Refused(RuntimeError):
     """A node was refused at the endpoint, or refused it, and without it there are too few."""
 
@@ -365,10 +380,11 @@ class _Refused(RuntimeError):
 class _Waiting:
     """Says now and then who is waited for, and at once who was refused."""
 
-    def __init__(self, where: str, notices: Notices | None = None, least: int = 0) -> None:
+    def __init__(self, where: str, notices: Notices | None = None, least: int = 0, most: int = 0) -> None:
+        """`most`: where another node closes the list, how many this one was told that there are."""
         self._where = where
         self._notices = notices
-        self._least = least
+        self._least, self._most = least, most
         self._said = time.monotonic()
 
     def say(self, there: int) -> None:
@@ -378,11 +394,12 @@ class _Waiting:
             raise _Refused(refused)
         if refused is not None:
             log.warning(
-                f"{self._where}: {refused}; {there} nodes are here, which is enough to go on without it "
+                f"{self._where}: {refused}; {_are(there, 'node')} here, which is enough to go on without it "
                 "[rendezvous.node-refused]"
             )
             self._notices = None
         now = time.monotonic()
         if now - self._said >= SAY_EVERY:
             self._said = now
-            log.info(f"{self._where}: {counted(there, 'node')} so far")
+            all_here = "; all that --nnodes says here, but the machine there waits for more"
+            log.info(f"{self._where}: {counted(there, 'node')} so far{all_here if 0 < self._most <= there else ''}")

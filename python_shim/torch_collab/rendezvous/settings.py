@@ -13,6 +13,7 @@ from torch_collab.environment import as_run, collab_variables
 from torch_collab.network import links, page
 from torch_collab.network.addresses import (
     ANYWHERE,
+    NOT_DIALABLE,
     as_name,
     chosen_address,
     host_and_port,
@@ -56,6 +57,11 @@ class RendezvousSettings:
     config: native.Settings
     key: SwarmKey
     transport: str  # of the links between sites
+
+    @property
+    def nnodes(self) -> str:
+        """As --nnodes has it."""
+        return ":".join(map(str, sorted({self.min_nodes, self.max_nodes})))
 
     @property
     def endpoint(self) -> str:
@@ -131,12 +137,14 @@ def _seconds(parameters: Any, name: str, default: float) -> float:
 
 
 def own_address(settings: RendezvousSettings) -> str:
-    """--local-addr, else COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the endpoint.
+    """--local-addr, else COLLAB_ADVERTISE where it is an address, else a definite COLLAB_LISTEN, else the local end
+    towards the endpoint.
 
     An endpoint whose name leads back to this machine only (an /etc/hosts with 127.0.1.1) says nothing about the
     address others dial: then the local end of the default route. Raises ValueError.
     """
-    if chosen := settings.local_addr or chosen_address(settings.config.advertise, settings.config.listen):
+    advertise = "" if settings.config.advertise == NOT_DIALABLE else settings.config.advertise
+    if chosen := settings.local_addr or chosen_address(advertise, settings.config.listen):
         return chosen
     if settings.host.startswith(_LOCAL_NAMES):
         return "127.0.0.1"

@@ -1,12 +1,15 @@
-"""That the ranks of a site, and the sites of one world, hold the same model: the first difference is told at each."""
+"""That ranks of a site, and sites that begin together, hold the same model: the first difference is told at each."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from torch_collab.model.entry import Entry
     from torch_collab.world.state import World
+
+_SAY_SECONDS = 10.0
 
 
 def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ranks: tuple[int, ...], site: str) -> None:
@@ -42,23 +47,54 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
 
 
 def check_same_between_sites(world: World, entries: list[Entry]) -> None:
-    """In one world every rank compares its site's model with the others', so that all are told at once.
+    """Sites that begin together compare their models, so that all are told at once, and take one site's frozen values.
 
-    With a coordinator outside, and of later generations, they are compared when they join.
+    First members of a swarm of which one is gone or has another model go on: that one is refused when it joins. So are
+    all others with a coordinator outside, and those of later generations.
     """
-    if not world.info.one_world or not world.info.several_sites or world.generations.number > 1:
+    info = world.info
+    if not info.ranks_tell_sites_apart or not info.several_sites or world.generations.number > 1:
         return
-    mine = world.info.site_number
     lines = [
         entry.describe() + (" " + native.digest(entry.tensor) if entry.kind == "frozen" else "") for entry in entries
     ]
+    begins = info.config.init_from, loaded.shows(world, entries)
+    limit = timedelta(seconds=info.config.join_timeout)
+    with _said_after_a_while(world, limit):
+        everyone = (_everyone_in_one_world if info.one_world else _everyone_who_comes)(world, [lines, *begins], limit)
+    if everyone:
+        _take_frozen(world, entries, everyone)
+
+
+@contextlib.contextmanager
+def _said_after_a_while(world: World, limit: timedelta) -> Iterator[None]:
+    others = listed([site.name for site in world.info.sites.sites if site != world.info.site])
+    text = (
+        f"waiting for the first training forward at {others}, where models are compared; training stands still here, "
+        f"for at most {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT)"
+    )
+    timer = threading.Timer(_SAY_SECONDS, log.info, [text])
+    timer.daemon = True
     if world.is_leader:
-        begins = world.info.config.init_from, loaded.shows(world, entries)
-        world.info.told.set(f"collab/model/{mine}", json.dumps([lines, *begins]))
-    limit = timedelta(seconds=world.info.config.join_timeout)
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+# Of each site: the lines of its model, its COLLAB_INIT_FROM, and whether it has loaded a state.
+_Told = list[tuple[list[str], str, bool]]
+
+
+def _everyone_in_one_world(world: World, mine: list[Any], limit: timedelta) -> _Told:
+    """Nothing where all is alike; raises where it is another model."""
+    lines = mine[0]
+    if world.is_leader:
+        world.info.told.set(f"collab/model/{world.info.site_number}", json.dumps(mine))
     if world.hub.link is not None and _all_hold(world, lines, limit):
-        return
-    everyone: list[tuple[list[str], str, bool]] = []
+        return []
+    everyone: _Told = []
     for index, site in enumerate(world.info.sites.sites):
         key = f"collab/model/{index}"
         try:
@@ -76,14 +112,32 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
         here, there = _without_values(lines), _without_values(everyone[-1][0])
         if words := _difference(here, there, f"at {world.info.site.name}", f"at {site.name}", *advice):
             raise RuntimeError(f"collab: sites hold different models: {words}")
-    _take_frozen(world, entries, everyone)
+    return everyone
+
+
+def _everyone_who_comes(world: World, mine: list[Any], limit: timedelta) -> _Told:
+    """Over the hub: the world's store may be gone by now. Nothing where all is alike, one is gone, or has another
+    model."""
+    try:
+        if _all_hold(world, mine[0], limit):
+            return []
+        text = json.dumps(mine).encode()
+        longest = max(
+            int.from_bytes(size, "big") for size in world.hub.gather("sizes", len(text).to_bytes(8, "big"), limit)
+        )
+        texts = world.hub.gather("lines", text.ljust(longest), limit)
+    except RuntimeError as error:
+        log.debug(f"models are not compared before the join: {error}")
+        return []
+    everyone: _Told = [json.loads(texts[site.leader]) for site in world.info.sites.sites]
+    return everyone if len({tuple(_without_values(lines)) for lines, _, _ in everyone}) == 1 else []
 
 
 def _without_values(lines: list[str]) -> list[str]:
     return [line.rsplit(" ", 1)[0] if "] frozen " in line else line for line in lines]
 
 
-def _take_frozen(world: World, entries: list[Entry], everyone: list[tuple[list[str], str, bool]]) -> None:
+def _take_frozen(world: World, entries: list[Entry], everyone: _Told) -> None:
     """Frozen parameters that differ between sites become those of one, as DDP gives all ranks those of rank 0. The same
     site whose trained parameters round 0 has: a momentum encoder is a copy of them."""
     sites = world.info.sites.sites

@@ -96,7 +96,7 @@ def _name(name: object) -> str:
 
 def _number(name: str, value: Any) -> float:
     try:
-        return float(value)
+        return float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with gradients
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor of one "

@@ -13,17 +13,17 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from torch_collab import environment
+from torch_collab import environment, log
 from torch_collab.escape import escaped
 from torch_collab.network.addresses import as_name
 from torch_collab.network.signed_store import SignatureError, SignedStore
+from torch_collab.words import listed, plural
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from torch.distributed import Store
 
     from torch_collab.native import Settings
@@ -33,6 +33,7 @@ _KEY = "collab/place"
 _READ = f"{_KEY}/read"
 _READING_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_SAY_EVERY = timedelta(seconds=15)
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,12 @@ def my_place(site: str | None, settings: Mapping[str, str], transport: str = "",
     )
 
 
-def exchange(store: SignedStore, rank: int, size: int, mine: Place, timeout: timedelta) -> list[Place]:
-    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key
-    and settings that differ."""
+def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timedelta) -> list[Place]:
+    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key,
+    settings that differ, and ranks that have not come within `limit`."""
     store.set(f"{_KEY}/{rank}", mine.encode())
     keys = [f"{_KEY}/{other}" for other in range(size)]
-    store.wait(keys, timeout)
+    _wait_for_all(store, rank, keys, limit)
     try:
         texts = store.multi_get(keys)
     except SignatureError as error:
@@ -190,6 +191,45 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, timeout: tim
         raise
     store.add(_READ, 1)
     return places
+
+
+def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedelta) -> None:
+    """Says now and then which ranks have not come; most often their script has failed before it came here."""
+    deadline = time.monotonic() + limit.total_seconds()
+    while True:
+        left = timedelta(seconds=max(0.001, deadline - time.monotonic()))
+        try:
+            store.wait(keys, min(_SAY_EVERY, left))
+            return
+        except RuntimeError:
+            here = [other for other, key in enumerate(keys) if store.check([key])]  # raises where the store is gone
+        if len(here) == len(keys):
+            return
+        places = _places_of(store, here)
+        words = _who_is_missing(places, here, len(keys))
+        if time.monotonic() >= deadline:
+            raise RuntimeError(
+                f"collab: not all ranks have come to init_process_group within {limit.total_seconds():.0f} s "
+                f"(COLLAB_JOIN_TIMEOUT, or timeout= where that is shorter): {words}. The script of a missing one may "
+                "have failed before that call: look at its output [ddp.ranks-late]"
+            )
+        if rank == min(other for other in here if other in places and places[other].host == places[rank].host):
+            log.info(f"in init_process_group, for at most {left.total_seconds():.0f} s more: {words}")
+
+
+def _places_of(store: SignedStore, here: list[int]) -> dict[int, Place]:
+    """Of those that this rank's key opens; of the others nothing is known yet."""
+    places = {}
+    for rank in here:
+        with contextlib.suppress(SignatureError):
+            places[rank] = Place.decode(store.get(f"{_KEY}/{rank}"))
+    return places
+
+
+def _who_is_missing(places: Mapping[int, Place], here: list[int], size: int) -> str:
+    missing = [str(rank) for rank in range(size) if rank not in here]
+    known = [f"{rank} ({place.site or place.hostname})" for rank, place in places.items()]
+    return f"{plural('rank', len(missing))} {listed(missing)} of {size} missing, here: {listed(known)}"
 
 
 def give_up(store: SignedStore, rank: int, why: str) -> None:

@@ -26,8 +26,8 @@ def told(name: str, **environment: str) -> None:
     dist.init_process_group("collab", store=dist.HashStore(), rank=0, world_size=1)
     try:
         sampler = DistributedSampler(range(12), shuffle=False)
+        read = [int(n) for n in DataLoader(Lines(), batch_size=None, num_workers=1)]  # most scripts ask there alone
         share = (torch_collab.data_rank(), torch_collab.data_world_size())
-        read = [int(n) for n in DataLoader(Lines(), batch_size=None, num_workers=1)]
         print(f"{name}: {share} {(sampler.rank, sampler.num_replicas)} {list(sampler) == read}\n", end="")
     except ValueError as error:
         print(f"{name}: {error}\n", end="")

@@ -54,6 +54,15 @@ TEST(DuplicateData, TwoRoundsRunningAndOnce) {
   EXPECT_TRUE(round(b).empty()) << "told already";
 }
 
+TEST(DuplicateData, ACosineIsNeverRoundedAboveOne) {
+  for (std::uint64_t seed = 1; seed < 30; ++seed) {
+    DuplicateData duplicate_data;
+    const SampledDelta same = sampled_delta(seed);
+    EXPECT_TRUE(duplicate_data.committed({{SiteId{0}, same}, {SiteId{1}, same}}).empty());
+    EXPECT_LE(duplicate_data.committed({{SiteId{0}, same}, {SiteId{1}, same}}).at(0).cosine, 1.0) << seed;
+  }
+}
+
 TEST(DuplicateData, WhatSaysNothingIsNotCompared) {
   DuplicateData duplicate_data;
   const SampledDelta little = sampled_delta(1, 0, kLeastSampledDelta - 1);

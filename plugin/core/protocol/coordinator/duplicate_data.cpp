@@ -69,7 +69,7 @@ std::vector<DuplicateData::Pair> DuplicateData::committed(
       const std::pair<SiteId, SiteId> pair = std::minmax(a, b);
       const auto before = alike_.find(pair);
       const std::uint32_t rounds = alike[pair] = 1 + (before == alike_.end() ? 0 : before->second);
-      if (rounds == kAlikeRounds) found.push_back({pair.first, pair.second, cosine});
+      if (rounds == kAlikeRounds) found.push_back({pair.first, pair.second, std::min(cosine, 1.0)});
     }
   }
   alike_ = std::move(alike);
