@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <barrier>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <future>
 #include <limits>
@@ -15,6 +13,7 @@
 
 #include "tests/integration/by_hand.h"
 #include "tests/integration/meddling.h"
+#include "tests/integration/overlap_events.h"
 
 namespace collab::testing {
 namespace {
@@ -476,103 +475,10 @@ TEST_F(Overlap, EventsTellHowLongTheScriptWaited) {
   start_overlapping(2, {MergeRule::kRebase, 0.5}, [&](Config& config) { config.events_file = path; });
   common_round();
   finish_all();
-  std::ifstream file(path);
-  std::size_t behind = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.find("\"exchange_seconds\"") == std::string::npos) continue;
-    ASSERT_THAT(line, HasSubstr("\"overlap_seconds\":"));
-    const auto number = [&](const std::string& name) {
-      return std::stod(line.substr(line.find("\"" + name + "\":") + name.size() + 3));
-    };
-    if (number("overlap_seconds") == 0) continue;
-    ++behind;
-    EXPECT_LT(number("stall_seconds"), number("overlap_seconds"));
-  }
-  EXPECT_GE(behind, 2U);
+  const std::vector<Behind> behind = rounds_behind(path);
+  for (const Behind& round : behind) EXPECT_LT(round.stall, round.overlap);
+  EXPECT_GE(behind.size(), 2U);
   std::remove(path.c_str());
-}
-
-// ---- sites of several ranks ----------------------------------------------------------------------------
-
-struct RanksOfASite {
-  std::size_t ranks;
-  bool one_host;
-  bool by_time;
-  CodecId codec;
-  MergeRule rule;
-  std::uint32_t fragments = 1;
-};
-class OverlapOfRanks : public ::testing::TestWithParam<RanksOfASite> {};
-
-TEST_P(OverlapOfRanks, AreOneModelAtEveryStepAndAllSitesAgreeAtTheEnd) {
-  Swarm swarm = swarm_of(2, GetParam().codec);
-  swarm.ranks = GetParam().ranks;
-  swarm.config.run = "overlap-" + std::to_string(getpid());
-  swarm.config.overlap = true;
-  swarm.config.merge = {GetParam().rule, 0.5};
-  swarm.config.fragments = GetParam().fragments;
-  if (GetParam().by_time) swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
-  swarm.start_coordinator();
-  std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
-  for (int site = 0; site < 2; ++site) {
-    gradients.push_back(std::make_unique<std::barrier<>>(static_cast<std::ptrdiff_t>(swarm.ranks)));
-  }
-  const std::vector<Status> results =
-      swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
-        const Values& of_leader = swarm.parameters[site * swarm.ranks]->values();
-        std::size_t step = 0;
-        for (int rounds = 0; rounds < 5; ++step) {
-          gradients[site]->arrive_and_wait();
-          EXPECT_EQ(values, of_leader) << "step " << step;
-          gradients[site]->arrive_and_wait();
-          train_one_step(values, site, step);
-          const Result<StepOutcome> outcome = session.step(8);
-          if (!outcome.ok()) return outcome.status();
-          rounds += outcome->round_ran ? 1 : 0;
-        }
-        gradients[site]->arrive_and_wait();
-        return session.finish();
-      });
-  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
-  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
-}
-INSTANTIATE_TEST_SUITE_P(Ranks, OverlapOfRanks,
-                         ::testing::Values(RanksOfASite{1, true, false, CodecId::kFp32, MergeRule::kRebase},
-                                           RanksOfASite{3, true, false, CodecId::kInt8, MergeRule::kRebase},
-                                           RanksOfASite{3, true, true, CodecId::kFp32, MergeRule::kMix},
-                                           RanksOfASite{2, false, false, CodecId::kFp32, MergeRule::kRebase},
-                                           RanksOfASite{2, false, true, CodecId::kInt8, MergeRule::kRebase},
-                                           RanksOfASite{2, true, false, CodecId::kFp32, MergeRule::kRebase, 3},
-                                           RanksOfASite{2, true, true, CodecId::kInt8, MergeRule::kMix, 3},
-                                           RanksOfASite{2, false, false, CodecId::kFp32, MergeRule::kRebase, 3}));
-
-TEST(OverlapSessions, GenerationsFollowEachOther) {
-  Swarm swarm = swarm_of(2, CodecId::kFp32);
-  swarm.config.overlap = true;
-  swarm.start_coordinator();
-  std::vector<std::vector<Values>> ends(2);
-  std::vector<std::thread> threads;
-  for (std::size_t site = 0; site < 2; ++site) {
-    threads.emplace_back([&, site] {
-      for (std::uint32_t generation = 1; generation <= 2; ++generation) {
-        const auto values = std::make_shared<PlainVector>(fresh_values(swarm.elements, 10 * generation + site));
-        SessionOptions options = swarm.options(site, 0);
-        options.generation = generation;
-        auto session = make_session(std::move(options), values, nullptr);
-        ASSERT_TRUE(session.ok());
-        ASSERT_TRUE((*session)->begin().ok());
-        for (std::size_t step = 0; step < 6; ++step) {
-          train_one_step(values->values(), site, step);
-          ASSERT_TRUE((*session)->step(8).ok());
-        }
-        EXPECT_TRUE((*session)->finish(generation == 2 ? 0 : 2).ok());
-        ends[site].push_back(values->values());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(ends[0], ends[1]);
 }
 
 }  // namespace

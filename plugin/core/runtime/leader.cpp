@@ -289,12 +289,11 @@ Result<RoundReport> Leader::round(const protocol::Trigger& trigger) {
   return report;
 }
 
-Status Leader::start_round(const protocol::Trigger& trigger) {
+Status Leader::start_round(const protocol::Trigger& trigger, TimePoint called) {
   COLLAB_CHECK(copy_ && !flight_, "a round behind the training needs the copy, which another one has");
-  const TimePoint began = clock_.now();
   COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
-  flight_.emplace(Flight{node_->start_round(trigger, true), began, 0});
-  flight_->stalled = seconds_since(began);
+  flight_.emplace(Flight{node_->start_round(trigger, true), called, 0});
+  flight_->stalled = seconds_since(called);
   return {};
 }
 
@@ -302,15 +301,14 @@ bool Leader::round_is_over() const {
   return flight_ && flight_->report.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-Result<RoundReport> Leader::end_round() {
+Result<RoundReport> Leader::end_round(TimePoint called) {
   COLLAB_CHECK(flight_, "no round runs behind the training");
-  const TimePoint began = clock_.now();
   Flight flight = std::move(*flight_);
   flight_.reset();
   Result<RoundReport> report = node_->await(std::move(flight.report));
   if (!report.ok()) return report;
   COLLAB_RETURN_IF_ERROR(merge(report->change, report->range));
-  if (report->skipped.empty()) node_->merged(seconds_since(flight.began), flight.stalled + seconds_since(began));
+  if (report->skipped.empty()) node_->merged(seconds_since(flight.began), flight.stalled + seconds_since(called));
   COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }

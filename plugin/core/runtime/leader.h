@@ -26,11 +26,12 @@ class Leader {
   // unless COLLAB_ON_NONFINITE=continue.
   Result<RoundReport> round(const protocol::Trigger& trigger);
   // Likewise, behind the training (COLLAB_OVERLAP): from the parameters as they are now. They are free again at once.
-  Status start_round(const protocol::Trigger& trigger);
+  // The script stands still since `called`.
+  Status start_round(const protocol::Trigger& trigger, TimePoint called);
   // Whether end_round() would not wait.
   [[nodiscard]] bool round_is_over() const;
   // What became of it is in the parameters, and in the arena for the site's other ranks.
-  Result<RoundReport> end_round();
+  Result<RoundReport> end_round(TimePoint called);
   void leave(const std::string& reason, std::uint32_t next_generation);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }

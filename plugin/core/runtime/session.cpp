@@ -377,7 +377,7 @@ class RankSession final : public Session {
     }
     const Result<std::vector<RankReport>> reports = channel_->report(own);
     if (!reports.ok()) return reports.status();
-    const Outcome mine = is_leader() ? lead_call(*reports, behind) : Outcome{};
+    const Outcome mine = is_leader() ? lead_call(*reports, behind, start) : Outcome{};
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
     samples_ = 0;
@@ -392,13 +392,13 @@ class RankSession final : public Session {
   }
 
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
-  Outcome lead_call(const std::vector<RankReport>& reports, bool behind) {
+  Outcome lead_call(const std::vector<RankReport>& reports, bool behind, TimePoint called) {
     Outcome mine;
     one_model_.warn(reports);
     const std::uint64_t before = site_samples_;
     for (const RankReport& report : reports) site_samples_ += report.samples;
     if (in_flight_) {
-      mine = outcome_of(leader_->end_round(), false);
+      mine = outcome_of(leader_->end_round(called), false);
       if (mine.took_anchor) {  // what was trained since the trigger is dropped with what was unfit
         site_samples_ = before;
         dropped_steps_ += schedule_.steps_since_round();
@@ -420,7 +420,7 @@ class RankSession final : public Session {
       return mine;
     }
     mine.round = round_;
-    fail_outcome(mine, leader_->start_round(trigger()));
+    fail_outcome(mine, leader_->start_round(trigger(), called));
     mine.in_flight = mine.ok();
     return mine;
   }
