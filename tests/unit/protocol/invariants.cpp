@@ -408,6 +408,7 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     record.anchor = {joined->run, joined->round};
   } else if (const auto* persist = std::get_if<Persist>(&action)) {
     record.asked[persist->number] = persist->record;
+    check_memory(site, record, persist->record);
     for (const wire::Proposal& p : persist->record.proposals) {
       if (p.accepted) record.done.insert({p.start.run, p.start.round, p.start.attempt});
     }
@@ -434,7 +435,7 @@ void Invariants::on_site_sent(const std::string& site, SiteRecord& record, const
     done_sent_[attempt].insert(record.id);
   } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
     record.anchor = {installed->run, installed->round};
-    heard_.insert({record.name, installed->acceptor});
+    says_as(site, record, installed->acceptor);
   } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
     check_promise(site, record, *promise);
   } else if (const auto* accepted = std::get_if<wire::Accepted>(&message)) {
@@ -458,13 +459,35 @@ void Invariants::check_promise(const std::string& site, const SiteRecord& record
   const bool kept = durable && durable->acceptor == said.acceptor && durable->promised >= promise.term &&
                     std::ranges::all_of(said.proposals, [&](const wire::Proposal& p) { return covers(*durable, p); });
   check(kept || record.let_in, what + " before that is durable");
-  heard_.insert({record.name, said.acceptor});
+  says_as(site, record, said.acceptor);
   TermId& last = promised_[{record.name, said.acceptor}];
   check(promise.term > last, what + " after term " + std::to_string(last.value));
   last = std::max(last, promise.term);
 }
 
+// A memory is of one run: what it has taken part in, and seen committed. (What it has accepted from a successor may be
+// of the run that it is about to go over to.)
+void Invariants::check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept) {
+  const RunId run = kept.anchor.run;
+  if (run.value == 0) return;
+  const auto [known, fresh] = runs_.try_emplace({record.name, kept.acceptor}, run);
+  check(known->second == run, site + " keeps in one memory what it agreed on in two runs");
+  const bool own = std::ranges::all_of(kept.recent, [&](const wire::Past& past) { return past.run == run; }) &&
+                   std::ranges::all_of(kept.proposals, [&](const wire::Proposal& p) {
+                     return p.settled.value != 0 || p.start.run == run;
+                   });
+  check(own, site + " keeps what is of another run than its anchor");
+}
+
+// What a process could not write may be older on the disk: it says nothing more under that name. (A later process that
+// finds an older record goes on with it: what was said under its name was durable then, and is in there.)
+void Invariants::says_as(const std::string& site, const SiteRecord& record, AcceptorId acceptor) {
+  check(record.lost.count(acceptor) == 0, site + " goes on with a memory that could not be written");
+  heard_.insert({record.name, acceptor});
+}
+
 void Invariants::on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted) {
+  if (!persisted.why.ok() && !record.asked.empty()) record.lost.insert(record.asked.rbegin()->second.acceptor);
   if (persisted.number <= record.written) {  // one was overtaken: what is on the disk may be older, if it failed
     if (!persisted.why.ok()) record.durable.reset();
     return;

@@ -91,6 +91,7 @@ class Invariants {
     std::optional<wire::Record> durable;          // by this process
     std::optional<wire::Accept> to_accept;        // as it was asked last
     bool let_in = false;                          // since it was asked to promise
+    std::set<AcceptorId> lost{};                  // of what this process could not write
   };
 
   void check(bool holds, const std::string& what) {
@@ -115,6 +116,8 @@ class Invariants {
   void on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message);
   void on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted);
   void check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise);
+  void check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept);
+  void says_as(const std::string& site, const SiteRecord& record, AcceptorId acceptor);
 
   std::string init_from_;
   std::map<std::string, CoordinatorRecord> coordinators_;
@@ -129,6 +132,7 @@ class Invariants {
   std::map<std::string, SiteRecord> sites_;
   std::map<Memory, TermId> promised_;  // last, as said
   std::set<Memory> heard_;             // something was said under its name
+  std::map<Memory, RunId> runs_;       // the one each is a memory of
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;

@@ -360,6 +360,43 @@ TEST_F(Durable, LeaveBeforeTheEndOfTheMemory) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("leaves before the end of its memory is durable")));
 }
 
+// ---- what a memory is of ---------------------------------------------------------------------------
+
+class Memories : public InvariantsTest {
+ protected:
+  void keeps(std::uint64_t number, RunId run, std::vector<wire::Proposal> proposals = {},
+             AcceptorId as = AcceptorId{3}) {
+    wire::Record kept = record(TermId{2}, std::move(proposals), as);
+    kept.anchor = {run, RoundId{0}, {1, 1}};
+    write("paris", number, kept);
+  }
+  void says_installed() {
+    site("paris", Tick{}, {Send{LinkId{1}, wire::AnchorInstalled{RunId{7}, RoundId{0}, {1, 1}, AcceptorId{3}}}});
+  }
+};
+
+TEST_F(Memories, AreOfOneRunEach) {
+  keeps(1, RunId{7}, {{start, true, {{5, 5}}, {}}});
+  keeps(2, RunId{8}, {{start, true, {{5, 5}}, TermId{2}}}, AcceptorId{4});  // accepted from a successor
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  keeps(3, RunId{8}, {}, AcceptorId{3});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("in one memory what it agreed on in two runs")));
+}
+TEST_F(Memories, HoldNoAttemptOfAnotherRun) {
+  keeps(1, RunId{8}, {{start, true, {{5, 5}}, {}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("of another run than its anchor")));
+}
+TEST_F(Memories, EndWithAWriteThatFails) {
+  keeps(1, RunId{7});
+  site("paris", Persisted{1, {}}, {});
+  says_installed();
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  keeps(2, RunId{7});
+  site("paris", Persisted{2, unavailable("no space")}, {});
+  says_installed();
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("goes on with a memory that could not be written")));
+}
+
 // ---- what a successor commits ----------------------------------------------------------------------
 
 // Both have come to it and accepted under term 2.
