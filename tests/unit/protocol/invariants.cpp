@@ -39,7 +39,10 @@ bool covers(const wire::Record& record, const wire::Done& done) {
 void Invariants::coordinator_step(const std::string& coordinator, const CoordinatorEvent& event,
                                   const std::vector<CoordinatorAction>& actions) {
   CoordinatorRecord& record = coordinators_[coordinator];
-  if (const auto* received = std::get_if<Received>(&event)) on_received(record, *received);
+  if (const auto* received = std::get_if<Received>(&event)) {
+    check_leave(record, *received, actions);
+    on_received(record, *received);
+  }
   if (const auto* closed = std::get_if<Closed>(&event)) record.comers.erase(closed->link);
   for (const CoordinatorAction& action : actions) {
     each_sent(action, [&](LinkId link, const wire::Message& message) {
@@ -73,6 +76,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   const auto offers = [&comer](const auto& message) {
     const wire::Record& its = message.report.record;
     comer->second.held = message.offer;
+    comer->second.memory = its.acceptor;
     comer->second.knows = !its.voters.empty();
     comer->second.left = comer->second.knows && its.anchor.run != message.offer.run;
   };
@@ -80,6 +84,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
     comer->second.held = {installed->run, installed->round, installed->digest};
     comer->second.left = false;
+    comer->second.memory = installed->acceptor;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   if (promise != nullptr) {
@@ -279,6 +284,40 @@ void Invariants::check_mandate(const std::string& coordinator, const Coordinator
                                   " with their records");
 }
 
+// Where a voter goes in good order the others hear of it: else they would miss it for ever.
+void Invariants::check_leave(const CoordinatorRecord& record, const Received& received,
+                             const std::vector<CoordinatorAction>& actions) {
+  const auto leaver = record.comers.find(received.link);
+  if (!std::holds_alternative<wire::Leave>(received.message) || !record.anchor || leaver == record.comers.end()) return;
+  const auto membership = memberships_.find(*record.anchor);
+  const auto& [name, memory] = std::tie(leaver->second.name, leaver->second.memory);
+  const bool counts = membership != memberships_.end() && membership->second.count(name) != 0 &&
+                      membership->second.at(name) == memory && left_.count(memory) == 0;
+  const bool alone = std::ranges::none_of(
+      record.comers, [&](const auto& entry) { return entry.second.site && entry.first != received.link; });
+  if (!leaver->second.site || !counts || alone) return;
+  bool told = false;
+  for (const CoordinatorAction& action : actions) {
+    each_sent(action, [&](LinkId, const wire::Message& message) {
+      const auto* left = std::get_if<wire::MemberLeft>(&message);
+      told = told || (left != nullptr && left->acceptor == memory);
+      return true;
+    });
+  }
+  check(told, name + " leaves, and the others do not hear of it");
+}
+
+// Who takes no part, and had no say before, might be anybody.
+void Invariants::check_voters(const wire::StartAttempt& start) {
+  const auto before = memberships_.find({start.run, RoundId{start.round.value - 1}});
+  if (before == memberships_.end()) return;
+  for (const wire::Voter& voter : start.voters) {
+    const bool part = std::ranges::any_of(start.participants, [&](const auto& p) { return p.site == voter.site; });
+    check(part || before->second.count(voter.name) != 0,
+          text_of(start.round, start.attempt) + ": " + voter.name + " takes no part, had no say, and is to have one");
+  }
+}
+
 // Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or
 // was told of its commit when it was elected. (Who comes later may know of one more; that is not looked at.)
 void Invariants::check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install) {
@@ -327,6 +366,7 @@ void Invariants::on_start_attempt(CoordinatorRecord& record, const wire::StartAt
     check(!p.here || std::any_of(start.voters.begin(), start.voters.end(), is_voter),
           name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
   }
+  check_voters(start);
   std::uint64_t end = start.slices.empty() ? 0 : start.slices.front().range.begin;
   for (const wire::Slice& slice : start.slices) {
     check(slice.range.begin == end && slice.range.end > end, name + ": slices leave a gap or overlap");
@@ -380,7 +420,10 @@ void Invariants::site_step(const std::string& site, const SiteEvent& event, cons
     if (const auto* welcome = std::get_if<wire::Welcome>(&received->message)) {
       record.id = welcome->site;
       record.let_in = true;
+      record.term = welcome->term;
     }
+    const auto* left = std::get_if<wire::MemberLeft>(&received->message);
+    if (left != nullptr && left->term == record.term && !record.over) check_member_left(site, *left, actions);
     if (std::holds_alternative<wire::Prepare>(received->message)) record.let_in = false;
     if (const auto* accept = std::get_if<wire::Accept>(&received->message)) record.to_accept = *accept;
   }
@@ -401,7 +444,12 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     last = start->start.attempt;
     record.started.insert(attempt);
   } else if (const auto* apply = std::get_if<ApplyCommit>(&action)) {
+    check_membership(site, record, apply->membership);
     on_apply(site, record, *apply);
+  } else if (const auto* keep = std::get_if<KeepAnchor>(&action)) {
+    check_membership(site, record, keep->membership);
+  } else if (const auto* receive = std::get_if<ReceiveAnchor>(&action)) {
+    check_membership(site, record, receive->membership);
   } else if (const auto* joined = std::get_if<JoinDone>(&action)) {
     check(!record.joined, site + " joined twice");
     record.joined = true;
@@ -477,6 +525,25 @@ void Invariants::check_memory(const std::string& site, const SiteRecord& record,
                      return p.settled.value != 0 || p.start.run == run;
                    });
   check(own, site + " keeps what is of another run than its anchor");
+}
+
+// Who is told that a voter has left keeps that: the next leader may hear of it from nobody else.
+void Invariants::check_member_left(const std::string& site, const wire::MemberLeft& left,
+                                   const std::vector<SiteAction>& actions) {
+  const bool kept = std::ranges::any_of(actions, [&](const SiteAction& action) {
+    const auto* persist = std::get_if<Persist>(&action);
+    return persist != nullptr && std::ranges::none_of(persist->record.voters, [&](const wire::Voter& voter) {
+             return voter.acceptor == left.acceptor && !voter.left;
+           });
+  });
+  check(kept, site + " was told that " + left.site + " has left, and does not keep that");
+}
+
+// Who finds an anchor knows by what it lies with who is to be asked, and which term they had promised by then.
+void Invariants::check_membership(const std::string& site, const SiteRecord& record, const KnownMembership& kept) {
+  check(!kept.voters.empty(), site + " keeps an anchor without the membership as of it");
+  check(kept.promised >= record.term, site + " keeps an anchor with term " + std::to_string(kept.promised.value) +
+                                          ", and follows term " + std::to_string(record.term.value));
 }
 
 // What a process could not write may be older on the disk: it says nothing more under that name. (A later process that

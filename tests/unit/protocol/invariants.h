@@ -53,6 +53,7 @@ class Invariants {
     std::vector<wire::Past> recent{};  // commits that its last promise told of
     TermId promised{};                 // in that one
     AcceptorId acceptor{};             // likewise
+    AcceptorId memory{};               // as it said last
     std::optional<SiteId> site{};      // a member
   };
   // Who had promised the term under which somebody leads.
@@ -108,6 +109,9 @@ class Invariants {
   void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
   void check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
                      const wire::InstallAnchor& install);
+  void check_leave(const CoordinatorRecord& record, const Received& received,
+                   const std::vector<CoordinatorAction>& actions);
+  void check_voters(const wire::StartAttempt& start);
   void check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install);
   void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
@@ -117,6 +121,8 @@ class Invariants {
   void on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted);
   void check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise);
   void check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept);
+  void check_member_left(const std::string& site, const wire::MemberLeft& left, const std::vector<SiteAction>& actions);
+  void check_membership(const std::string& site, const SiteRecord& record, const KnownMembership& kept);
   void says_as(const std::string& site, const SiteRecord& record, AcceptorId acceptor);
 
   std::string init_from_;
