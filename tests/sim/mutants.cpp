@@ -18,8 +18,11 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kWelcomeOfOlderTerm,
      .name = "welcome-of-older-term",
      .breaks = "A site is let in by a leader of an older term than it has promised, and follows that one",
-     .finder = Finder::kUnit,
-     .test = "SiteAcceptor.OneItHasPromisedItFollowsAndNoOlder"},
+     .finder = Finder::kNobody,
+     .test = "SiteAcceptor.OneItHasPromisedItFollowsAndNoOlder",
+     .why = "A leader steps down for a voter that follows a newer term, and lets anybody else in anew: then its site "
+            "has promised "
+            "nothing. older-term-followed is the two together"},
     {.mutant = Mutant::kStartAttemptOfOlderTerm,
      .name = "form-of-older-term",
      .breaks = "A site takes part in an attempt of an older term",
@@ -49,8 +52,11 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kDoneOfOlderTerm,
      .name = "done-of-older-term",
      .breaks = "A leader counts a Done of an older term",
-     .finder = Finder::kUnit,
-     .test = "Round.DoneOfAnotherAttemptOrTermDoesNotCount"},
+     .finder = Finder::kNobody,
+     .test = "Round.DoneOfAnotherAttemptOrTermDoesNotCount",
+     .why = "A link carries the messages of one term: a leader that steps down closes its links, and Done goes only "
+            "over the link "
+            "on which it was to be said"},
     {.mutant = Mutant::kDoneOfOtherAttempt,
      .name = "done-of-other-attempt",
      .breaks = "A leader counts a Done of another attempt for the one in flight",
