@@ -58,9 +58,11 @@ class Checkers {
   // Under one leader, all who hold one anchor train equally long.
   using Told = std::tuple<TermId, RunId, RoundId>;
   void follows(const std::string& process, const Told& after, std::uint32_t period);
+  // Samples [from, to) of this process, of which it was told that nobody knows whether they were counted.
+  void perhaps_counted(const std::string& process, std::uint32_t fragment, std::uint64_t from, std::uint64_t to);
   void fail(const std::string& what) { failures_.push_back(what); }
 
-  // Samples [0, counted) are each counted once in each fragment, when nothing went wrong for this process.
+  // Samples [0, trained) are each counted in each fragment, or perhaps, when nothing went wrong for this process.
   void expect_all_counted(const std::string& process, std::uint64_t trained, std::uint32_t fragments);
   [[nodiscard]] std::vector<std::string> failures() const;
   [[nodiscard]] std::size_t commits() const { return commits_; }
@@ -102,6 +104,8 @@ class Checkers {
   std::map<Attempt, Mean> means_;
   using Counted = std::map<std::uint64_t, Interval>;                  // by first sample
   std::map<std::pair<std::string, std::uint32_t>, Counted> counted_;  // by process and fragment
+  // Likewise: from which sample to which.
+  std::map<std::pair<std::string, std::uint32_t>, std::map<std::uint64_t, std::uint64_t>> perhaps_;
   // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.
   std::map<std::tuple<RunId, RoundId>, wire::Commit> committed_;
   std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;

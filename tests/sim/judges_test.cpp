@@ -54,6 +54,25 @@ TEST(Checkers, AllWhoHoldAnAnchorUnderOneLeaderTrainAsLong) {
   EXPECT_NE(checkers.failures()[0].find("c.1 trains 2 steps after round 5, a.1 trains 3"), std::string::npos);
 }
 
+TEST(Checkers, WhatWasPerhapsCountedIsNotMissedAndTheRestIs) {
+  Checkers checkers;
+  wire::StartAttempt start;
+  start.run = RunId{1000};
+  start.round = RoundId{5};
+  start.attempt = AttemptId{1};
+  start.participants = {{SiteId{0}, "a", 2}};
+  checkers.contributes(start, SiteId{0}, {"a.1", 2, 0, 10, 12, {}, {}, {}});
+  wire::Commit counted = commit(1000, 5, 1);
+  counted.contributors = {SiteId{0}};
+  checkers.committed(counted);
+  checkers.perhaps_counted("a.1", 0, 0, 10);
+  checkers.expect_all_counted("a.1", 12, 1);
+  EXPECT_TRUE(checkers.failures().empty());
+  checkers.expect_all_counted("a.1", 13, 1);
+  ASSERT_EQ(checkers.failures().size(), 1U);
+  EXPECT_NE(checkers.failures()[0].find("the first one not counted in fragment 0 is 12"), std::string::npos);
+}
+
 // ---- what processes find when they start again -----------------------------------------------------
 
 TEST(Store, PartsAreLostTornAndOlderEachOnItsOwn) {

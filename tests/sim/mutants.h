@@ -23,7 +23,7 @@ enum class Finder : std::uint8_t {
   kHistory,   // a history of the agreement alone (tests/unit/protocol/agreement_world.h)
   kExplorer,  // a schedule of few departures (explorer/explorer.h)
   kUnit,      // a unit test of the protocol: no seed of the others has found it
-  kNobody,    // it changes nothing: `why` says why
+  kNobody,    // no run of sites and candidates that are sound can show it: `why` says why; a unit test may
 };
 
 struct MutantRow {
@@ -42,7 +42,7 @@ struct MutantRow {
   std::uint32_t fragments = 1;   // of the model, that take turns
   std::string_view schedule{};   // of kExplorer
   Start start = Start::kAgreed;  // likewise
-  std::string_view test{};       // of kUnit, as a filter of GoogleTest
+  std::string_view test{};       // of kUnit, and of kNobody where there is one, as a filter of GoogleTest
   std::string_view why{};        // of kNobody
 };
 

@@ -66,6 +66,8 @@ class SimData {
   [[nodiscard]] std::uint64_t trained() const { return now_.trained; }
   [[nodiscard]] bool all_counted() const;
   [[nodiscard]] std::uint64_t counted() const;  // samples, on average over the fragments
+  // By fragment: the first sample that is not counted yet.
+  [[nodiscard]] const std::vector<std::uint64_t>& uncounted_from() const { return uncounted_from_; }
 
   // ---- rounds behind the training
   // A trigger: the round is to count what was trained so far.

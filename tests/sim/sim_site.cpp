@@ -177,8 +177,7 @@ void SimSite::heard(const SiteEvent& event) {
   if (const auto* received = std::get_if<Received>(&event)) {
     if (const auto* install = std::get_if<wire::InstallAnchor>(&received->message)) {
       told_ = {{install->term, install->run, install->round}, install->period};
-      fate_unknown_ = install->counted == wire::Counted::kUnknown;
-      if (fate_unknown_) report_.undisturbed = false;
+      told_unknown_ = install->counted == wire::Counted::kUnknown;
     }
   } else if (std::holds_alternative<ContributionUnfit>(event)) {
     report_.undisturbed = false;
@@ -190,7 +189,9 @@ void SimSite::heard(const SiteEvent& event) {
       checkers_.fail(options_.process + " was given a whole anchor with another digest");
     }
     const std::pair now{place->run, place->round};
-    if (std::exchange(held_, now) == now && wanted) data_.excuse();  // of two, the wrong one stayed
+    const bool moves = std::exchange(held_, now) != now;
+    if (moves) fate_unknown_ = told_unknown_;
+    if (!moves && wanted) data_.excuse();  // of two, the wrong one stayed
     report_.run = place->run;
     report_.round = place->round;
   }
@@ -292,11 +293,16 @@ void SimSite::act(const Rebase& action) {
   moved_ = true;
   const bool contributed = action.base == Base::kParameters || action.base == Base::kSnapshot;
   if (action.base == Base::kUnfit) report_.undisturbed = false;
-  const std::uint64_t before = data_.counted();
+  const std::uint64_t counted = data_.counted();
+  const std::vector<std::uint64_t> from = data_.uncounted_from();
   data_.before(action);
   driver_.act(action);
   data_.after(action);
-  if (fate_unknown_ && contributed) report_.unknown += data_.counted() - before;
+  if (!fate_unknown_ || !contributed) return;
+  report_.unknown += data_.counted() - counted;
+  for (std::uint32_t fragment = 0; fragment < from.size(); ++fragment) {
+    checkers_.perhaps_counted(options_.process, fragment, from[fragment], data_.uncounted_from()[fragment]);
+  }
 }
 
 void SimSite::act(const JoinDone& action) {

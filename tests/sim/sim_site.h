@@ -75,7 +75,7 @@ struct SimSiteReport {
   std::uint64_t rounds_done = 0;
   std::uint64_t trained = 0;
   std::uint64_t unknown = 0;  // samples that may have been counted, by whom nobody knows
-  bool undisturbed = true;    // its delta was always fit, and whether it was counted was always known
+  bool undisturbed = true;    // its delta was always fit, and its anchor sound
   std::uint64_t skipped = 0;  // triggers answered without a round
   std::uint64_t rebased = 0;
   std::uint64_t carried = 0;  // chunks that were here when another attempt began
@@ -199,7 +199,10 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   bool record_in_memory_ = false;          // the disk has failed
   std::deque<protocol::Persist> records_;  // the first is being written
   bool moved_ = false;                     // onto another anchor, in the round that is under way
-  bool fate_unknown_ = false;              // of what was contributed before the anchor that is adopted
+  // Nobody knows whether what was contributed before it has counted: of the anchor that was named last, and of the one
+  // that is held.
+  bool told_unknown_ = false;
+  bool fate_unknown_ = false;
   bool training_ = false;
   bool asked_to_leave_ = false;
   enum class Flight { kNone, kUnderWay, kOver };  // of a round behind the training

@@ -41,6 +41,10 @@ enum class Mutant : std::uint8_t {
   kLaterRunIsNewer,
   kOlderAnchorLeads,
   kNextMembershipNotAsked,
+  kNobodyDoubts,
+  kNothingIsDisproved,
+  kLaterRunOfVoterIgnored,
+  kFounderStays,
   // Accept, and what is settled.
   kAcceptSkipped,
   kAcceptWithoutProposal,

@@ -141,6 +141,7 @@ class AgreementWorld {
     wire::Join join = join_of(site.name, static_cast<std::uint32_t>(sites_.size()));
     take_membership(site.disk, site.anchor, site.anchor.anchor);
     if (site.disk.acceptor.value == 0) site.disk.acceptor = AcceptorId{prng_.next() | 1};
+    join.process += 2ULL * site.life;  // drawn by each: two of them come to no acceptor that is the same
     join.report.record = site.disk;
     join.offer = site.disk.anchor;
     join.offer.digest = kRight;

@@ -1,45 +1,26 @@
 #include "tests/unit/protocol/invariants.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/agreement/quorum.h"
+#include "tests/unit/protocol/attempt_text.h"
 
 namespace collab::protocol {
 namespace {
 
 constexpr std::size_t kRemembered = 60;  // rounds whose contributors a leader knows, at least
 
-std::string text_of(RoundId round, AttemptId attempt) {
-  return "round " + std::to_string(round.value) + " attempt " + std::to_string(attempt.value);
-}
-
-// Whether a record says at least that: an attempt at a round that is agreed on by then is old news.
-bool covers(const wire::Record& record, const wire::Proposal& said) {
-  if (record.anchor.run == said.start.run && record.anchor.round >= said.start.round) return true;
-  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
-    const bool as_accepted = !said.accepted || (p.accepted && p.slices == said.slices);
-    return p.start == said.start && as_accepted && p.settled >= said.settled;
-  });
-}
-
-// So is one that its leader has followed with another.
-bool covers(const wire::Record& record, const wire::Done& done) {
-  if (record.anchor.round >= done.round) return true;
-  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
-    const bool same = p.start.attempt == done.attempt && p.accepted && p.slices == done.slices;
-    return p.start.round == done.round && (same || p.start.attempt > done.attempt);
-  });
-}
-
 }  // namespace
 
 void Invariants::coordinator_step(const std::string& coordinator, const CoordinatorEvent& event,
                                   const std::vector<CoordinatorAction>& actions) {
   CoordinatorRecord& record = coordinators_[coordinator];
-  if (const auto* received = std::get_if<Received>(&event)) on_received(record, *received);
+  if (const auto* received = std::get_if<Received>(&event)) {
+    check_leave(record, *received, actions);
+    on_received(record, *received);
+  }
   if (const auto* closed = std::get_if<Closed>(&event)) record.comers.erase(closed->link);
   for (const CoordinatorAction& action : actions) {
     each_sent(action, [&](LinkId link, const wire::Message& message) {
@@ -73,6 +54,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   const auto offers = [&comer](const auto& message) {
     const wire::Record& its = message.report.record;
     comer->second.held = message.offer;
+    comer->second.memory = its.acceptor;
     comer->second.knows = !its.voters.empty();
     comer->second.left = comer->second.knows && its.anchor.run != message.offer.run;
   };
@@ -80,6 +62,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
     comer->second.held = {installed->run, installed->round, installed->digest};
     comer->second.left = false;
+    comer->second.memory = installed->acceptor;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   if (promise != nullptr) {
@@ -226,7 +209,7 @@ void Invariants::on_membership(const Round& round, const std::vector<wire::Voter
 }
 
 // What is committed was accepted by more than half of the membership before it: by those who took part, or as a
-// successor has proposed it again.
+// successor has proposed it again. Who came without its record after the term was begun has no say under it.
 void Invariants::check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start,
                               const wire::Commit& commit) {
   const std::string name = "the commit of " + text_of(start.round, start.attempt);
@@ -248,10 +231,20 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
   for (const auto& [voter, acceptor] : before->second) {
     voters.push_back({SiteId{}, voter, acceptor, left_.count(acceptor) != 0});
   }
+  const auto asked = record.asked.find(commit.term);
+  const bool begins = before == memberships_.lower_bound({start.run, RoundId{0}});  // then nobody was asked
+  const auto is_late = [&](const wire::Voter& voter) {
+    return !begins && asked != record.asked.end() && std::ranges::any_of(record.comers, [&](const auto& entry) {
+      const Comer& comer = entry.second;
+      return comer.site && comer.name == voter.name && comer.memory != voter.acceptor &&
+             asked->second.count(entry.first) == 0;
+    });
+  };
   const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
     const bool part =
         std::ranges::any_of(start.participants, [&](const auto& p) { return p.here && p.name == voter.name; });
-    return (own ? part : record.accepted.count(voter.name) != 0) ? Presence::kByName : Presence::kAbsent;
+    const bool accepts = own ? part && !is_late(voter) : record.accepted.count(voter.name) != 0;
+    return accepts ? Presence::kByName : Presence::kAbsent;
   });
   check(quorum.can_accept(), name + ": accepted by " + std::to_string(quorum.by_name) + " of the " +
                                  std::to_string(quorum.voters) + " sites of the membership before");
@@ -277,6 +270,40 @@ void Invariants::check_mandate(const std::string& coordinator, const Coordinator
                                   " by the promises of " + std::to_string(quorum.by_name) + " of " +
                                   std::to_string(quorum.voters) + " voters, " + std::to_string(quorum.with_record) +
                                   " with their records");
+}
+
+// Where a voter goes in good order the others hear of it: else they would miss it for ever.
+void Invariants::check_leave(const CoordinatorRecord& record, const Received& received,
+                             const std::vector<CoordinatorAction>& actions) {
+  const auto leaver = record.comers.find(received.link);
+  if (!std::holds_alternative<wire::Leave>(received.message) || !record.anchor || leaver == record.comers.end()) return;
+  const auto membership = memberships_.find(*record.anchor);
+  const auto& [name, memory] = std::tie(leaver->second.name, leaver->second.memory);
+  const bool counts = membership != memberships_.end() && membership->second.count(name) != 0 &&
+                      membership->second.at(name) == memory && left_.count(memory) == 0;
+  const bool alone = std::ranges::none_of(
+      record.comers, [&](const auto& entry) { return entry.second.site && entry.first != received.link; });
+  if (!leaver->second.site || !counts || alone) return;
+  bool told = false;
+  for (const CoordinatorAction& action : actions) {
+    each_sent(action, [&](LinkId, const wire::Message& message) {
+      const auto* left = std::get_if<wire::MemberLeft>(&message);
+      told = told || (left != nullptr && left->acceptor == memory);
+      return true;
+    });
+  }
+  check(told, name + " leaves, and the others do not hear of it");
+}
+
+// Who takes no part, and had no say before, might be anybody.
+void Invariants::check_voters(const wire::StartAttempt& start) {
+  const auto before = memberships_.find({start.run, RoundId{start.round.value - 1}});
+  if (before == memberships_.end()) return;
+  for (const wire::Voter& voter : start.voters) {
+    const bool part = std::ranges::any_of(start.participants, [&](const auto& p) { return p.site == voter.site; });
+    check(part || before->second.count(voter.name) != 0,
+          text_of(start.round, start.attempt) + ": " + voter.name + " takes no part, had no say, and is to have one");
+  }
 }
 
 // Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or
@@ -327,6 +354,7 @@ void Invariants::on_start_attempt(CoordinatorRecord& record, const wire::StartAt
     check(!p.here || std::any_of(start.voters.begin(), start.voters.end(), is_voter),
           name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
   }
+  check_voters(start);
   std::uint64_t end = start.slices.empty() ? 0 : start.slices.front().range.begin;
   for (const wire::Slice& slice : start.slices) {
     check(slice.range.begin == end && slice.range.end > end, name + ": slices leave a gap or overlap");
@@ -371,139 +399,6 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
     check(sent, name + ": site " + std::to_string(p.site.value) + " never said that it was done");
     if (said != done.end()) check(said->second == done.begin()->second, name + ": the means differ");
   }
-}
-
-void Invariants::site_step(const std::string& site, const SiteEvent& event, const std::vector<SiteAction>& actions) {
-  SiteRecord& record = sites_[site];
-  check(!record.over || actions.empty(), site + " acts after it has left or failed");
-  if (const auto* received = std::get_if<Received>(&event)) {
-    if (const auto* welcome = std::get_if<wire::Welcome>(&received->message)) {
-      record.id = welcome->site;
-      record.let_in = true;
-    }
-    if (std::holds_alternative<wire::Prepare>(received->message)) record.let_in = false;
-    if (const auto* accept = std::get_if<wire::Accept>(&received->message)) record.to_accept = *accept;
-  }
-  if (const auto* begin = std::get_if<Begin>(&event)) record.name = begin->join.site;
-  if (const auto* applied = std::get_if<Applied>(&event)) on_applied(site, record, *applied);
-  if (const auto* persisted = std::get_if<Persisted>(&event)) on_persisted(site, record, *persisted);
-  for (const SiteAction& action : actions) on_site_action(site, record, action);
-}
-
-void Invariants::on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action) {
-  if (const auto* start = std::get_if<StartExchange>(&action)) {
-    const Attempt attempt{start->start.run, start->start.round, start->start.attempt};
-    check(takes_part(start->start, record.id), site + " exchanges in an attempt without it");
-    check(start->links.size() == start->start.participants.size(), site + " exchanges with a link too few or too many");
-    AttemptId& last = record.last_started[{start->start.run, start->start.round}];
-    check(last < start->start.attempt, site + " starts " + text_of(start->start.round, start->start.attempt) +
-                                           " after attempt " + std::to_string(last.value));
-    last = start->start.attempt;
-    record.started.insert(attempt);
-  } else if (const auto* apply = std::get_if<ApplyCommit>(&action)) {
-    on_apply(site, record, *apply);
-  } else if (const auto* joined = std::get_if<JoinDone>(&action)) {
-    check(!record.joined, site + " joined twice");
-    record.joined = true;
-    record.anchor = {joined->run, joined->round};
-  } else if (const auto* persist = std::get_if<Persist>(&action)) {
-    record.asked[persist->number] = persist->record;
-    for (const wire::Proposal& p : persist->record.proposals) {
-      if (p.accepted) record.done.insert({p.start.run, p.start.round, p.start.attempt});
-    }
-  } else if (const auto* send = std::get_if<Send>(&action)) {
-    on_site_sent(site, record, send->message);
-  } else if (std::holds_alternative<Left>(action) || std::holds_alternative<Failed>(action)) {
-    record.over = true;
-  }
-}
-
-// Nothing is said that a memory does not hold by then: who says it may die at once. An answer to a candidate that comes
-// after it leads, and has let this site in, is too late to count.
-void Invariants::on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message) {
-  const std::optional<wire::Record>& durable = record.durable;
-  const auto is_durable = [&](TermId term) { return durable && durable->promised >= term; };
-  if (const auto* done = std::get_if<wire::Done>(&message)) {
-    check(record.anchor.has_value(), site + " is done without an anchor");
-    const Attempt attempt{record.anchor ? record.anchor->first : RunId{}, done->round, done->attempt};
-    check(done->slices.empty() || record.started.count(attempt) == 1,
-          site + " is done with an exchange it never started");
-    check(is_durable(done->term) && covers(*durable, *done),
-          site + " says that it is done with " + text_of(done->round, done->attempt) + " before that is durable");
-    record.done.insert(attempt);
-    done_sent_[attempt].insert(record.id);
-  } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
-    record.anchor = {installed->run, installed->round};
-    heard_.insert({record.name, installed->acceptor});
-  } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
-    check_promise(site, record, *promise);
-  } else if (const auto* accepted = std::get_if<wire::Accepted>(&message)) {
-    const std::string what = " accepts something under term " + std::to_string(accepted->term.value);
-    const bool asked = record.to_accept && record.to_accept->term == accepted->term;
-    check(asked, site + what + ", which it was not asked for");
-    const bool kept =
-        asked && is_durable(accepted->term) &&
-        std::ranges::all_of(record.to_accept->proposals, [&](const wire::Proposal& p) { return covers(*durable, p); });
-    check(!asked || kept || record.let_in, site + what + " before that is durable");
-  } else if (std::holds_alternative<wire::Leave>(message)) {
-    check(durable && heard_.count({record.name, durable->acceptor}) == 0,
-          site + " leaves before the end of its memory is durable");
-  }
-}
-
-void Invariants::check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise) {
-  const wire::Record& said = promise.report.record;
-  const std::string what = site + " promises term " + std::to_string(promise.term.value);
-  const std::optional<wire::Record>& durable = record.durable;
-  const bool kept = durable && durable->acceptor == said.acceptor && durable->promised >= promise.term &&
-                    std::ranges::all_of(said.proposals, [&](const wire::Proposal& p) { return covers(*durable, p); });
-  check(kept || record.let_in, what + " before that is durable");
-  heard_.insert({record.name, said.acceptor});
-  TermId& last = promised_[{record.name, said.acceptor}];
-  check(promise.term > last, what + " after term " + std::to_string(last.value));
-  last = std::max(last, promise.term);
-}
-
-void Invariants::on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted) {
-  if (persisted.number <= record.written) {  // one was overtaken: what is on the disk may be older, if it failed
-    if (!persisted.why.ok()) record.durable.reset();
-    return;
-  }
-  record.written = persisted.number;
-  const auto asked = record.asked.find(persisted.number);
-  check(asked != record.asked.end(), site + ": record " + std::to_string(persisted.number) + " is not on its way");
-  if (asked == record.asked.end()) return;
-  record.durable = persisted.why.ok() ? std::optional(asked->second) : std::nullopt;
-  record.asked.erase(record.asked.begin(), std::next(asked));
-}
-
-// Nobody applies before all are done.
-void Invariants::on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply) {
-  const wire::Commit& commit = apply.commit;
-  const std::string name = text_of(commit.round, commit.attempt);
-  record.applying = commit;
-  check(record.anchor && record.anchor->second.value + 1 == commit.round.value,
-        site + " applies " + name + " on an anchor that is not of the round before");
-  if (!record.anchor) return;
-  const RunId run = record.anchor->first;
-  const auto known = commits_.find({run, commit.round});
-  check(known != commits_.end() && known->second.attempt == commit.attempt,
-        site + " applies " + name + ", which was not committed");
-  check((record.done.count({run, commit.round, commit.attempt}) == 1),
-        site + " applies " + name + " without having done it");
-}
-
-// After a commit all hold the same anchor and outer state.
-void Invariants::on_applied(const std::string& site, SiteRecord& record, const Applied& applied) {
-  if (!record.applying || record.applying->round != applied.round || !record.anchor) return;
-  record.anchor->second = applied.round;
-  record.applying.reset();
-  if (excused_.count({site, applied.round}) != 0) return;
-  const auto [known, fresh] =
-      states_.try_emplace({record.anchor->first, applied.round}, std::pair(applied.state, site));
-  check(
-      fresh || known->second.first == applied.state,
-      site + " has another state after round " + std::to_string(applied.round.value) + " than " + known->second.second);
 }
 
 }  // namespace collab::protocol

@@ -53,6 +53,7 @@ class Invariants {
     std::vector<wire::Past> recent{};  // commits that its last promise told of
     TermId promised{};                 // in that one
     AcceptorId acceptor{};             // likewise
+    AcceptorId memory{};               // as it said last
     std::optional<SiteId> site{};      // a member
   };
   // Who had promised the term under which somebody leads.
@@ -91,6 +92,7 @@ class Invariants {
     std::optional<wire::Record> durable;          // by this process
     std::optional<wire::Accept> to_accept;        // as it was asked last
     bool let_in = false;                          // since it was asked to promise
+    std::set<AcceptorId> lost{};                  // of what this process could not write
   };
 
   void check(bool holds, const std::string& what) {
@@ -107,6 +109,9 @@ class Invariants {
   void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
   void check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
                      const wire::InstallAnchor& install);
+  void check_leave(const CoordinatorRecord& record, const Received& received,
+                   const std::vector<CoordinatorAction>& actions);
+  void check_voters(const wire::StartAttempt& start);
   void check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install);
   void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
@@ -115,6 +120,10 @@ class Invariants {
   void on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message);
   void on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted);
   void check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise);
+  void check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept);
+  void check_member_left(const std::string& site, const wire::MemberLeft& left, const std::vector<SiteAction>& actions);
+  void check_membership(const std::string& site, const SiteRecord& record, const KnownMembership& kept);
+  void says_as(const std::string& site, const SiteRecord& record, AcceptorId acceptor);
 
   std::string init_from_;
   std::map<std::string, CoordinatorRecord> coordinators_;
@@ -129,6 +138,7 @@ class Invariants {
   std::map<std::string, SiteRecord> sites_;
   std::map<Memory, TermId> promised_;  // last, as said
   std::set<Memory> heard_;             // something was said under its name
+  std::map<Memory, RunId> runs_;       // the one each is a memory of
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;

@@ -10,6 +10,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 class InvariantsTest : public testing::Test {
  protected:
@@ -78,7 +79,7 @@ TEST_F(InvariantsTest, ARoundAsItShouldBe) {
   out(1, commit);
   out(2, commit);
   for (std::uint32_t id = 0; id < 2; ++id) {
-    site(name(id), Tick{}, {ApplyCommit{commit, Base::kParameters}});
+    site(name(id), Tick{}, {ApplyCommit{commit, Base::kParameters, {TermId{1}, start.voters}}});
     site(name(id), Applied{RoundId{1}, {9, 9}}, {});
   }
   EXPECT_THAT(invariants.broken(), IsEmpty());
@@ -254,7 +255,7 @@ TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
   done(1);
   done(2);  // said for the other
   out(1, commit);
-  site("paris", Tick{}, {ApplyCommit{commit, Base::kParameters}});
+  site("paris", Tick{}, {ApplyCommit{commit, Base::kParameters, {TermId{1}, start.voters}}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("never said that it was done")));
 }
 
@@ -267,7 +268,7 @@ TEST_F(InvariantsTest, AllHoldTheSameAfterACommit) {
   done(2);
   out(1, commit);
   for (std::uint32_t id = 0; id < 2; ++id) {
-    site(name(id), Tick{}, {ApplyCommit{commit, Base::kParameters}});
+    site(name(id), Tick{}, {ApplyCommit{commit, Base::kParameters, {TermId{1}, start.voters}}});
     site(name(id), Applied{RoundId{1}, {id, 9}}, {});
   }
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo has another state after round 1 than paris")));
@@ -358,6 +359,110 @@ TEST_F(Durable, LeaveBeforeTheEndOfTheMemory) {
   says(Persisted{1, {}}, promise(record(TermId{2})));
   says(Tick{}, wire::Leave{"trained to the end"});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("leaves before the end of its memory is durable")));
+}
+
+// ---- what a memory is of ---------------------------------------------------------------------------
+
+class Memories : public InvariantsTest {
+ protected:
+  void keeps(std::uint64_t number, RunId run, std::vector<wire::Proposal> proposals = {},
+             AcceptorId as = AcceptorId{3}) {
+    wire::Record kept = record(TermId{2}, std::move(proposals), as);
+    kept.anchor = {run, RoundId{0}, {1, 1}};
+    write("paris", number, kept);
+  }
+  void says_installed() {
+    site("paris", Tick{}, {Send{LinkId{1}, wire::AnchorInstalled{RunId{7}, RoundId{0}, {1, 1}, AcceptorId{3}}}});
+  }
+};
+
+TEST_F(Memories, AreOfOneRunEach) {
+  keeps(1, RunId{7}, {{start, true, {{5, 5}}, {}}});
+  keeps(2, RunId{8}, {{start, true, {{5, 5}}, TermId{2}}}, AcceptorId{4});  // accepted from a successor
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  keeps(3, RunId{8}, {}, AcceptorId{3});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("in one memory what it agreed on in two runs")));
+}
+TEST_F(Memories, HoldNoAttemptOfAnotherRun) {
+  keeps(1, RunId{8}, {{start, true, {{5, 5}}, {}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("of another run than its anchor")));
+}
+TEST_F(Memories, EndWithAWriteThatFails) {
+  keeps(1, RunId{7});
+  site("paris", Persisted{1, {}}, {});
+  says_installed();
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  keeps(2, RunId{7});
+  site("paris", Persisted{2, unavailable("no space")}, {});
+  says_installed();
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("goes on with a memory that could not be written")));
+}
+
+// ---- who has a say ---------------------------------------------------------------------------------
+
+TEST_F(InvariantsTest, AnAnchorLiesWithItsMembershipAndTerm) {
+  start_both();
+  site("paris", Tick{}, {KeepAnchor{RunId{7}, RoundId{0}, {1, 1}, {TermId{1}, start.voters}}});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  site("paris", Tick{}, {ReceiveAnchor{RunId{7}, RoundId{0}, {1, 1}, {TermId{1}, {}}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("without the membership as of it")));
+  site("tokyo", Tick{}, {KeepAnchor{RunId{7}, RoundId{0}, {1, 1}, {TermId{}, start.voters}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo keeps an anchor with term 0, and follows term 1")));
+}
+TEST_F(InvariantsTest, WhoHasLeftIsKept) {
+  start_both();
+  const wire::MemberLeft left{TermId{1}, "tokyo", AcceptorId{2}};
+  wire::Record kept = record(TermId{1});
+  kept.voters = start.voters;
+  kept.voters[1].left = true;
+  site("paris", Received{LinkId{1}, left}, {Persist{1, kept}});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  site("paris", Received{LinkId{1}, left}, {});
+  kept.voters[1].left = false;
+  site("paris", Received{LinkId{1}, left}, {Persist{2, kept}});
+  EXPECT_THAT(invariants.broken(), SizeIs(2));
+}
+TEST_F(InvariantsTest, WhoTakesNoPartAndHadNoSayGetsNone) {
+  out(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {}, {1, 1}, wire::Counted::kNo, start.voters});
+  out(1, start);
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+  start.attempt = AttemptId{2};
+  start.voters.push_back({SiteId{2}, "lima", AcceptorId{5}});
+  out(1, start);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("lima takes no part, had no say")));
+}
+
+// paris and tokyo agreed on round 0; tokyo goes.
+class TheOthers : public InvariantsTest {
+ protected:
+  TheOthers() {
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      wire::Join join;
+      join.site = name(id);
+      join.offer = {RunId{8}, RoundId{0}, {1, 1}};
+      join.report.record.acceptor = AcceptorId{id + 1};
+      join.report.record.voters = start.voters;
+      step(Received{LinkId{10 + id}, join}, {Send{LinkId{10 + id}, wire::Welcome{TermId{2}, SiteId{id}, 1, 1}}});
+    }
+    step(Tick{}, {Send{LinkId{10},
+                       wire::InstallAnchor{
+                           TermId{2}, RunId{8}, RoundId{0}, {SiteId{0}}, {1, 1}, wire::Counted::kNo, start.voters}}});
+  }
+  void leaves(const std::vector<CoordinatorAction>& actions) {
+    step(Received{LinkId{11}, wire::Leave{"trained to the end"}}, actions);
+  }
+  void step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
+    invariants.coordinator_step("another", event, actions);
+  }
+};
+
+TEST_F(TheOthers, HearOfAVoterThatLeaves) {
+  leaves({Send{LinkId{10}, wire::MemberLeft{TermId{2}, "tokyo", AcceptorId{2}}}});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(TheOthers, AreNotLeftToMissIt) {
+  leaves({});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo leaves, and the others do not hear of it")));
 }
 
 // ---- what a successor commits ----------------------------------------------------------------------

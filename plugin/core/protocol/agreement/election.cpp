@@ -306,7 +306,7 @@ bool Election::doubt(TimePoint now) {
   // They come and go: less than a grace without them is no interruption.
   if (doubt_at_ == kNever || now >= later(apart_last_, config_.link_grace)) doubt_at_ = later(now, config_.link_grace);
   apart_last_ = now;
-  if (now < doubt_at_) return false;
+  if (now < doubt_at_ || mutant(Mutant::kNobodyDoubts)) return false;
   doubt_at_ = later(now, kDoubtAgain);
   std::size_t tried = 0;
   for (std::size_t i = 1; 2 * i < claims.size() && tried < kMostTried; ++i) {  // those who claim no more are to be more
@@ -353,7 +353,8 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
   };
   const Decision others = decide(knows_less);
   const bool may_be_so = others.settled && others.settled->start.round == claim.round;
-  return weakest(others, knows_less).can_promise() && (!may_be_so || newest_of(without_it).anchor.run == claim.run);
+  return !mutant(Mutant::kNothingIsDisproved) && weakest(others, knows_less).can_promise() &&
+         (!may_be_so || newest_of(without_it).anchor.run == claim.run);
 }
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
@@ -477,7 +478,8 @@ const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   const wire::Join* ahead = nullptr;
   for (const auto& [link, applicant] : applicants_) {
     const wire::Join& join = applicant.join;
-    const bool later = join.offer.run > newest.run && is_newer(join.offer, 0, ahead ? ahead->offer : newest, 0);
+    const bool later = !mutant(Mutant::kLaterRunOfVoterIgnored) && join.offer.run > newest.run &&
+                       is_newer(join.offer, 0, ahead ? ahead->offer : newest, 0);
     const auto is_its = [&](const wire::Voter& voter) { return voter.name == join.site; };
     if (later && join.report.record.voters.empty() && std::ranges::any_of(known.newest.voters, is_its)) ahead = &join;
   }

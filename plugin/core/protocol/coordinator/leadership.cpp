@@ -248,7 +248,7 @@ bool Leadership::may_depose(AcceptorId voter) {
 // the one that has agreed more often stays.
 bool Leadership::is_older(const wire::Join& join) const {
   const wire::Offer& theirs = join.report.record.anchor;
-  if (join.report.record.voters.empty()) return false;
+  if (join.report.record.voters.empty() || mutant(Mutant::kFounderStays)) return false;
   const auto newest = all_->anchor.newest();
   if (!newest) return true;
   const auto& [run, agreed] = *newest;

@@ -1,0 +1,25 @@
+# The product holds none of the planted bugs: nothing in its library calls the hook that asks which one is planted.
+#   cmake -DNM=nm -DPRODUCT=libcollab_protocol.a -DPLANTED=collab_sim_mutants -P no_mutants.cmake
+if(NOT NM)
+  message(STATUS "skipped: there is no nm to look into libraries with")
+  return()
+endif()
+
+function(count_hooks variable file)
+  execute_process(COMMAND ${NM} ${file} OUTPUT_VARIABLE symbols ERROR_VARIABLE error RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${NM} ${file}: ${error}")
+  endif()
+  string(REGEX MATCHALL "collab8protocol6mutant" hooks "${symbols}")
+  list(LENGTH hooks count)
+  set(${variable} ${count} PARENT_SCOPE)
+endfunction()
+
+count_hooks(planted ${PLANTED})
+if(planted EQUAL 0)
+  message(FATAL_ERROR "nm does not show the hook in ${PLANTED}, which has it: this test would see nothing")
+endif()
+count_hooks(product ${PRODUCT})
+if(product GREATER 0)
+  message(FATAL_ERROR "${PRODUCT} has hooks for planted bugs: COLLAB_MUTANTS is for tests only")
+endif()
