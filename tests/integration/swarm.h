@@ -12,7 +12,7 @@
 #include "collab/codec.h"
 #include "collab/session.h"
 #include "core/runtime/tensors/host_vector.h"
-#include "transport/loopback/loopback_transport.h"
+#include "tests/transport/loopback_transport.h"
 
 namespace collab::testing {
 
