@@ -245,7 +245,7 @@ bool Connection::settle_first_byte(std::byte first) {
   // The other side understands a refusal in the clear.
   const std::string words =
       tls ? "it speaks in the clear, and here all is encrypted: give it the swarm's COLLAB_TOKEN (or certificates)"
-          : "it wants encryption, and here is no key: give this site the swarm's COLLAB_TOKEN (or certificates) too";
+          : "it requires encryption, and this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
   const std::string told =
       tls ? "here all is encrypted, and the connection came in the clear: set the swarm's COLLAB_TOKEN (or "
             "certificates)"

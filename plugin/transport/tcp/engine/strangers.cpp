@@ -226,7 +226,7 @@ void Strangers::tick(TimePoint now) {
     if (connection->state() == Connection::State::kDraining) {
       connection->close();
     } else {
-      connection->fail(Fault::kNoAnswer, timed_out("it did not say who it is in time"));
+      connection->fail(Fault::kNoAnswer, timed_out("it sent no handshake in time"));
     }
   }
   drop_closed();
