@@ -35,8 +35,8 @@ class Parameters final : public collab::ParameterVector {
 class OneRank final : public collab::SiteGroup {
  public:
   collab::Status broadcast(std::span<std::byte>) override { return {}; }
-  collab::Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override {
-    return std::vector<std::uint64_t>{value};
+  collab::Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override {
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
   }
 };
 
