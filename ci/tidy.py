@@ -71,7 +71,6 @@ ARROWS: dict[str, set[str]] = {
         *("core/protocol/*", "core/runtime/tensors", "core/runtime/storage"),
     },
     "transport/choice": {"core/base"},
-    "transport/loopback": {"core/base"},
     "transport/ucx": {"core/base"},
     "transport/tcp": {"core/base"},
     "transport/tcp/wire": {"core/base"},

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,8 +64,8 @@ class SiteGroup {
  public:
   virtual ~SiteGroup() = default;
   virtual Status broadcast(std::span<std::byte> bytes) = 0;
-  // out[r] is rank r's value.
-  virtual Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) = 0;
+  // What all ranks gave, as many bytes each, in the order of ranks.
+  virtual Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) = 0;
 };
 
 struct SessionOptions {

@@ -17,9 +17,8 @@ std::unique_ptr<PyHubLink> connect(const PyConfig& config, const py::dict& trans
   HubLink::Options options{config.loaded.config, world, rank, std::move(sites), std::move(site_of), std::move(hubs)};
   using Shared = std::shared_ptr<HubLink>;
   Result<Shared> hub_link = calls.call([factory = transport_factory(transport), options]() -> Result<Shared> {
-    Result<std::unique_ptr<Transport>> made = factory();
-    if (!made.ok()) return made.status();
-    Result<std::unique_ptr<HubLink>> entered = HubLink::enter(options, std::move(made).value());
+    Result<std::unique_ptr<HubLink>> entered = with_transport(
+        factory, [&](std::unique_ptr<Transport> made) { return HubLink::enter(options, std::move(made)); });
     if (!entered.ok()) return entered.status();
     return without_lock(std::move(entered).value());
   });

@@ -22,6 +22,7 @@ Digest digest_from_hex(const std::string& text);  // bind_tensors.cpp
 
 namespace {
 
+using TransportPtr = std::unique_ptr<Transport>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 // (name, dtype, shape, kind by name, digest as hex or empty)
 using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>, std::string, std::string>;
@@ -219,12 +220,12 @@ std::unique_ptr<PyPage> new_page(const PyConfig& config, const PyCoordinator& co
 std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py::dict& transport,
                                                const std::string& listen) {
   const TransportFactory factory = transport_factory(transport);
-  Result<std::unique_ptr<CoordinatorServer>> server = [&]() -> Result<std::unique_ptr<CoordinatorServer>> {
+  Result<std::unique_ptr<CoordinatorServer>> server = [&] {
     const py::gil_scoped_release released;
-    Result<std::unique_ptr<Transport>> made = factory();
-    if (!made.ok()) return made.status();
-    allow_more_open_files();
-    return serve_coordinator(config.loaded.config, std::move(made).value(), listen);
+    return with_transport(factory, [&](TransportPtr made) {
+      allow_more_open_files();
+      return serve_coordinator(config.loaded.config, std::move(made), listen);
+    });
   }();
   return std::make_unique<PyCoordinator>(without_lock(value_or_raise(std::move(server))));
 }
@@ -261,32 +262,28 @@ std::unique_ptr<PyHelper> new_helper(const PyConfig& config, const std::string& 
 
 std::string ask_status(const py::dict& transport, const std::string& address, std::chrono::microseconds limit) {
   Interruptible calls;
-  return value_or_raise(calls.call([factory = transport_factory(transport), address, limit]() -> Result<std::string> {
-    Result<std::unique_ptr<Transport>> made = factory();
-    if (!made.ok()) return made.status();
-    return query_status(std::move(made).value(), address, Duration(limit));
+  return value_or_raise(calls.call([factory = transport_factory(transport), address, limit] {
+    return with_transport(factory,
+                          [&](TransportPtr made) { return query_status(std::move(made), address, Duration(limit)); });
   }));
 }
 
 std::string say_forget(const py::dict& transport, const std::string& address, const std::vector<std::string>& sites,
                        std::chrono::microseconds limit) {
   Interruptible calls;
-  return value_or_raise(
-      calls.call([factory = transport_factory(transport), address, sites, limit]() -> Result<std::string> {
-        Result<std::unique_ptr<Transport>> made = factory();
-        if (!made.ok()) return made.status();
-        return tell_forget(std::move(made).value(), address, sites, Duration(limit));
-      }));
+  return value_or_raise(calls.call([factory = transport_factory(transport), address, sites, limit] {
+    return with_transport(
+        factory, [&](TransportPtr made) { return tell_forget(std::move(made), address, sites, Duration(limit)); });
+  }));
 }
 
 py::dict measured(const py::dict& transport, const std::string& address, std::chrono::microseconds time,
                   const std::string& listen) {
   Interruptible calls;
-  const LineFigures figures = value_or_raise(
-      calls.call([factory = transport_factory(transport), address, time, listen]() -> Result<LineFigures> {
-        Result<std::unique_ptr<Transport>> made = factory();
-        if (!made.ok()) return made.status();
-        return measure_line(std::move(made).value(), address, Duration(time), listen);
+  const LineFigures figures =
+      value_or_raise(calls.call([factory = transport_factory(transport), address, time, listen] {
+        return with_transport(
+            factory, [&](TransportPtr made) { return measure_line(std::move(made), address, Duration(time), listen); });
       }));
   py::dict told;
   told["round_trip_ms"] = figures.round_trip_ms;
@@ -299,18 +296,14 @@ py::dict measured(const py::dict& transport, const std::string& address, std::ch
 
 std::shared_ptr<LineAnswerer> new_line_answerer(const py::dict& transport, const std::string& listen) {
   const TransportFactory factory = transport_factory(transport);
-  Result<std::unique_ptr<LineAnswerer>> answerer = [&]() -> Result<std::unique_ptr<LineAnswerer>> {
+  Result<std::unique_ptr<LineAnswerer>> answerer = [&] {
     const py::gil_scoped_release released;
-    Result<std::unique_ptr<Transport>> made = factory();
-    if (!made.ok()) return made.status();
-    return answer_line(std::move(made).value(), listen);
+    return with_transport(factory, [&](TransportPtr made) { return answer_line(std::move(made), listen); });
   }();
   return without_lock(value_or_raise(std::move(answerer)));
 }
 
-}  // namespace
-
-void bind_session(py::module_& module) {
+void bind_sessions(py::module_& module) {
   py::class_<StepOutcome>(module, "StepOutcome")
       .def_readonly("took_anchor", &StepOutcome::took_anchor)
       .def_readonly("leaving", &StepOutcome::leaving);
@@ -345,6 +338,9 @@ void bind_session(py::module_& module) {
              py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
              py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
              py::arg("transport") = py::none(), py::arg("resumed") = false);
+}
+
+void bind_coordinator(py::module_& module) {
   py::class_<PyCoordinator>(module, "CoordinatorServer")
       .def_property_readonly("address", &PyCoordinator::address)
       .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
@@ -363,10 +359,16 @@ void bind_session(py::module_& module) {
       py::arg("config"), py::arg("coordinator"), py::arg("dialled"), py::kw_only(), py::arg("http"),
       py::arg("insecure") = false, py::arg("certificate") = "", py::arg("key") = "", py::arg("objective") = "",
       py::arg("leaderboard") = "", py::arg("join") = "");
+}
+
+void bind_helper(py::module_& module) {
   py::class_<PyHelper>(module, "HelperServer")
       .def("wait", &PyHelper::wait, py::arg("limit"))
       .def("leave", &PyHelper::leave);
   module.def("serve_helper", &new_helper, py::arg("config"), py::arg("site"), py::arg("transport"));
+}
+
+void bind_termination(py::module_& module) {
   module.def(
       "watch_for_termination",
       [](std::chrono::microseconds limit) {
@@ -377,12 +379,25 @@ void bind_session(py::module_& module) {
   module.def("end_by_parent_only", &end_by_parent_only);
   module.def("termination_signal", &termination_signal);
   module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
+}
+
+void bind_questions(py::module_& module) {
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
   module.def("tell_forget", &say_forget, py::arg("transport"), py::arg("address"), py::arg("sites"), py::arg("limit"));
   module.def("measure_line", &measured, py::arg("transport"), py::arg("address"), py::arg("time"), py::arg("listen"));
   py::class_<LineAnswerer, std::shared_ptr<LineAnswerer>>(module, "LineAnswerer")
       .def_property_readonly("address", &LineAnswerer::address);
   module.def("answer_line", &new_line_answerer, py::arg("transport"), py::arg("listen"));
+}
+
+}  // namespace
+
+void bind_session(py::module_& module) {
+  bind_sessions(module);
+  bind_coordinator(module);
+  bind_helper(module);
+  bind_termination(module);
+  bind_questions(module);
 }
 
 }  // namespace collab::torch_adapter

@@ -53,6 +53,14 @@ std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
 using TransportFactory = std::function<Result<std::unique_ptr<Transport>>()>;
 [[nodiscard]] TransportFactory transport_factory(const pybind11::dict& spec);
 
+// What `use` makes of a new transport, or why there is none. Called as `factory` is.
+template <typename Use>
+auto with_transport(const TransportFactory& factory, const Use& use) -> decltype(use(factory().value())) {
+  Result<std::unique_ptr<Transport>> made = factory();
+  if (!made.ok()) return made.status();
+  return use(std::move(made).value());
+}
+
 // A rank's link to the collective hub of its world, shared with the backends that use it.
 struct PyHubLink {
   std::shared_ptr<HubLink> hub_link;

@@ -37,18 +37,22 @@ Status BackendSiteGroup::broadcast(std::span<std::byte> bytes) {
   });
 }
 
-Result<std::vector<std::uint64_t>> BackendSiteGroup::gather_all(std::uint64_t value) {
-  if (!backend_) return std::vector<std::uint64_t>{value};
-  std::vector<std::uint64_t> values(static_cast<std::size_t>(backend_->getSize()));
+Result<std::vector<std::byte>> BackendSiteGroup::gather_all(std::span<const std::byte> bytes) {
+  std::vector<std::byte> given(bytes.begin(), bytes.end());
+  if (!backend_ || bytes.empty()) return given;
+  std::vector<std::byte> gathered(bytes.size() * static_cast<std::size_t>(backend_->getSize()));
   Status status = guarded("a gather", backend_, timeout_, [&] {
-    at::Tensor own = at::from_blob(&value, {1}, at::TensorOptions(at::kLong));
-    at::Tensor all = at::from_blob(values.data(), {backend_->getSize()}, at::TensorOptions(at::kLong));
+    const auto tensor = [](std::vector<std::byte>& of) {
+      return at::from_blob(of.data(), {static_cast<int64_t>(of.size())}, at::TensorOptions(at::kByte));
+    };
+    at::Tensor own = tensor(given);
+    at::Tensor all = tensor(gathered);
     c10d::AllgatherOptions opts;
     opts.timeout = timeout_;
     backend_->_allgather_base(all, own, opts)->wait();
   });
   if (!status.ok()) return status;
-  return values;
+  return gathered;
 }
 
 }  // namespace collab::torch_adapter

@@ -16,7 +16,7 @@ class BackendSiteGroup final : public SiteGroup {
   BackendSiteGroup(c10::intrusive_ptr<c10d::Backend> backend, std::chrono::milliseconds timeout)
       : backend_(std::move(backend)), timeout_(timeout) {}
   Status broadcast(std::span<std::byte> bytes) override;
-  Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override;
+  Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override;
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;

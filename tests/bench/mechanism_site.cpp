@@ -72,7 +72,9 @@ std::size_t number(const char* name) { return std::strtoull(setting(name).c_str(
 class Alone final : public SiteGroup {
  public:
   Status broadcast(std::span<std::byte> /*bytes*/) override { return {}; }
-  Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override { return std::vector{value}; }
+  Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override {
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  }
 };
 
 Result<LoadedConfig> knobs() {

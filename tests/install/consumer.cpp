@@ -4,12 +4,13 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "collab/codec.h"
 #include "collab/config.h"
 #include "collab/session.h"
-#include "transport/loopback/loopback_transport.h"
+#include "transport/tcp/tcp_transport.h"
 
 namespace {
 
@@ -34,8 +35,8 @@ class Parameters final : public collab::ParameterVector {
 class OneRank final : public collab::SiteGroup {
  public:
   collab::Status broadcast(std::span<std::byte>) override { return {}; }
-  collab::Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override {
-    return std::vector<std::uint64_t>{value};
+  collab::Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override {
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
   }
 };
 
@@ -45,17 +46,15 @@ int fail(const collab::Status& status) {
 }
 
 // Adds `step` to every parameter once, then agrees with the others.
-int train(std::shared_ptr<collab::LoopbackHub> hub, collab::Config config, const std::string& coordinator,
-          std::uint32_t site, float step, std::shared_ptr<Parameters> parameters) {
+int train(collab::Config config, const std::string& coordinator, std::uint32_t site, float step,
+          std::shared_ptr<Parameters> parameters) {
   config.site_index = site;
   collab::SessionOptions options;
   options.config = config;
   options.site = "site" + std::to_string(site);
   options.coordinators = {coordinator};
   options.model = {{"weight", "float32", {parameters->size()}, collab::TensorKind::kAveraged, {}}};
-  options.make_transport = [hub] {
-    return collab::Result<std::unique_ptr<collab::Transport>>(collab::make_loopback_transport(hub));
-  };
+  options.make_transport = [] { return collab::make_tcp_transport({}); };
   auto session = collab::make_session(std::move(options), parameters, std::make_shared<OneRank>());
   if (!session.ok()) return fail(session.status());
   if (auto status = (*session)->begin(); !status.ok()) return fail(status);
@@ -73,8 +72,9 @@ int main() {
   if (!loaded.ok()) return fail(loaded.status());
   collab::Config config = loaded->config;
   config.min_sites = 2;
-  const auto hub = std::make_shared<collab::LoopbackHub>();
-  auto coordinator = collab::serve_coordinator(config, collab::make_loopback_transport(hub), "127.0.0.1:0");
+  auto transport = collab::make_tcp_transport({});
+  if (!transport.ok()) return fail(transport.status());
+  auto coordinator = collab::serve_coordinator(config, std::move(*transport), "127.0.0.1:0");
   if (!coordinator.ok()) return fail(coordinator.status());
   const std::string address = (*coordinator)->address();
 
@@ -82,8 +82,8 @@ int main() {
   const auto b = std::make_shared<Parameters>(5000, 9.0F);  // round 0 gives it the lowest site's
   int failed_a = 1;
   int failed_b = 1;
-  std::thread first([&] { failed_a = train(hub, config, address, 0, 1.0F, a); });
-  std::thread second([&] { failed_b = train(hub, config, address, 1, 2.0F, b); });
+  std::thread first([&] { failed_a = train(config, address, 0, 1.0F, a); });
+  std::thread second([&] { failed_b = train(config, address, 1, 2.0F, b); });
   first.join();
   second.join();
   if (failed_a != 0 || failed_b != 0) return 1;

@@ -303,7 +303,7 @@ TEST_F(Serving, WhoHasNothingToGiveSaysWhy) {
   join_third();
   std::string said = sessions_[2]->ask_optimizer().status().message();
   EXPECT_THAT(said, HasSubstr("site0: it has not made a step yet"));
-  EXPECT_THAT(said, HasSubstr("site1: it lends none"));
+  EXPECT_THAT(said, HasSubstr("site1: it does not serve optimizer state"));
   EXPECT_TRUE(sessions_[0]->step(8).ok());
   answer(0, []() -> Result<OptimizerCopy> { return unavailable("LBFGS keeps a history"); });
   said = sessions_[2]->ask_optimizer().status().message();

@@ -12,7 +12,7 @@
 #include "collab/codec.h"
 #include "collab/session.h"
 #include "core/runtime/tensors/host_vector.h"
-#include "transport/loopback/loopback_transport.h"
+#include "tests/transport/loopback_transport.h"
 
 namespace collab::testing {
 
@@ -37,7 +37,7 @@ inline void train_one_step(std::vector<float>& values, std::size_t site, std::si
 // What torch's process group is to a site of several hosts: collectives among the threads of one site.
 class ThreadsSiteGroup {
  public:
-  explicit ThreadsSiteGroup(std::size_t ranks) : values_(ranks), barrier_(static_cast<std::ptrdiff_t>(ranks)) {}
+  explicit ThreadsSiteGroup(std::size_t ranks) : given_(ranks), barrier_(static_cast<std::ptrdiff_t>(ranks)) {}
 
   [[nodiscard]] std::shared_ptr<SiteGroup> of_rank(std::size_t rank) { return std::make_shared<Rank>(*this, rank); }
 
@@ -55,10 +55,11 @@ class ThreadsSiteGroup {
       group_.barrier_.arrive_and_wait();
       return {};
     }
-    Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override {
-      group_.values_[rank_] = value;
+    Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override {
+      group_.given_[rank_] = bytes;
       group_.barrier_.arrive_and_wait();
-      std::vector<std::uint64_t> all = group_.values_;
+      std::vector<std::byte> all;
+      for (const auto& given : group_.given_) all.insert(all.end(), given.begin(), given.end());
       group_.barrier_.arrive_and_wait();
       return all;
     }
@@ -68,7 +69,7 @@ class ThreadsSiteGroup {
     std::size_t rank_;
   };
 
-  std::vector<std::uint64_t> values_;
+  std::vector<std::span<const std::byte>> given_;
   std::span<std::byte> sent_;
   std::barrier<> barrier_;
 };

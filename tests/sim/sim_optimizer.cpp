@@ -25,7 +25,8 @@ SimOptimizer::SimOptimizer(const Options& options, Transport& transport, const C
       feed_(std::move(feed)),
       later_(std::move(later)),
       prng_(options.seed ^ 0x0971'317E'0000'0000),
-      transfer_(transport, clock, options.patience, options.on ? "it has not made a step yet" : "it lends none") {}
+      transfer_(transport, clock, options.patience,
+                options.on ? "it has not made a step yet" : "it does not serve optimizer state") {}
 
 std::vector<std::byte> SimOptimizer::content_of(const std::string& description, std::uint64_t bytes) {
   Prng draw(hash64(std::as_bytes(std::span(description))));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/torch/threads_group.h"
 
 namespace collab::torch_adapter {
@@ -11,17 +13,18 @@ using collab::testing::Board;
 using collab::testing::run_ranks;
 using collab::testing::ThreadsGroup;
 
-TEST(BackendSiteGroup, BroadcastsBytesAndGathersNumbers) {
+TEST(BackendSiteGroup, BroadcastsAndGathersBytes) {
   const auto board = std::make_shared<Board>(3);
   run_ranks(3, [&](int rank) {
     BackendSiteGroup group(c10::make_intrusive<ThreadsGroup>(board, rank, 3), std::chrono::milliseconds(5000));
     std::vector<std::byte> bytes(1001, std::byte(rank));
     ASSERT_TRUE(group.broadcast(bytes).ok());
     EXPECT_EQ(bytes[1000], std::byte(0));
-    const std::uint64_t large = ~std::uint64_t{0} - static_cast<std::uint64_t>(rank);
-    const auto values = group.gather_all(large);
-    ASSERT_TRUE(values.ok());
-    EXPECT_EQ(values.value(), (std::vector<std::uint64_t>{~0ULL, ~0ULL - 1, ~0ULL - 2}));
+    const std::vector<std::byte> own(2, std::byte(255 - rank));
+    const auto all = group.gather_all(own);
+    ASSERT_TRUE(all.ok());
+    const auto [a, b, c] = std::array{std::byte(255), std::byte(254), std::byte(253)};
+    EXPECT_EQ(all.value(), (std::vector{a, a, b, b, c, c}));
   });
 }
 
@@ -30,13 +33,13 @@ TEST(BackendSiteGroup, OneRankNeedsNoGroup) {
   std::vector<std::byte> bytes(3, std::byte(7));
   EXPECT_TRUE(group.broadcast(bytes).ok());
   EXPECT_EQ(bytes[0], std::byte(7));
-  EXPECT_EQ(group.gather_all(5).value(), std::vector<std::uint64_t>{5});
+  EXPECT_EQ(group.gather_all(bytes).value(), bytes);
 }
 
 TEST(BackendSiteGroup, AMissingRankIsAnErrorInWords) {
   BackendSiteGroup group(c10::make_intrusive<ThreadsGroup>(std::make_shared<Board>(2), 0, 2),
                          std::chrono::milliseconds(50));
-  const auto values = group.gather_all(1);
+  const auto values = group.gather_all(std::vector<std::byte>(1));
   ASSERT_FALSE(values.ok());
   EXPECT_EQ(values.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(values.status().message().find("rank 0 of 2"), std::string::npos) << values.status().message();

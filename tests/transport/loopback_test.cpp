@@ -1,5 +1,5 @@
 #include "tests/transport/conformance.h"
-#include "transport/loopback/loopback_transport.h"
+#include "tests/transport/loopback_transport.h"
 
 namespace collab::testing {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/base/address.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/agreement/run_name.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
@@ -79,8 +79,8 @@ constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator
 // Whoever has dialled this process, by link.
 struct Dialler {
   std::string network;  // empty: it is this machine, or nobody knows
-  Sparing statuses{kStatusesOfLink, kStatusesOfLink};
-  Sparing small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
+  RateLimit statuses{kStatusesOfLink, kStatusesOfLink};
+  RateLimit small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
 };
 
 // Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to
@@ -184,7 +184,7 @@ class Server final : public CoordinatorServer {
   }
 
   void refuse(LinkId link, const std::string& why) {
-    const auto line = refused_.let(
+    const auto line = refused_.allow(
         clock_.now(), "the coordinator refused a message and closed its link: " + why + " [link.message-refused]");
     if (line) log_warning(*line);
     transport_->close(link);
@@ -201,22 +201,22 @@ class Server final : public CoordinatorServer {
   [[nodiscard]] bool may_ask_status(const std::string& network) {
     const TimePoint now = clock_.now();
     if (host_statuses_.size() > kFewHosts) {
-      std::erase_if(host_statuses_, [now](auto each) { return each.second.has(now, kStatusesOfHost); });
+      std::erase_if(host_statuses_, [now](auto each) { return each.second.would_allow(now, kStatusesOfHost); });
     }
-    Sparing& host = host_statuses_.try_emplace(network, kStatusesOfHost, kStatusesOfHost).first->second;
-    if (!host.has(now, 1) || !(network.empty() || all_statuses_.has(now, 1))) return false;
-    host.take(1);
-    if (!network.empty()) all_statuses_.take(1);
+    RateLimit& host = host_statuses_.try_emplace(network, kStatusesOfHost, kStatusesOfHost).first->second;
+    if (!host.would_allow(now, 1) || !(network.empty() || all_statuses_.would_allow(now, 1))) return false;
+    host.spend(1);
+    if (!network.empty()) all_statuses_.spend(1);
     return true;
   }
 
   [[nodiscard]] bool may_ask(LinkId link, const wire::Message& message) {
     Dialler& dialler = diallers_[link];
     if (std::holds_alternative<wire::StatusQuery>(message)) {
-      return dialler.statuses.let(clock_.now()).has_value() && may_ask_status(dialler.network);
+      return dialler.statuses.allow(clock_.now()).has_value() && may_ask_status(dialler.network);
     }
     const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
-    return !small || dialler.small_questions.let(clock_.now()).has_value();
+    return !small || dialler.small_questions.allow(clock_.now()).has_value();
   }
 
   void closed(LinkClosed event) {
@@ -333,7 +333,7 @@ class Server final : public CoordinatorServer {
     const Result<std::vector<std::byte>> head = wire::try_encode(message);
     if (!head.ok()) {
       const std::string why = head.status().message() + " [coordinator.message-unfit]";
-      if (const auto line = unfit_.let(clock_.now(), why)) log_error(*line);
+      if (const auto line = unfit_.allow(clock_.now(), why)) log_error(*line);
       for (const LinkId link : links) transport_->close(link);
       return;
     }
@@ -393,10 +393,10 @@ class Server final : public CoordinatorServer {
   LeftLinks left_;
   KeptJoins joins_;
   HubOutgoing outgoing_;
-  std::map<std::string, Sparing> host_statuses_;  // by network
-  Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
+  std::map<std::string, RateLimit> host_statuses_;  // by network
+  RateLimit all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  Sparing refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
+  RateLimit refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

@@ -155,10 +155,10 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   using Level = protocol::Note::Level;
   constexpr double kBeside = 120;  // of a line, beside its text
   const double cost = 2 * (static_cast<double>(note.text.size()) + kBeside);
-  Sparing& of_kind = by_event_.try_emplace(note.event, kOfKindAtOnce, kOfKindASecond).first->second;
-  if (!of_kind.has(now, cost) || !all_.has(now, cost)) return of_kind.keep_back();
-  const std::uint64_t kept_back = of_kind.take(cost);
-  all_.take(cost);
+  RateLimit& of_kind = by_event_.try_emplace(note.event, kOfKindAtOnce, kOfKindASecond).first->second;
+  if (!of_kind.would_allow(now, cost) || !all_.would_allow(now, cost)) return of_kind.keep_back();
+  const std::uint64_t kept_back = of_kind.spend(cost);
+  all_.spend(cost);
   std::string text = note.text;
   if (kept_back > 0) text += " (and " + std::to_string(kept_back) + " others of this kind since the last such line)";
   switch (note.level) {

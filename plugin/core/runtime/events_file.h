@@ -16,7 +16,7 @@
 
 #include "collab/clock.h"
 #include "collab/status.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/actions.h"
 #include "core/runtime/storage/disk.h"
 
@@ -58,8 +58,8 @@ class Notes {
  private:
   EventsFile& events_;
   std::string site_;
-  std::map<std::string, Sparing> by_event_;
-  Sparing all_{kAtOnce, kASecond};
+  std::map<std::string, RateLimit> by_event_;
+  RateLimit all_{kAtOnce, kASecond};
 };
 
 }  // namespace collab

@@ -106,8 +106,8 @@ Result<std::optional<wire::Record>> Leader::open_record() {
   if (store_->stale()) {
     return invalid_argument(
         "the record " + store_->path() +
-        " can neither be written nor removed, and what it says is not true any more once this site "
-        "goes on without it: remove it, or name another folder with COLLAB_STATE_DIR [record.stuck]");
+        " can be neither written nor removed, and it would be out of date after this start: remove it, or name another "
+        "folder with COLLAB_STATE_DIR [record.stuck]");
   }
   if (!store_->read()) return std::optional<wire::Record>();
   Result<wire::Record> found = wire::decode_record(*store_->read());

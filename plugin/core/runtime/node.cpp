@@ -137,7 +137,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
   for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
                      : options_.serves_optimizer     ? "it has not made a step yet"
-                                                     : "it lends none";
+                                                     : "it does not serve optimizer state";
   optimizer_.emplace(*transport_, clock_, options_.config.link_grace, none);
 }
 

@@ -33,12 +33,10 @@ class OneModel {
     warned_ = true;
     log_warning(
         what +
-        ", and held the same when the training began: rank 0's are averaged, and the others take what comes of "
-        "them when sites average (with COLLAB_OVERLAP they stay as far apart as they are). Ranks that round for "
-        "themselves differ so (stochastic rounding with a seed of each rank's own, GPUs of several models), "
-        "which does no harm. If these do not, each trains a model of its own, and those of the others are "
-        "lost: " +
-        kTrainOneModel + ". This is said once [round.ranks-differ]");
+        ", and began the training with the same. Only rank 0's are averaged, and the others take the result (with "
+        "COLLAB_OVERLAP they stay as far apart as they are). Differences of rounding (stochastic rounding with a seed "
+        "for each rank, GPUs of several models) do no harm. Otherwise each rank trains a model of its own: " +
+        kTrainOneModel + ". This is logged once [round.ranks-differ]");
   }
 
  private:

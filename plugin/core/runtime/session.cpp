@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
@@ -255,7 +255,7 @@ class RankSession final : public Session {
 
   void tell_of_delay() {
     const TimePoint now = clock_.now();
-    if (!schedule_.overdue(now) || !tells_of_delay_.let(now)) return;
+    if (!schedule_.overdue(now) || !tells_of_delay_.allow(now)) return;
     leader_->node()->warn_of_late_round("rounds take longer than COLLAB_SYNC_EVERY" +
                                         std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
                                         schedule_.period_text());
@@ -562,7 +562,7 @@ class RankSession final : public Session {
   std::uint64_t steps_in_flight_ = 0;  // that it may come to count
   bool merged_ = false;                // the parameters are not the anchor since, as after other rounds
   bool due_ = false;                   // as count_step() said
-  Sparing tells_of_delay_{std::chrono::minutes(1)};
+  RateLimit tells_of_delay_{std::chrono::minutes(1)};
   RoundId round_;
   Digest state_;
   bool begun_ = false;

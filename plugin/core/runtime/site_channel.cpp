@@ -119,17 +119,13 @@ class GroupChannel final : public SiteChannel {
       : group_(group), leader_(leader), parameters_(parameters) {}
 
   Result<std::vector<RankReport>> report(const RankReport& own) override {
+    static_assert(std::is_trivially_copyable_v<RankReport> && std::has_unique_object_representations_v<RankReport>);
+    const Result<std::vector<std::byte>> all = group_.gather_all(std::as_bytes(std::span(&own, 1)));
+    if (!all.ok()) return all.status();
     std::vector<RankReport> reports;
-    const Result<std::vector<std::uint64_t>> lo = group_.gather_all(own.digest.lo);
-    if (!lo.ok()) return lo.status();
-    const Result<std::vector<std::uint64_t>> hi = group_.gather_all(own.digest.hi);
-    if (!hi.ok()) return hi.status();
-    const Result<std::vector<std::uint64_t>> samples = group_.gather_all(own.samples);
-    if (!samples.ok()) return samples.status();
     if (!leader_) return reports;
-    for (std::size_t rank = 0; rank < lo->size(); ++rank) {
-      reports.push_back({.call = own.call, .digest = {(*lo)[rank], (*hi)[rank]}, .samples = (*samples)[rank]});
-    }
+    reports.resize(all->size() / sizeof own);
+    std::memcpy(reports.data(), all->data(), reports.size() * sizeof own);
     return reports;
   }
 

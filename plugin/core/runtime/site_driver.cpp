@@ -106,8 +106,8 @@ void SiteDriver::on_closed(LinkId link, Status why) {
 
 void SiteDriver::refuse(LinkId link, const std::string& why) {
   const auto line =
-      refused_.let(clock_.now(), "a message of " + end_of(link) + " was refused and its link closed: " + why +
-                                     " [link.site-message-refused]");
+      refused_.allow(clock_.now(), "a message of " + end_of(link) + " was refused and its link closed: " + why +
+                                       " [link.site-message-refused]");
   if (line) log_warning(*line);
   transport_.close(link);
 }
@@ -145,7 +145,7 @@ void SiteDriver::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
     if (!decode_line(message.head).ok()) return refuse(link, decoded.status().message());
-    const auto line = probed_.let(clock_.now(), "`collab doctor --peer` at " + end_of(link) + " has tried this port");
+    const auto line = probed_.allow(clock_.now(), "`collab doctor --peer` at " + end_of(link) + " has tried this port");
     if (line) log_info(*line);
     return transport_.close(link);
   }

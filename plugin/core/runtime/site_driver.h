@@ -15,7 +15,7 @@
 
 #include "collab/clock.h"
 #include "collab/transport.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/site/site.h"
 #include "core/runtime/data/data_plane.h"
 #include "core/runtime/doorstep.h"
@@ -114,8 +114,8 @@ class SiteDriver final : public TransportHandler {
   Doorstep doorstep_;  // links whose peers have not said Hello
   TakenLinks taken_;   // of other sites
   ProvedNames proved_;
-  Sparing refused_{std::chrono::seconds(10)};
-  Sparing probed_{std::chrono::seconds(10)};
+  RateLimit refused_{std::chrono::seconds(10)};
+  RateLimit probed_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;
   bool stopped_ = false;

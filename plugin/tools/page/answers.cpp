@@ -30,7 +30,7 @@ Answers::Answers(Options options, std::function<Result<Texts>()> look)
 Answer Answers::answer(TimePoint now, const Request& request) {
   Answer answer = [&] {
     const bool known = may_see(request);
-    if (!shares_.let(now, request.network, known)) {
+    if (!shares_.allow(now, request.network, known)) {
       return plain(429, "too many requests from your address: it is answered again in a second");
     }
     if (request.method != "GET" && request.method != "HEAD") {

@@ -6,7 +6,7 @@
 
 #include "core/base/address.h"
 #include "core/base/log.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/base/text.h"
 #include "tools/page/answers.h"
 #include "tools/page/contents.h"
@@ -104,7 +104,7 @@ class ServedPage final : public Page {
     static_cast<void>(board_.with(report->status.contributed));
     const Status saved = board_.save();
     if (saved.ok()) return;
-    if (const auto line = not_saved_.let(clock_.now(), saved.message())) log_warning(*line);
+    if (const auto line = not_saved_.allow(clock_.now(), saved.message())) log_warning(*line);
   }
 
   SteadyClock clock_;
@@ -112,7 +112,7 @@ class ServedPage final : public Page {
   page::Leaderboard board_;
   const page::Constants constants_;
   const std::shared_ptr<const CoordinatorServer> coordinator_;
-  Sparing not_saved_{std::chrono::minutes(1)};
+  RateLimit not_saved_{std::chrono::minutes(1)};
   std::string announcement_;
   std::optional<page::Answers> answers_;
   page::Server server_{clock_};  // the last: its thread uses the others

@@ -76,7 +76,7 @@ struct Server::Loop {
       auto* const context = certificate ? &*certificate : nullptr;
       const auto connection = std::make_shared<Connection>(std::move(socket), context);
       // A handshake costs this side more than the other, which need not even look at the answer.
-      if (context == nullptr || handshakes.let(clock.now(), connection->network, true)) {
+      if (context == nullptr || handshakes.allow(clock.now(), connection->network, true)) {
         if (connections.size() == kMaxConnections) turn_one_out();
         begin(connections.emplace_back(connection));
       }

@@ -4,7 +4,7 @@
 
 namespace collab::page {
 
-bool Shares::let(TimePoint now, const std::string& network, bool known) {
+bool Shares::allow(TimePoint now, const std::string& network, bool known) {
   OfNetworks& shares = known ? known_ : strangers_;
   const double rate = known ? kKnownASecond : kStrangersASecond;
   auto found = shares.find(network);
@@ -13,10 +13,10 @@ bool Shares::let(TimePoint now, const std::string& network, bool known) {
     if (shares.size() == kMaxNetworks) {
       shares.erase(std::ranges::min_element(shares, {}, [](const auto& each) { return each.second.asked; }));
     }
-    found = shares.emplace(network, Share{Sparing(rate, rate), now}).first;
+    found = shares.emplace(network, Share{RateLimit(rate, rate), now}).first;
   }
   found->second.asked = now;
-  return found->second.left.let(now).has_value();
+  return found->second.left.allow(now).has_value();
 }
 
 }  // namespace collab::page

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "collab/clock.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 
 namespace collab::page {
 
@@ -20,11 +20,11 @@ class Shares {
   static constexpr std::size_t kMaxNetworks = 1024;  // of each kind
 
   // `known`: it has the password, or there is none.
-  [[nodiscard]] bool let(TimePoint now, const std::string& network, bool known);
+  [[nodiscard]] bool allow(TimePoint now, const std::string& network, bool known);
 
  private:
   struct Share {
-    Sparing left;
+    RateLimit left;
     TimePoint asked;
   };
   using OfNetworks = std::map<std::string, Share>;

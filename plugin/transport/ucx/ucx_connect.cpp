@@ -175,7 +175,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   if (!options_.insecure && (queried != UCS_OK || !is_near(attributes.client_address))) {
     const std::string from = queried == UCS_OK ? host_port_of(attributes.client_address).host : peer;
     if (const auto line =
-            turned_away_.let(now(), "ucx: a connection was turned away: " + from + kNotNear + " [ucx.turned-away]")) {
+            turned_away_.allow(now(), "ucx: a connection was turned away: " + from + kNotNear + " [ucx.turned-away]")) {
       log_warning(*line);
     }
     (void)api_.listener_reject(listeners_.front(), request);

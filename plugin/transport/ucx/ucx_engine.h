@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "collab/transport.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "transport/ucx/ucx_api.h"
 #include "transport/ucx/ucx_link.h"
 #include "transport/ucx/ucx_mailbox.h"
@@ -145,7 +145,7 @@ class UcxEngine {
   std::map<Token, LinkId> half_open_;                           // accepted links that lack a hello
   std::unordered_map<ucp_ep_h, UcxConnectionPtr> connections_;  // every open endpoint
   TimePoint next_check_{};
-  Sparing turned_away_{std::chrono::seconds(1)};
+  RateLimit turned_away_{std::chrono::seconds(1)};
 
   // Noted by callbacks.
   std::vector<ucp_conn_request_h> requests_;

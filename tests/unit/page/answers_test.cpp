@@ -147,17 +147,17 @@ TEST_F(PageAnswers, OfManyNetworksThoseThatAskedLastAreRemembered) {
   const auto network = [](std::size_t number) { return "net " + std::to_string(number); };
   const auto spend = [&](std::size_t number) {
     int let = 0;
-    while (shares.let(now_, network(number), false)) ++let;
+    while (shares.allow(now_, network(number), false)) ++let;
     return let;
   };
   EXPECT_EQ(spend(0), static_cast<int>(Shares::kStrangersASecond));
   EXPECT_EQ(spend(0), 0);
   now_ += std::chrono::microseconds(1);
-  for (std::size_t i = 1; i < Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.let(now_, network(i), false));
+  for (std::size_t i = 1; i < Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.allow(now_, network(i), false));
   EXPECT_EQ(spend(0), 0) << "there is room for all";
-  EXPECT_TRUE(shares.let(now_, network(0), true));
+  EXPECT_TRUE(shares.allow(now_, network(0), true));
   now_ += std::chrono::microseconds(1);
-  for (std::size_t i = 1; i <= Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.let(now_, network(i), false));
+  for (std::size_t i = 1; i <= Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.allow(now_, network(i), false));
   EXPECT_EQ(spend(0), static_cast<int>(Shares::kStrangersASecond)) << "and no more";
 }
 

@@ -27,7 +27,7 @@ class TcpShifts : public ::testing::Test {
   TcpShifts() {
     connections_.grow(7);
     for (std::size_t i = 0; i < connections_.size(); ++i) {
-      const auto connection = std::make_shared<Connection>(around_, i + 1);
+      const auto connection = std::make_shared<Connection>(context_, i + 1);
       connection->attached(now_);
       connection->belong_to(LinkId{1}, static_cast<std::uint16_t>(i));
       connections_.put(i, connection);
@@ -46,7 +46,7 @@ class TcpShifts : public ::testing::Test {
 
   boost::asio::io_context io_;
   Nobody nobody_;
-  Environment around_{io_, nobody_, nullptr, "bbr", Duration(0), {}, {}};
+  ConnectionContext context_{io_, nobody_, nullptr, "bbr", Duration(0), {}, {}};
   TimePoint now_{std::chrono::seconds(1)};
   LinkConnections connections_;
   Rotation rotation_;

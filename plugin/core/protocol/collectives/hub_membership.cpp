@@ -23,7 +23,7 @@ HubMembership::HubMembership(HubWorld& world, const wire::Ballot& ballot)
       ballot_(ballot),
       votes_(world.ranks.size()),
       raises_(votes_.size(),
-              Sparing(kRaisesAtOnce, 1 / std::chrono::duration<double>(world.hub.config.link_grace).count())) {}
+              RateLimit(kRaisesAtOnce, 1 / std::chrono::duration<double>(world.hub.config.link_grace).count())) {}
 
 bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_search(chosen_.gone, rank); }
 
@@ -68,7 +68,7 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
 }
 
 bool HubMembership::may_raise(const wire::Enter& message) {
-  return message.promised <= ballot_ || raises_[message.rank.value].let(world_.hub.now);
+  return message.promised <= ballot_ || raises_[message.rank.value].allow(world_.hub.now);
 }
 
 // From here on nothing under an older ballot counts. Everybody promises anew and says again what it holds.

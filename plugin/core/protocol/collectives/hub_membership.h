@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/agreement/quorum.h"
 #include "core/wire/messages.h"
 
@@ -64,10 +64,10 @@ class HubMembership {
 
   HubWorld& world_;
   wire::Ballot ballot_;
-  std::vector<Vote> votes_;      // by rank
-  std::vector<Sparing> raises_;  // by rank: of the ballot, for what it has promised
-  wire::Epoch chosen_;           // the newest that is known
-  wire::Ballot reported_under_;  // the newest ballot under which an acceptor has accepted `reported_`; no term: none
+  std::vector<Vote> votes_;        // by rank
+  std::vector<RateLimit> raises_;  // by rank: of the ballot, for what it has promised
+  wire::Epoch chosen_;             // the newest that is known
+  wire::Ballot reported_under_;    // the newest ballot under which an acceptor has accepted `reported_`; no term: none
   wire::Epoch reported_;
   std::optional<wire::Epoch> proposal_;  // under the ballot, after `chosen_`
   std::set<std::uint32_t> accepted_by_;

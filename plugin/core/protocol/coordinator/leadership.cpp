@@ -241,7 +241,7 @@ bool Leadership::may_depose(AcceptorId voter) {
   const TimePoint now = all_->now;
   const double a_second = kMaxRepeats / std::chrono::duration<double>(all_->config.link_grace).count();
   std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // as new
-  return depositions_.try_emplace(voter, kMaxRepeats, a_second).first->second.let(now).has_value();
+  return depositions_.try_emplace(voter, kMaxRepeats, a_second).first->second.allow(now).has_value();
 }
 
 // Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained

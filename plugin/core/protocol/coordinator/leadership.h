@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/agreement/election.h"
 #include "core/protocol/coordinator/coordinator.h"
 
@@ -76,7 +76,7 @@ class Leadership {
   TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
   std::set<RunId> begun_;              // runs, here
   // Over all its terms: how often a voter may have it step down yet, and whose later round was disproved (election.h).
-  std::map<AcceptorId, Sparing> depositions_;
+  std::map<AcceptorId, RateLimit> depositions_;
   std::set<AcceptorId> disproved_;
 };
 

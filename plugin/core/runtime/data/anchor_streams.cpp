@@ -100,7 +100,8 @@ Status AnchorStreams::send(const protocol::SendAnchor& action) {
   }
   Outgoing& job = outgoing_[action.to];
   if (job.asked.size() >= kMaxAsked)
-    return corrupt("a site asks for more of the anchor than is on its way to it [join.fetch-too-much]");
+    return corrupt("a site has more than " + std::to_string(kMaxAsked) +
+                   " unanswered requests for parts of the anchor [join.fetch-too-much]");
   job.asked.push_back(action.part);
   pump(action.to, job);
   drop_idle();

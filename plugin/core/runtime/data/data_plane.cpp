@@ -101,7 +101,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   Events lossy = close_lossy();
   events.insert(events.end(), lossy.begin(), lossy.end());
   if (const auto gone = attempt_ ? attempt_->exchange.lacks() : std::nullopt) {
-    Events more = fail(*gone, "it was lost, and what it contributed is not here whole");
+    Events more = fail(*gone, "it was lost, and its contribution is incomplete here");
     events.insert(events.end(), more.begin(), more.end());
   }
   return events;

@@ -2,10 +2,11 @@
 // links to others may still be missing. They wait for their attempt, bounded in bytes and to the rounds that can come
 // next.
 //
-// What is beyond a bound is dropped, with all that came or will come over the same link: others have its room then, so
-// that of whole contributions two stay, and each attempt gets further than the one before. Such a link is lossy. Who
-// starts the next attempt closes it and lets the attempt fail for that peer, as for a link that was lost. Not sooner:
-// links that are closed while an attempt is waited for are waited for as well.
+// A chunk beyond a bound is dropped, and its link is lossy: all other chunks of that link are dropped too, both waiting
+// and to come. That makes room for other links, so that at least two whole contributions fit, and each attempt gets
+// further than the one before. When the next attempt starts, this site closes its lossy links and the attempt fails for
+// those peers, as it does for a lost link. It does not close them earlier, because it would then wait for them to come
+// back before the attempt.
 //
 // Threads: one caller at a time. Ownership: shares the payloads.
 #pragma once

@@ -41,7 +41,7 @@ void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std:
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
-    const auto line = asks_.let(clock_.now(), action.name + " joins and asks for the optimizer's state");
+    const auto line = asks_.allow(clock_.now(), action.name + " joins and asks for the optimizer's state");
     if (line) log_info(*line);
   }
   run(protocol::LeaseAsked{action.to, action.asked});
@@ -60,8 +60,8 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
-    const auto line = copies_.let(clock_.now(), "a copy of the optimizer's state, " + in_megabytes(made.bytes) +
-                                                    ", is kept until who asked has taken it");
+    const auto line = copies_.allow(clock_.now(), "a copy of the optimizer's state, " + in_megabytes(made.bytes) +
+                                                      ", is kept until who asked has taken it");
     if (line) log_info(*line);
   }
   run(made);
@@ -116,7 +116,7 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
 }
 
 void OptimizerTransfer::act(const protocol::RefuseBorrower& action) {
-  if (const auto line = refusals_.let(clock_.now(), action.why)) log_warning(*line);
+  if (const auto line = refusals_.allow(clock_.now(), action.why)) log_warning(*line);
   transport_.close(action.link);
 }
 

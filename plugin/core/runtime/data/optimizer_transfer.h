@@ -14,7 +14,7 @@
 
 #include "collab/session.h"
 #include "collab/transport.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/site/optimizer_lease.h"
 
@@ -66,7 +66,7 @@ class OptimizerTransfer {
   protocol::OptimizerLease lease_;
   std::atomic<bool> wanted_ = false;
   std::uint64_t bytes_sent_ = 0;
-  Sparing asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
+  RateLimit asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
   std::string why_none_;  // empty: there is one to lend
   std::shared_ptr<const OptimizerCopy> copy_;
   std::map<std::uint64_t, LinkId> on_their_way_;  // by token

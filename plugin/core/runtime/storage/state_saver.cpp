@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "core/base/text.h"
 
 namespace collab {
@@ -79,7 +79,7 @@ struct StateSaver::Shared {
   std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
   std::optional<RunId> run_there;
   std::optional<RunId> run_taken;
-  Sparing rate_limited{std::chrono::minutes(1)};
+  RateLimit not_saved_line{std::chrono::minutes(1)};
 };
 
 StateSaver::StateSaver(std::string path, Disk& disk, std::chrono::milliseconds patience)
@@ -187,8 +187,8 @@ void StateSaver::Shared::write_one() {
   std::optional<std::string> said;  // a full disk is full for many rounds
   {
     const std::lock_guard lock(mutex);
-    said = rate_limited.let(clock.now(), "the state of round " + std::to_string(writing->header.round.value) +
-                                             " was not saved: " + status.message() + " [state.not-saved]");
+    said = not_saved_line.allow(clock.now(), "the state of round " + std::to_string(writing->header.round.value) +
+                                                 " was not saved: " + status.message() + " [state.not-saved]");
   }
   if (said) log_error(*said);
 }
@@ -225,7 +225,7 @@ void StateSaver::Shared::give_up(const Save& save, const std::string& why) {
     const std::lock_guard lock(mutex);
     if (left) return;  // that has been said
     overdue = overdue || !waiting;
-    said = rate_limited.let(
+    said = not_saved_line.allow(
         clock.now(), "the state of round " + std::to_string(save.header.round.value) +
                          " was not saved: a round needed the memory " + why +
                          "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "

@@ -22,8 +22,8 @@ constexpr std::byte kTlsRecord{0x16};
 
 }  // namespace
 
-Connection::Connection(Environment& own_identity, Carrier own_name)
-    : name(own_name), around_(own_identity), socket_(own_identity.io) {}
+Connection::Connection(ConnectionContext& context, Carrier own_name)
+    : name(own_name), context_(context), socket_(context.io) {}
 
 Connection::~Connection() { close_own(socket_); }
 
@@ -37,8 +37,8 @@ void Connection::dial(const Endpoint& to) {
     return;
   }
   make_own(socket_.native_handle());
-  const std::string& congestion = to.address().is_loopback() ? std::string() : around_.congestion;
-  prepare_socket(socket_.native_handle(), congestion, around_.give_up);
+  const std::string& congestion = to.address().is_loopback() ? std::string() : context_.congestion;
+  prepare_socket(socket_.native_handle(), congestion, context_.give_up);
   socket_.async_connect(to, [self = shared_from_this()](const boost::system::error_code& failure) {
     if (self->state_ != State::kConnecting) return;
     if (!failure) {
@@ -55,8 +55,8 @@ void Connection::connected() {
   boost::system::error_code ignored;
   socket_.native_non_blocking(true, ignored);
   state_ = State::kSecuring;
-  if (around_.keys != nullptr) {
-    tls_ = std::make_unique<TlsStream>(around_.keys->current(), true);
+  if (context_.keys != nullptr) {
+    tls_ = std::make_unique<TlsStream>(context_.keys->current(), true);
     if (const Result<bool> begun = tls_->handshake(); !begun.ok()) {
       fail(Fault::kNotAllowed, begun.status());
       return;
@@ -74,8 +74,8 @@ void Connection::accept(asio::ip::tcp::socket socket, const Endpoint& from) {
   boost::system::error_code ignored;
   socket_.native_non_blocking(true, ignored);
   make_own(socket_.native_handle());
-  const std::string& congestion = from.address().is_loopback() ? std::string() : around_.congestion;
-  prepare_socket(socket_.native_handle(), congestion, around_.give_up);
+  const std::string& congestion = from.address().is_loopback() ? std::string() : context_.congestion;
+  prepare_socket(socket_.native_handle(), congestion, context_.give_up);
   state_ = State::kSecuring;
   wait_to_read();
 }
@@ -101,8 +101,8 @@ void Connection::close() {
 void Connection::fail(Fault fault, Status why) {
   if (state_ == State::kClosed) return;
   close();
-  asio::post(around_.io, [self = shared_from_this(), fault, why = std::move(why)] {
-    self->around_.owner.failed(self, fault, why);
+  asio::post(context_.io, [self = shared_from_this(), fault, why = std::move(why)] {
+    self->context_.owner.failed(self, fault, why);
   });
 }
 
@@ -148,13 +148,13 @@ void Connection::read_ready() {
     const std::size_t now = read_some();
     if (now == 0) break;
     taken += now;
-    if (!around_.owner.may_read(*this, now)) {
-      around_.owner.reading_paused(*this);
+    if (!context_.owner.may_read(*this, now)) {
+      context_.owner.reading_paused(*this);
       return;
     }
   }
   if (state_ == State::kClosed) return;
-  around_.owner.reading_paused(*this);
+  context_.owner.reading_paused(*this);
   if (tls_ != nullptr && !tls_->outgoing().empty()) flush();
   wait_to_read();
 }
@@ -187,28 +187,28 @@ void Connection::read_error(int error) {
 }
 
 std::size_t Connection::read_some() {
-  if (state_ == State::kDraining) return receive(around_.raw, {}).value_or(0);
+  if (state_ == State::kDraining) return receive(context_.raw, {}).value_or(0);
   const bool in_clear = (first_byte_seen_ || dialled_) && tls_ == nullptr;
   return in_clear ? read_clear() : read_tls();
 }
 
 std::size_t Connection::read_clear() {
   const std::span<std::byte> room = decoder_.room();
-  const auto got = receive(room, around_.raw);
+  const auto got = receive(room, context_.raw);
   if (!got || *got == 0) return 0;
   const std::size_t placed = std::min(room.size(), *got);
   Status sound = placed > 0 ? decoder_.filled(placed, *this) : Status();
-  if (sound.ok()) sound = decoder_.feed(std::span(around_.raw).first(*got - placed), *this);
+  if (sound.ok()) sound = decoder_.feed(std::span(context_.raw).first(*got - placed), *this);
   if (!sound.ok()) broken(sound);
   return *got;
 }
 
 // TLS, or a first byte that tells whether it is.
 std::size_t Connection::read_tls() {
-  const auto got = receive(around_.raw, {});
+  const auto got = receive(context_.raw, {});
   if (!got || *got == 0) return 0;
-  if (!first_byte_seen_ && !settle_first_byte(around_.raw[0])) return 0;
-  const std::span<const std::byte> bytes = std::span(around_.raw).first(*got);
+  if (!first_byte_seen_ && !settle_first_byte(context_.raw[0])) return 0;
+  const std::span<const std::byte> bytes = std::span(context_.raw).first(*got);
   if (tls_ == nullptr || refusal_only_) {
     if (const Status sound = decoder_.feed(bytes, *this); !sound.ok()) broken(sound);
     return *got;
@@ -222,13 +222,13 @@ std::size_t Connection::read_tls() {
 bool Connection::settle_first_byte(std::byte first) {
   first_byte_seen_ = true;
   const bool clear = first == static_cast<std::byte>(kMagic[0]);
-  const bool tls = around_.keys != nullptr;
+  const bool tls = context_.keys != nullptr;
   if (dialled_) {
     refusal_only_ = clear;
     return true;
   }
   if (tls && first == kTlsRecord) {
-    tls_ = std::make_unique<TlsStream>(around_.keys->current(), false);
+    tls_ = std::make_unique<TlsStream>(context_.keys->current(), false);
     return true;
   }
   if (!tls && clear) {
@@ -245,7 +245,7 @@ bool Connection::settle_first_byte(std::byte first) {
   // The other side understands a refusal in the clear.
   const std::string words =
       tls ? "it speaks in the clear, and here all is encrypted: give it the swarm's COLLAB_TOKEN (or certificates)"
-          : "it wants encryption, and here is no key: give this site the swarm's COLLAB_TOKEN (or certificates) too";
+          : "it requires encryption, and this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
   const std::string told =
       tls ? "here all is encrypted, and the connection came in the clear: set the swarm's COLLAB_TOKEN (or "
             "certificates)"
@@ -255,8 +255,8 @@ bool Connection::settle_first_byte(std::byte first) {
   answer.insert(answer.end(), refusal.begin(), refusal.end());
   send(std::move(answer));
   drain();
-  asio::post(around_.io, [self = shared_from_this(), words] {
-    self->around_.owner.failed(self, Fault::kNotAllowed, refused(words));
+  asio::post(context_.io, [self = shared_from_this(), words] {
+    self->context_.owner.failed(self, Fault::kNotAllowed, refused(words));
   });
   return false;
 }
@@ -276,11 +276,11 @@ Status Connection::decode_tls() {
   while (state_ != State::kClosed && state_ != State::kDraining) {
     const std::span<std::byte> room = decoder_.room();
     const bool direct = !room.empty();
-    const Result<std::size_t> got = tls_->read(direct ? room : std::span(around_.clear));
+    const Result<std::size_t> got = tls_->read(direct ? room : std::span(context_.clear));
     if (!got.ok()) return got.status();
     if (*got == 0) return {};
     COLLAB_RETURN_IF_ERROR(direct ? decoder_.filled(*got, *this)
-                                  : decoder_.feed(std::span(around_.clear).first(*got), *this));
+                                  : decoder_.feed(std::span(context_.clear).first(*got), *this));
   }
   return {};
 }
@@ -303,18 +303,18 @@ void Connection::broken(const Status& why) {
 Result<std::optional<std::span<std::byte>>> Connection::segment_begins(const SegmentHeader& header) {
   if (state_ == State::kDraining || state_ == State::kClosed) return std::optional<std::span<std::byte>>();
   if (state_ != State::kAttached) return corrupt("a segment before the greeting");
-  return around_.owner.segment_begins(*this, header);
+  return context_.owner.segment_begins(*this, header);
 }
 
 Status Connection::segment_ended(const SegmentHeader& header, bool placed) {
   if (state_ != State::kAttached) return {};
-  return around_.owner.segment_ended(*this, header, placed);
+  return context_.owner.segment_ended(*this, header, placed);
 }
 
 Status Connection::frame_came(FrameType type, std::span<const std::byte> body) {
   if (state_ == State::kDraining || state_ == State::kClosed) return {};
   if (refusal_only_ && type != FrameType::kRefuse) return corrupt("an answer in the clear to a dial in TLS");
-  return around_.owner.frame_came(*this, type, body);
+  return context_.owner.frame_came(*this, type, body);
 }
 
 }  // namespace collab::tcp

@@ -55,7 +55,7 @@ class ConnectionOwner {
 };
 
 // What every connection of a transport needs.
-struct Environment {
+struct ConnectionContext {
   boost::asio::io_context& io;
   ConnectionOwner& owner;
   std::shared_ptr<TlsKeys> keys;  // null: in the clear
@@ -69,7 +69,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
  public:
   enum class State : std::uint8_t { kConnecting, kSecuring, kGreeting, kAttached, kDraining, kClosed };
 
-  Connection(Environment& own_identity, Carrier name);
+  Connection(ConnectionContext& context, Carrier name);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -171,7 +171,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void read_error(int error);
   void finish_drain();
 
-  Environment& around_;
+  ConnectionContext& context_;
   boost::asio::ip::tcp::socket socket_;
   Endpoint peer_;
   LinkId link_;

@@ -58,7 +58,7 @@ void Connection::wait_to_write() {
                        self->waits_to_write_ = false;
                        if (error || self->state_ == State::kClosed) return;
                        self->flush();
-                       if (self->state_ == State::kAttached && self->idle()) self->around_.owner.ran_dry(*self);
+                       if (self->state_ == State::kAttached && self->idle()) self->context_.owner.ran_dry(*self);
                      });
 }
 
@@ -66,7 +66,7 @@ void Connection::item_done() {
   const Item done = std::move(items_.front());
   items_.pop_front();
   item_sent_ = 0;
-  if (done.segment) around_.owner.segment_written(*this, done.lane, done.number);
+  if (done.segment) context_.owner.segment_written(*this, done.lane, done.number);
 }
 
 void Connection::write_clear() {

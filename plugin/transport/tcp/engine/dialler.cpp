@@ -36,13 +36,9 @@ void Dialler::begin(TcpLink& link, const std::string& address, TimePoint deadlin
 
 void Dialler::look_up(const TcpLink& link, const HostPort& address) {
   const auto done = [id = link.id(), mailbox = std::weak_ptr(all_.mailbox)](Result<Endpoints> endpoints) {
-    const auto open = mailbox.lock();
-    if (open == nullptr) return;
-    Command command;
-    command.kind = Command::Kind::kResolved;
-    command.link = id;
-    command.endpoints = std::move(endpoints);
-    open->post(std::move(command));
+    if (const auto open = mailbox.lock()) {
+      open->post({.kind = Command::Kind::kResolved, .link = id, .endpoints = std::move(endpoints)});
+    }
   };
   const TcpOptions& options = all_.context.options;
   if (!options.look_up) return resolve_in_background(address, done);

@@ -49,12 +49,14 @@ struct EngineParts {
   ~EngineParts() = default;
 
   [[nodiscard]] TimePoint now() const { return context.now(); }
-  [[nodiscard]] bool encrypts() const { return around.keys != nullptr; }
-  [[nodiscard]] ConnectionPtr make_connection() { return std::make_shared<Connection>(around, next_carrier++); }
+  [[nodiscard]] bool encrypts() const { return connection_context.keys != nullptr; }
+  [[nodiscard]] ConnectionPtr make_connection() {
+    return std::make_shared<Connection>(connection_context, next_carrier++);
+  }
 
   TcpContext context;
   const std::shared_ptr<Mailbox> mailbox;
-  Environment around;
+  ConnectionContext connection_context;
   Carrier next_carrier = 1;
   Links links;
   Strangers strangers;

@@ -15,12 +15,7 @@ constexpr std::size_t kEndedRemembered = 1024;
 
 TcpLink& Links::make(LinkId id, const std::string& address) {
   const auto room = [id, mailbox = std::weak_ptr(all_.mailbox)] {
-    const auto open = mailbox.lock();
-    if (open == nullptr) return;
-    Command command;
-    command.kind = Command::Kind::kRoom;
-    command.link = id;
-    open->post(std::move(command));
+    if (const auto open = mailbox.lock()) open->post({.kind = Command::Kind::kRoom, .link = id});
   };
   const TcpContext& context = all_.context;
   auto& link = links_[id] = std::make_unique<TcpLink>(

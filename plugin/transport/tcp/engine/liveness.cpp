@@ -8,7 +8,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr int kRateLimited = 4;                            // heartbeats
+constexpr int kHeartbeatsBetweenPings = 4;                 // of a data connection
 constexpr std::int64_t kFarApart = std::int64_t{1} << 60;  // of clocks, in microseconds
 
 std::int64_t milliseconds(Duration time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
@@ -65,8 +65,8 @@ void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
   SignsOfLife& signs = connection.signs;
   const Duration heartbeat = all_.context.options.heartbeat;
   if (!signs.answer_due()) {
-    // Data connections seldom: the control connection tells who lives, and a ping under way spoils a rest.
-    if (connection.index() != 0 && signs.quiet(now) < kRateLimited * heartbeat) return;
+    // Data connections rarely: the control connection tells who lives, and a ping under way spoils a rest.
+    if (connection.index() != 0 && signs.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
     if (!signs.may_ask(now)) return;
     signs.ask(now, heartbeat);
     connection.send(encode_ping(stamp_of(now)));

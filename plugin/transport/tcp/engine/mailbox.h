@@ -17,10 +17,10 @@ namespace collab::tcp {
 struct Command {
   enum class Kind : std::uint8_t { kConnect, kSend, kClose, kResolved, kRoom, kStop };
   Kind kind = Kind::kSend;
-  LinkId link;
-  TransportMessage message;
+  LinkId link{};
+  TransportMessage message{};
   std::uint64_t token = 0;
-  std::string address;
+  std::string address{};
   TimePoint deadline = kNever;
   Result<Endpoints> endpoints = Endpoints();
 };

@@ -76,7 +76,7 @@ void Strangers::accept_on(const Acceptor& acceptor) {
       return;
     }
     // Out of files, most likely: those at work go on, new ones wait.
-    if (const auto line = not_accepted_.let(
+    if (const auto line = not_accepted_.allow(
             all_.now(), "tcp: a connection could not be accepted: " + error.message() + " [tcp.accept-failed]")) {
       log_warning(*line);
     }
@@ -175,7 +175,7 @@ void Strangers::turn_away(Connection& connection, Refusal why, const std::string
 }
 
 void Strangers::tell_turned_away(const Endpoint& from, const std::string& words) {
-  const auto line = turned_away_.let(
+  const auto line = turned_away_.allow(
       all_.now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words + " [tcp.turned-away]");
   if (line) log_warning(*line);
 }
@@ -210,7 +210,7 @@ void Strangers::failed(const ConnectionPtr& from, Fault fault, const Status& why
     ++all_.context.counters.refused;
     if (fault == Fault::kNotAllowed) {
       tell_turned_away(from->peer(), why.message());
-    } else if (const auto line = dropped_.let(
+    } else if (const auto line = dropped_.allow(
                    all_.now(), "tcp: a connection from " + to_text(from->peer()) + " was dropped: " + why.message())) {
       log_info(*line);
     }
@@ -226,7 +226,7 @@ void Strangers::tick(TimePoint now) {
     if (connection->state() == Connection::State::kDraining) {
       connection->close();
     } else {
-      connection->fail(Fault::kNoAnswer, timed_out("it did not say who it is in time"));
+      connection->fail(Fault::kNoAnswer, timed_out("it sent no handshake in time"));
     }
   }
   drop_closed();

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "transport/tcp/connection/tcp_connection.h"
 
 namespace collab::tcp {
@@ -58,9 +58,9 @@ class Strangers {
   std::deque<ConnectionPtr> loose_;           // the oldest first
   std::set<boost::asio::ip::address> hosts_;  // that have had a link here
   std::deque<boost::asio::ip::address> hosts_in_order_;
-  Sparing not_accepted_{std::chrono::seconds(10)};
-  Sparing turned_away_{std::chrono::seconds(1)};
-  Sparing dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
+  RateLimit not_accepted_{std::chrono::seconds(10)};
+  RateLimit turned_away_{std::chrono::seconds(1)};
+  RateLimit dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
 };
 
 }  // namespace collab::tcp

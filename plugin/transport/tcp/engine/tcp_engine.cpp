@@ -12,9 +12,7 @@ TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys)
       work_(boost::asio::make_work_guard(all_.context.io)) {}
 
 TcpEngine::~TcpEngine() {
-  Command stop;
-  stop.kind = Command::Kind::kStop;
-  all_.mailbox->post(std::move(stop));
+  all_.mailbox->post({.kind = Command::Kind::kStop});
   all_.mailbox->shut();
   if (thread_.joinable()) {
     thread_.join();
@@ -35,30 +33,19 @@ Status TcpEngine::start(TransportHandler* handler) {
 LinkId TcpEngine::connect(const std::string& address, Duration timeout) {
   const LinkId id = all_.links.next_id();
   if (in_child()) return id;
-  Command command;
-  command.kind = Command::Kind::kConnect;
-  command.link = id;
-  command.address = address;
-  command.deadline = all_.now() + std::max(timeout, Duration(1));
-  all_.mailbox->post(std::move(command));
+  const TimePoint deadline = all_.now() + std::max(timeout, Duration(1));
+  all_.mailbox->post({.kind = Command::Kind::kConnect, .link = id, .address = address, .deadline = deadline});
   return id;
 }
 
 void TcpEngine::send(LinkId link, TransportMessage message, std::uint64_t token) {
   if (in_child()) return;
-  Command command;
-  command.link = link;
-  command.message = std::move(message);
-  command.token = token;
-  all_.mailbox->post(std::move(command));
+  all_.mailbox->post({.kind = Command::Kind::kSend, .link = link, .message = std::move(message), .token = token});
 }
 
 void TcpEngine::close(LinkId link) {
   if (in_child()) return;
-  Command command;
-  command.kind = Command::Kind::kClose;
-  command.link = link;
-  all_.mailbox->post(std::move(command));
+  all_.mailbox->post({.kind = Command::Kind::kClose, .link = link});
 }
 
 TcpCounters TcpEngine::counters() const {

@@ -18,7 +18,7 @@ constexpr std::size_t kMostNamed = 3;
 void TokenWatch::tick(TimePoint now) {
   if (!all_.encrypts() || all_.links.empty() || now < next_) return;
   next_ = now + kEvery;
-  const std::shared_ptr<const TlsContext> keys = all_.around.keys->current();
+  const std::shared_ptr<const TlsContext> keys = all_.connection_context.keys->current();
   std::vector<std::string> peers;
   for (const auto& [id, link] : all_.links.all()) {
     if (close_old(*link, *keys)) peers.push_back(link->peer());
@@ -42,7 +42,7 @@ void TokenWatch::tell(TimePoint now, const std::vector<std::string>& peers) {
   const std::size_t most = std::min(peers.size(), kMostNamed);
   for (std::size_t i = 1; i < most; ++i) named += ", " + peers[i];
   if (peers.size() > most) named += " and " + std::to_string(peers.size() - most) + " more";
-  const auto line = closed_.let(
+  const auto line = closed_.allow(
       now,
       "tcp: a token was removed from COLLAB_TOKEN_FILE, and the connections that were made with it are closed, to " +
           named +

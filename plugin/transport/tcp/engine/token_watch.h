@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rate_limited.h"
+#include "core/base/rate_limit.h"
 #include "transport/tcp/link/link.h"
 
 namespace collab::tcp {
@@ -26,7 +26,7 @@ class TokenWatch {
 
   EngineParts& all_;
   TimePoint next_{};
-  Sparing closed_{std::chrono::seconds(10)};
+  RateLimit closed_{std::chrono::seconds(10)};
 };
 
 }  // namespace collab::tcp

@@ -34,11 +34,11 @@ class Shortest {
 // epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
 // again once next to nothing arrives, as in a black hole.
 //
-// Links that share a line know nothing of each other, and each keeps the part that it begins an exchange with. So it
-// begins with the mean of its line over the whole of the last one: what others had left to it at their end is not all
-// its own, and a link that was done early leaves more to others. And within an exchange a link that is ahead of
-// the others bears a shorter queue than they do: of those that share a queue the more patient get more of the line. So
-// all are done together.
+// Links that share a line do not coordinate, and each keeps the share of it that it starts an exchange with. Two rules
+// make all links finish together:
+// - A link starts an exchange at its mean rate over the whole of the last one. Its rate at the end of that one would be
+//   too much, because links that had finished left their share to it.
+// - A link that is ahead of the others has a shorter target queue, which leaves more of the line to those behind.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now

@@ -60,7 +60,8 @@ class Reader {
   [[nodiscard]] Result<std::string> words() {
     std::string text(reinterpret_cast<const char*>(bytes_.data()) + at_, left());
     at_ = bytes_.size();
-    if (text.size() > kMaxWordsBytes || !is_valid_utf8(text)) return corrupt("a reason that is no text");
+    if (text.size() > kMaxWordsBytes || !is_valid_utf8(text))
+      return corrupt("a reason that is not valid UTF-8, or too long");
     return text;
   }
 
@@ -280,7 +281,8 @@ Result<std::uint16_t> decode_want(std::span<const std::byte> body) {
   if (body.size() != 2) return wrong_size("want", 2, body.size());
   const auto connections = Reader(body).number<std::uint16_t>();
   if (connections < 1 || connections > kMaxDataConnections) {
-    return corrupt("a want of " + std::to_string(connections) + " connections");
+    return corrupt("a request for " + std::to_string(connections) + " connections, expected 1 to " +
+                   std::to_string(kMaxDataConnections));
   }
   return connections;
 }

@@ -1,4 +1,4 @@
-#include "transport/loopback/loopback_transport.h"
+#include "tests/transport/loopback_transport.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace collab {
+namespace collab::testing {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
@@ -127,8 +127,7 @@ LoopbackTransport::~LoopbackTransport() {
     for (auto& [id, link] : links_) {
       Channel& channel = *link.channel;
       channel.inbox[link.side] = nullptr;
-      post(channel.inbox[link.other()],
-           closed(channel.id[link.other()], unavailable("the peer's transport ended [link.loopback-ended]")));
+      post(channel.inbox[link.other()], closed(channel.id[link.other()], unavailable("the peer's transport ended")));
     }
     for (const auto& address : listening_) state_.listeners.erase(address);
     inbox_.wake.notify_one();
@@ -137,8 +136,7 @@ LoopbackTransport::~LoopbackTransport() {
 }
 
 Status LoopbackTransport::start(TransportHandler* handler) {
-  if (handler_ != nullptr)
-    return invalid_argument("the loopback transport was started twice [link.loopback-started-twice]");
+  if (handler_ != nullptr) return invalid_argument("the loopback transport was started twice");
   handler_ = handler;
   thread_ = std::thread([this] { run(); });
   return {};
@@ -147,7 +145,7 @@ Status LoopbackTransport::start(TransportHandler* handler) {
 Result<std::string> LoopbackTransport::listen(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
-    return invalid_argument("cannot listen on \"" + address + "\": expected name:port [link.loopback-listen-address]");
+    return invalid_argument("cannot listen on \"" + address + "\": expected name:port");
   }
   const std::lock_guard lock(state_.mutex);
   std::string bound = address;
@@ -157,8 +155,7 @@ Result<std::string> LoopbackTransport::listen(const std::string& address) {
     } while (state_.listeners.count(bound) != 0);
   }
   if (!state_.listeners.emplace(bound, LoopbackHub::State::Listener{&inbox_, this}).second) {
-    return unavailable("cannot listen on " + bound +
-                       ": the port is in use; choose another, or port 0 [link.loopback-in-use]");
+    return unavailable("cannot listen on " + bound + ": the port is in use; choose another, or port 0");
   }
   listening_.push_back(bound);
   return bound;
@@ -178,8 +175,7 @@ LinkId LoopbackTransport::connect(const std::string& address, Duration /*timeout
   const LinkId ours = add_link(channel, 0);
   const auto listener = state_.listeners.find(address);
   if (listener == state_.listeners.end()) {
-    post(&inbox_,
-         closed(ours, unavailable("cannot connect to " + address + ": nobody listens there [link.loopback-nobody]")));
+    post(&inbox_, closed(ours, unavailable("cannot connect to " + address + ": nobody listens there")));
     return ours;
   }
   Event accepted;
@@ -242,8 +238,7 @@ std::optional<Event> LoopbackTransport::next(std::unique_lock<std::mutex>& lock)
     const auto [deadline, link] = closing_.front();
     if (std::chrono::steady_clock::now() >= deadline) {
       closing_.erase(closing_.begin());
-      return closed(link,
-                    timed_out("closing: the peer did not take the messages that were queued [link.loopback-closing]"));
+      return closed(link, timed_out("closing: the peer did not take the messages that were queued"));
     }
     inbox_.wake.wait_until(lock, deadline);
   }
@@ -311,4 +306,4 @@ std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> 
   return std::make_unique<LoopbackTransport>(std::move(hub));
 }
 
-}  // namespace collab
+}  // namespace collab::testing

@@ -1,4 +1,4 @@
-// Keeps a log readable where strangers can cause its lines.
+// Bounds how often something may happen: log lines and events that strangers can cause, questions that they ask.
 //
 // Threads: one caller at a time.
 #pragma once
@@ -14,27 +14,27 @@
 
 namespace collab {
 
-// Lines, or bytes of lines: so many at once, then so many a second.
-class Sparing {
+// A token bucket: `at_once` of something (lines, bytes, questions) at once, then `a_second` a second.
+class RateLimit {
  public:
-  Sparing(double at_once, double a_second) : at_once_(at_once), a_second_(a_second), left_(at_once) {}
-  explicit Sparing(Duration every) : Sparing(1, 1 / std::chrono::duration<double>(every).count()) {}
+  RateLimit(double at_once, double a_second) : at_once_(at_once), a_second_(a_second), left_(at_once) {}
+  explicit RateLimit(Duration every) : RateLimit(1, 1 / std::chrono::duration<double>(every).count()) {}
 
-  // How many were kept back since the last that was let; nothing if this one is kept back.
-  [[nodiscard]] std::optional<std::uint64_t> let(TimePoint now, double cost = 1) {
-    if (has(now, cost)) return take(cost);
+  // How many were kept back since the last one allowed; nothing if this one is kept back.
+  [[nodiscard]] std::optional<std::uint64_t> allow(TimePoint now, double cost = 1) {
+    if (would_allow(now, cost)) return spend(cost);
     keep_back();
     return std::nullopt;
   }
   // `line`, and how many were kept back since the last; nothing if this one is.
-  [[nodiscard]] std::optional<std::string> let(TimePoint now, std::string line) {
-    const std::optional<std::uint64_t> others = let(now);
+  [[nodiscard]] std::optional<std::string> allow(TimePoint now, std::string line) {
+    const std::optional<std::uint64_t> others = allow(now);
     if (!others) return std::nullopt;
     if (*others > 0) line += " (and " + std::to_string(*others) + " others since the last such line)";
     return line;
   }
   // Whether so much may come now. What costs more than may ever come at once waits for all of that.
-  [[nodiscard]] bool has(TimePoint now, double cost) {
+  [[nodiscard]] bool would_allow(TimePoint now, double cost) {
     left_ = left(now);
     last_ = now;
     return left_ + kRounding >= std::min(cost, at_once_);
@@ -42,7 +42,7 @@ class Sparing {
   [[nodiscard]] double left(TimePoint now) const {
     return std::min(at_once_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
   }
-  std::uint64_t take(double cost) {
+  std::uint64_t spend(double cost) {
     left_ -= cost;
     return std::exchange(kept_back_, 0);
   }

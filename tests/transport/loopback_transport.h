@@ -12,9 +12,9 @@
 
 #include "collab/transport.h"
 
-namespace collab {
+namespace collab::testing {
 
-// Where the loopback transports of one test or one process find each other.
+// Where the loopback transports of one test find each other.
 class LoopbackHub {
  public:
   LoopbackHub();
@@ -30,4 +30,4 @@ class LoopbackHub {
 
 [[nodiscard]] std::unique_ptr<Transport> make_loopback_transport(std::shared_ptr<LoopbackHub> hub);
 
-}  // namespace collab
+}  // namespace collab::testing
