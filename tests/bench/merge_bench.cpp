@@ -24,7 +24,8 @@ int main(int argc, char** argv) {
   report.add("mixed, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kMixed)), kMost);
   report.add("taken, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kTakeCopy)), kMost);
   report.add("moved, one of four fragments",
-             bench::interleave(kPairs, plain, merges(ParameterChange::kMoved, {kElements / 4, kElements / 2})), kMost / 4);
+             bench::interleave(kPairs, plain, merges(ParameterChange::kMoved, {kElements / 4, kElements / 2})),
+             kMost / 4);
   if (!ok) return 2;
   return bench::finish(report, argc, argv);
 }
