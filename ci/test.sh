@@ -45,7 +45,7 @@ beside() {
   part model ci/model.sh
 }
 set -m # a group of processes of its own, to end all of it
-beside >"$logs/beside.log" 2>&1 &
+beside </dev/null >"$logs/beside.log" 2>&1 &
 beside=$!
 set +m
 trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
@@ -53,8 +53,8 @@ workers=()
 [ "$(id -u)" -ne 0 ] || workers=(-n 3) # three tests at a time (tests/python/turns.py)
 part pytest python -m pytest "${workers[@]}" --durations=15
 say "lint, docs and model, beside them"
-if ! wait "$beside"; then echo "cut off: $logs/beside.log"; fi
-tail -n 5 "$logs"/{lint,docs,model}.log
+if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
+tail -n 5 "$logs"/{lint,docs,model}.log || echo "cut off: see $logs/beside.log"
 part build cmake --build --preset ci
 part ctest ctest --preset ci --no-tests=error
 if [ "$full" = yes ]; then

@@ -116,15 +116,21 @@ def test_ranks_that_do_not_come_are_named_while_it_waits_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, log.LOGGER.name)
-    monkeypatch.setattr(topology, "_SAY_EVERY", timedelta(milliseconds=10))
+    monkeypatch.setattr(topology, "_SAY_SECONDS", 0.01)
+    monkeypatch.setattr(topology, "_WAIT_POLL_SECONDS", 0.005)
     store = SignedStore(dist.HashStore(), NO_KEY, (), "")
     store.set("collab/place/2", place(site="tokyo", host="t").encode())
-    with pytest.raises(RuntimeError, match=r"within 0 s \(COLLAB_JOIN_TIMEOUT.*\[ddp\.ranks-late\]") as raised:
+    with pytest.raises(RuntimeError, match=r"within 0 s \(its timeout=.*\[ddp\.ranks-late\]") as raised:
         exchange(store, 0, 4, place(site="paris"), timedelta(milliseconds=200))
     missing = "ranks 1, 3 of 4 missing, here: 0 (paris), 2 (tokyo)"
     assert missing in str(raised.value)
     log.flush()
     assert missing in caplog.text
+    for late in (1, 3):  # the others have given up, so no world comes of it
+        store.set("collab/place/1", place(site="oslo").encode())
+        store.set("collab/place/3", place(site="oslo").encode())
+        with pytest.raises(ValueError, match=r"rank 0 on .* could not start: not all ranks.*\[ddp\.rank-failed\]"):
+            exchange(store, late, 4, place(site="oslo"), timedelta(seconds=20))
 
 
 def test_a_rank_gives_up_in_its_own_words() -> None:

@@ -146,7 +146,7 @@ def test_a_machine_that_is_made_the_first_by_mistake_is_told(
     assert "--site NAME" in caplog.text and "[rendezvous.endpoint-elsewhere]" in caplog.text
     expect_error(
         handler(port, is_host="1"),
-        "is served by paris at another machine already", "--site NAME", "[rendezvous.two-first]",
+        "is served by paris already", "an earlier start of this machine", "--site NAME", "[rendezvous.two-first]",
     )  # fmt: skip
     first.shutdown()
 

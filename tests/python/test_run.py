@@ -294,6 +294,9 @@ def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> N
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("collab: cannot reach --rdzv-endpoint=") and last.endswith("[rendezvous.unreachable]")
+    for module in ("--torchrun=-m", "--torchrun=--no_python"):
+        found = run(swarm, "run", "--dry-run", module, "b")
+        assert found.returncode == 0, f"{module}: no file is looked for\n{found.stderr}"
     none = run(swarm, "run", "b.py")
     assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 

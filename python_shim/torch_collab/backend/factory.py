@@ -52,7 +52,7 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     start = _start(config)
     told = _told(store, key)
     mine = topology.my_place(config.site, settings, _transport(config, start))
-    limit = min(timeout, timedelta(seconds=config.join_timeout))
+    limit = min(timeout, timedelta(seconds=config.join_timeout)) if config.given("join_timeout") else timeout
     everyone = topology.exchange(told, rank, size, mine, limit)
     sites = topology.draw_lone_site(everyone) if start is Start.LONE else topology.draw_map(everyone)
     site = sites.of(rank)

@@ -129,7 +129,7 @@ def _become(command: list[str]) -> int:
 
 
 def _check_script(arguments: argparse.Namespace) -> None:
-    named = arguments.module or "--no-python" in arguments.torchrun
+    named = arguments.module or {"-m", "--module", "--no-python", "--no_python"} & set(arguments.torchrun)
     if not named and not os.path.exists(arguments.script):
         raise ValueError(f"there is no script {arguments.script} in {os.getcwd()} [cli.run-no-script]")
 

@@ -87,8 +87,8 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
     if store is None:
         log.warning(
             f"{settings.host} is no address of this machine, which serves --rdzv-endpoint={settings.endpoint} all the "
-            f"same (is_host=1, or `first` in {_FILE}): right behind a router that leads here. {remedy} "
-            "[rendezvous.endpoint-elsewhere]"
+            f"same (is_host=1, or `first` in {_FILE}). That is right where a router forwards this address to this "
+            f"machine. {remedy} [rendezvous.endpoint-elsewhere]"
         )
         return
     name = ""
@@ -96,8 +96,9 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
         run = _read_run(store, settings.key, _where(settings.endpoint))
         name = f" by {as_name(run['node'])}" if run else ""
     raise RendezvousConnectionError(
-        f"collab: --rdzv-endpoint={settings.endpoint} is served{name} at another machine already, and this one, "
-        f"{describe(settings)['node']}, is to serve it too (is_host=1, or `first` in {_FILE}). {remedy} "
+        f"collab: --rdzv-endpoint={settings.endpoint} is served{name} already, and this machine, "
+        f"{describe(settings)['node']}, is to serve it too (is_host=1, or `first` in {_FILE}). If an earlier start of "
+        f"this machine still serves it, end that one or wait until it has ended (COLLAB_LINGER). {remedy} "
         "[rendezvous.two-first]"
     )
 

@@ -401,5 +401,5 @@ class _Waiting:
         now = time.monotonic()
         if now - self._said >= SAY_EVERY:
             self._said = now
-            all_here = "; all that --nnodes says here, but the machine there waits for more"
+            all_here = "; as many as --nnodes says here, but the machine at the endpoint waits for more"
             log.info(f"{self._where}: {counted(there, 'node')} so far{all_here if 0 < self._most <= there else ''}")

@@ -33,7 +33,8 @@ _KEY = "collab/place"
 _READ = f"{_KEY}/read"
 _READING_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-_SAY_EVERY = timedelta(seconds=15)
+_WAIT_POLL_SECONDS = 0.25
+_SAY_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -195,41 +196,37 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timed
 
 def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedelta) -> None:
     """Says now and then which ranks have not come; most often their script has failed before it came here."""
+    missing = dict(enumerate(keys))
+    here: dict[int, Place] = {}  # those that this rank's key opens
     deadline = time.monotonic() + limit.total_seconds()
-    while True:
-        left = timedelta(seconds=max(0.001, deadline - time.monotonic()))
-        try:
-            store.wait(keys, min(_SAY_EVERY, left))
-            return
-        except RuntimeError:
-            here = [other for other, key in enumerate(keys) if store.check([key])]  # raises where the store is gone
-        if len(here) == len(keys):
-            return
-        places = _places_of(store, here)
-        words = _who_is_missing(places, here, len(keys))
-        if time.monotonic() >= deadline:
-            raise RuntimeError(
-                f"collab: not all ranks have come to init_process_group within {limit.total_seconds():.0f} s "
-                f"(COLLAB_JOIN_TIMEOUT, or timeout= where that is shorter): {words}. The script of a missing one may "
-                "have failed before that call: look at its output [ddp.ranks-late]"
+    say_at = time.monotonic() + _SAY_SECONDS
+    while missing and not store.check(list(missing.values())):
+        now = time.monotonic()
+        if now < min(say_at, deadline):
+            time.sleep(min(_WAIT_POLL_SECONDS, max(0.0, deadline - now)))
+            continue
+        say_at = now + _SAY_SECONDS
+        for other in [other for other, key in missing.items() if store.check([key])]:
+            with contextlib.suppress(SignatureError):
+                here[other] = Place.decode(store.get(missing[other]))
+            del missing[other]
+        words = _who_is_missing(here, list(missing), len(keys))
+        if now >= deadline and missing:
+            text = (
+                f"not all ranks have come to init_process_group within {limit.total_seconds():.0f} s (its timeout=, or "
+                f"COLLAB_JOIN_TIMEOUT where that is set and shorter): {words}. The script of a missing one may have "
+                "failed before that call: look at its output [ddp.ranks-late]"
             )
-        if rank == min(other for other in here if other in places and places[other].host == places[rank].host):
-            log.info(f"in init_process_group, for at most {left.total_seconds():.0f} s more: {words}")
+            give_up(store, rank, text)  # one that comes late must not take this rank for a member of its world
+            raise RuntimeError(f"collab: {text}")
+        if missing and rank == min(other for other, place in here.items() if place.host == here[rank].host):
+            log.info(f"in init_process_group, for at most {deadline - now:.0f} s more: {words}")
 
 
-def _places_of(store: SignedStore, here: list[int]) -> dict[int, Place]:
-    """Of those that this rank's key opens; of the others nothing is known yet."""
-    places = {}
-    for rank in here:
-        with contextlib.suppress(SignatureError):
-            places[rank] = Place.decode(store.get(f"{_KEY}/{rank}"))
-    return places
-
-
-def _who_is_missing(places: Mapping[int, Place], here: list[int], size: int) -> str:
-    missing = [str(rank) for rank in range(size) if rank not in here]
-    known = [f"{rank} ({place.site or place.hostname})" for rank, place in places.items()]
-    return f"{plural('rank', len(missing))} {listed(missing)} of {size} missing, here: {listed(known)}"
+def _who_is_missing(here: Mapping[int, Place], missing: list[int], size: int) -> str:
+    known = [f"{rank} ({place.site or place.hostname})" for rank, place in sorted(here.items())]
+    ranks = listed([str(rank) for rank in missing])
+    return f"{plural('rank', len(missing))} {ranks} of {size} missing, here: {listed(known)}"
 
 
 def give_up(store: SignedStore, rank: int, why: str) -> None:
