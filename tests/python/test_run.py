@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import re
@@ -19,6 +20,7 @@ from test_page import status_of
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous.utils import _parse_rendezvous_config
 from torch_collab import native
+from torch_collab.cli import run as run_command
 from torch_collab.cli import swarm_file
 from torch_collab.options import Options
 from torch_collab.rendezvous.settings import read_settings
@@ -294,9 +296,6 @@ def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> N
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("collab: cannot reach --rdzv-endpoint=") and last.endswith("[rendezvous.unreachable]")
-    for module in ("--torchrun=-m", "--torchrun=--no_python"):
-        found = run(swarm, "run", "--dry-run", module, "b")
-        assert found.returncode == 0, f"{module}: no file is looked for\n{found.stderr}"
     none = run(swarm, "run", "b.py")
     assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 
@@ -400,3 +399,10 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
     assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)
+
+
+@pytest.mark.parametrize("given", ["-m", "--module", "--no-python", "--no_python"])
+def test_what_torchrun_does_not_take_for_a_file_is_not_looked_for(given: str) -> None:
+    run_command._check_script(argparse.Namespace(module=False, torchrun=[given], script="b"))
+    with pytest.raises(ValueError, match="there is no script b in "):
+        run_command._check_script(argparse.Namespace(module=False, torchrun=[], script="b"))
