@@ -100,6 +100,7 @@ def test_the_line_to_a_doctor_that_answers_is_measured_both_ways(tmp_path: Path,
     assert [row["verdict"] for row in reached] == ["ok"] * 3, reached
     assert {int(row["text"].split()[1]) for row in reached} == {rendezvous, links, coordinator}
     line = told["line"]
+    assert line is not None, told["findings"]
     assert line["peer"] == f"127.0.0.1:{links}" and line["transport"] == "tcp" and line["seconds"] == 0.4
     assert line["round_trip_ms"] > 0 and line["mbit_to_peer"] > 1 and line["mbit_from_peer"] > 1, line
     assert line["own_port"] == (own if dialled else None) and line["not_dialled"] == ""
