@@ -250,8 +250,9 @@ std::vector<std::string> value_warnings(const Config& config) {
     warnings.push_back(
         "COLLAB_OUTER_OPTIMIZER=nesterov with COLLAB_OUTER_MOMENTUM=" + text_in_force("outer_momentum", config) + ": " +
         std::to_string(config.sync_anneal.steps) +
-        " steps (COLLAB_SYNC_ANNEAL) are fewer than 200 periods, and short runs with this much momentum have ended with a "
-        "higher loss than with average; take COLLAB_OUTER_OPTIMIZER=average, or less momentum [knob.few-rounds]");
+        " steps (COLLAB_SYNC_ANNEAL) are fewer than 200 periods, and short runs with this much momentum have ended "
+        "with a higher loss than with average; take COLLAB_OUTER_OPTIMIZER=average, or less momentum "
+        "[knob.few-rounds]");
   }
   const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
   if (!is_top_k(config.codec.up) && !is_top_k(config.codec.down)) return warnings;
