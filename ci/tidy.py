@@ -139,7 +139,7 @@ MAY_POLL = {
     "tests/python/test_strangers.py",  # newcomers are as far away as light makes them
     "tests/python/labs.py",
     "tests/python/torchruns.py",
-    "tests/integration/overlap_ranks_test.cpp",
+    "tests/integration/overlap_ranks_test.cpp",  # one rank is slow
     "tests/integration/overlap_test.cpp",  # trains at a pace
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",

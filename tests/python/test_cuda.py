@@ -13,19 +13,12 @@ from typing import Any
 import pytest
 import torch
 from commands import PATIENCE, bare_environment
+from logs import said
 from ranks import expect_success, run_ranks
-from torch_collab import log, torch_compat
+from torch_collab import torch_compat
 from torch_collab.capture import rounds, running, steps
 from torch_collab.cli import run
 from torch_collab.world import groups, state
-
-
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is logged from here on."""
-    told: list[str] = []
-    monkeypatch.setattr(log, "_say", lambda level, message: told.append(message))
-    return told
-
 
 # ---- steps
 

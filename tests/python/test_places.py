@@ -7,18 +7,11 @@ from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
-from torch_collab import log
+from logs import said
 from torch_collab.network.keys import NO_KEY, SwarmKey
 from torch_collab.network.signed_store import SignedStore
 from torch_collab.world import topology
 from torch_collab.world.topology import Place, Site, draw_lone_site, draw_map, exchange, give_up
-
-
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is logged from here on; the core, which another test may have loaded, has a level of its own."""
-    told: list[str] = []
-    monkeypatch.setattr(log, "_say", lambda level, message: told.append(message))
-    return told
 
 
 def place(

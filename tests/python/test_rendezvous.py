@@ -8,6 +8,7 @@ import time
 
 import pytest
 from handlers import handler, ranks, rendezvous
+from logs import said
 from ranks import free_port
 from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
@@ -21,13 +22,6 @@ from torch_collab.rendezvous.handler import CollabRendezvous
 from torch_collab.rendezvous.settings import own_address, read_settings
 
 pytestmark = pytest.mark.usefixtures("serves_none")
-
-
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is logged from here on; the core, which another test may have loaded, has a level of its own."""
-    told: list[str] = []
-    monkeypatch.setattr(log, "_say", lambda level, message: told.append(message))
-    return told
 
 
 def test_the_first_members_then_late_ones_then_one_that_comes_back() -> None:

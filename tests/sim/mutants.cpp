@@ -20,8 +20,7 @@ constexpr MutantRow kTable[] = {
      .finder = Finder::kNobody,
      .test = "SiteAcceptor.OneItHasPromisedItFollowsAndNoOlder",
      .why = "A leader steps down for a voter that follows a newer term, and lets anybody else in anew: then its site "
-            "has promised "
-            "nothing. older-term-followed is the two together"},
+            "has promised nothing. older-term-followed is the two together"},
     {.mutant = Mutant::kStartAttemptOfOlderTerm,
      .name = "form-of-older-term",
      .breaks = "A site takes part in an attempt of an older term",
@@ -54,8 +53,7 @@ constexpr MutantRow kTable[] = {
      .finder = Finder::kNobody,
      .test = "Round.DoneOfAnotherAttemptOrTermDoesNotCount",
      .why = "A link carries the messages of one term: a leader that steps down closes its links, and Done goes only "
-            "over the link "
-            "on which it was to be said"},
+            "over the link on which it was to be said"},
     {.mutant = Mutant::kDoneOfOtherAttempt,
      .name = "done-of-other-attempt",
      .breaks = "A leader counts a Done of another attempt for the one in flight",

@@ -10,6 +10,7 @@
 #include "core/base/knobs.h"
 #include "core/base/presets.h"
 #include "core/base/strangers.h"
+#include "tests/unit/base/config_of.h"
 
 namespace collab {
 namespace {
@@ -20,13 +21,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-Config config_of(const Pairs& environment, const Pairs& options = {}) {
-  auto loaded = load_config(environment, options);
-  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-  return loaded.ok() ? loaded->config : Config{};
-}
 std::string error_of(const Pairs& environment, const Pairs& options = {}) {
   const auto loaded = load_config(environment, options);
   EXPECT_FALSE(loaded.ok());

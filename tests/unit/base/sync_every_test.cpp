@@ -6,6 +6,7 @@
 
 #include "collab/config.h"
 #include "core/base/knobs.h"
+#include "tests/unit/base/config_of.h"
 
 namespace collab {
 namespace {
@@ -14,13 +15,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-Config config_of(const Pairs& environment) {
-  auto loaded = load_config(environment);
-  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-  return loaded.ok() ? loaded->config : Config{};
-}
 std::string error_of(const Pairs& environment) {
   const auto loaded = load_config(environment);
   EXPECT_FALSE(loaded.ok());
