@@ -71,6 +71,7 @@ enum class Mutant : std::uint8_t {
   kMeansNotCompared,
   kStatesNotCompared,
   kReadyNotCompared,
+  kStartIgnoredInSilence,
   kLostOwnerCounts,
   kVotersKeptByLeader,
   kVotersKeptBySite,

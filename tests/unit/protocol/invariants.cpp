@@ -44,7 +44,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   }
   const auto knows = [this](const wire::Report& report) {
     for (const wire::Voter& voter : report.record.voters) {
-      if (voter.left) left_.insert(voter.acceptor);
+      if (voter.left) left_.insert({voter.name, voter.acceptor});
     }
   };
   if (const auto* join = std::get_if<wire::Join>(&received.message)) knows(join->report);
@@ -179,7 +179,7 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
           coordinator + " asks for two things to be accepted under term " + std::to_string(accept->term.value));
   }
   if (const auto* member_left = std::get_if<wire::MemberLeft>(&message); member_left != nullptr && record.anchor) {
-    left_.insert(member_left->acceptor);
+    left_.insert({member_left->site, member_left->acceptor});
   }
   if (const auto* start = std::get_if<wire::StartAttempt>(&message)) {
     leads(coordinator, start->run, start->term);
@@ -229,7 +229,7 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
   }
   std::vector<wire::Voter> voters;
   for (const auto& [voter, acceptor] : before->second) {
-    voters.push_back({SiteId{}, voter, acceptor, left_.count(acceptor) != 0});
+    voters.push_back({SiteId{}, voter, acceptor, left_.count({voter, acceptor}) != 0});
   }
   const auto asked = record.asked.find(commit.term);
   const bool begins = before == memberships_.lower_bound({start.run, RoundId{0}});  // then nobody was asked
@@ -258,7 +258,7 @@ void Invariants::check_mandate(const std::string& coordinator, const Coordinator
   if (membership == memberships_.end()) return;  // it is founded, or goes on under another name
   std::vector<wire::Voter> voters;
   for (const auto& [name, acceptor] : membership->second) {
-    voters.push_back({SiteId{}, name, acceptor, left_.count(acceptor) != 0});
+    voters.push_back({SiteId{}, name, acceptor, left_.count({name, acceptor}) != 0});
   }
   const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
     const auto elector = record.electors.find(voter.name);
@@ -280,7 +280,7 @@ void Invariants::check_leave(const CoordinatorRecord& record, const Received& re
   const auto membership = memberships_.find(*record.anchor);
   const auto& [name, memory] = std::tie(leaver->second.name, leaver->second.memory);
   const bool counts = membership != memberships_.end() && membership->second.count(name) != 0 &&
-                      membership->second.at(name) == memory && left_.count(memory) == 0;
+                      membership->second.at(name) == memory && left_.count({name, memory}) == 0;
   const bool alone = std::ranges::none_of(
       record.comers, [&](const auto& entry) { return entry.second.site && entry.first != received.link; });
   if (!leaver->second.site || !counts || alone) return;

@@ -131,7 +131,7 @@ class Invariants {
   std::map<Round, AttemptId> last_attempt_;
   std::map<Round, wire::Commit> commits_;
   std::map<Round, std::map<std::string, AcceptorId>> memberships_;  // as of that round's commit
-  std::set<AcceptorId> left_;
+  std::set<std::pair<std::string, AcceptorId>> left_;               // sites and their acceptors
   std::map<std::pair<RunId, TermId>, std::string> leaders_;
   std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as a coordinator heard
   std::map<Attempt, std::set<SiteId>> done_sent_;                  // as the sites said

@@ -205,10 +205,9 @@ TEST_F(SiteRound, AnAttemptOfANewerTermIsTakenWhateverItsNumber) {
   EXPECT_EQ(all<StartExchange>(s.hear(5, start)).size(), 1U);
 }
 
-TEST(SiteTraining, AttemptsAndCommitsNeedATrigger) {
+TEST(SiteTraining, CommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  EXPECT_THAT(notes(s.hear(1, H::start(1, 1, 2))), HasSubstr("not ready"));
   EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
@@ -376,6 +375,21 @@ TEST_F(SiteRound, ASkippedRoundAnswersTheTriggerAndNothingIsLost) {
   ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] no round 1 for now: 1 of the 2 sites"));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{20, 9})).at(0).second, (wire::Ready{RoundId{1}, 20, 20, 9, kRight}));
+}
+
+// Its Ready had crossed the word that no round is formed. Without an answer the others would wait for it.
+TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
+  static_cast<void>(s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"}));
+  const auto actions = s.hear(1, H::start(1, 1, 2));
+  EXPECT_TRUE(all<StartExchange>(actions).empty());
+  EXPECT_THAT(notes(actions), HasSubstr("this site is not ready [round.start-ignored]"));
+  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+}
+
+TEST_F(SiteRound, AnOlderAttemptEndsNoLink) {
+  static_cast<void>(s.hear(1, H::start(1, 2, 2)));
+  EXPECT_TRUE(all<Hangup>(s.hear(1, H::start(1, 1, 2))).empty());
 }
 
 TEST_F(SiteRound, ALostCoordinatorDoesNotBlockBeyondTheGrace) {

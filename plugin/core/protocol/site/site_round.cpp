@@ -180,7 +180,7 @@ bool SiteRound::exchanges_with(SiteId peer) const {
 
 std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
-  if (all_->membership.phase() != SitePhase::kActive || !round_.ready_sent) return "this site is not ready";
+  if (!is_ready()) return "this site is not ready";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
@@ -203,6 +203,8 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   return {};
 }
 
+bool SiteRound::is_ready() const { return all_->membership.phase() == SitePhase::kActive && round_.ready_sent; }
+
 Fragments SiteRound::fragments() const {
   const wire::Join& join = all_->membership.join();
   return fragments_of(join.settings, join.elements);
@@ -210,9 +212,14 @@ Fragments SiteRound::fragments() const {
 
 void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
   if (const std::string why = why_ignored(start); !why.empty()) {
-    return all_->note(Note::Level::kWarning, "ignored",
-                      "attempt " + std::to_string(start.attempt.value) + " of round " +
-                          std::to_string(start.round.value) + " was formed, but " + why + " [round.start-ignored]");
+    all_->note(Note::Level::kWarning, "ignored",
+               "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
+                   " was formed, but " + why + " [round.start-ignored]");
+    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices.
+    if (!is_ready() && !mutant(Mutant::kStartIgnoredInSilence)) {
+      all_->coordinator.drop("it counts on this site, which is not ready");
+    }
+    return;
   }
   back_to_ready("another attempt was formed");
   all_->acceptor.forget_attempt();

@@ -103,6 +103,7 @@ class SiteRound {
 
   // ---- an attempt
   [[nodiscard]] std::string nobody_leads_text(const std::string& within) const;
+  [[nodiscard]] bool is_ready() const;                                           // and has said so
   [[nodiscard]] std::string why_ignored(const wire::StartAttempt& start) const;  // empty: it is taken part in
   [[nodiscard]] Fragments fragments() const;
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
