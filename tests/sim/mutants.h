@@ -22,7 +22,7 @@ enum class Finder : std::uint8_t {
   kSwarm,     // a simulated swarm with these options (swarm.h)
   kHistory,   // a history of the agreement alone (tests/unit/protocol/agreement_world.h)
   kExplorer,  // a schedule of few departures (explorer/explorer.h)
-  kUnit,      // a unit test of the protocol: no seed of the others has found it
+  kUnit,      // a unit test of the protocol: no seed of the others has found it, `why` says what it would take
   kNobody,    // no run of sites and candidates that are sound can show it: `why` says why; a unit test may
 };
 
@@ -43,7 +43,7 @@ struct MutantRow {
   std::string_view schedule{};   // of kExplorer
   Start start = Start::kAgreed;  // likewise
   std::string_view test{};       // of kUnit, and of kNobody where there is one, as a filter of GoogleTest
-  std::string_view why{};        // of kNobody
+  std::string_view why{};        // of kUnit and of kNobody
 };
 
 [[nodiscard]] std::span<const MutantRow> mutant_table();
