@@ -41,10 +41,11 @@ struct SwarmStatus {
   TermId term;
   std::uint32_t generation = 1;
   RunId run;
-  RoundId round;             // that is agreed on
-  std::uint32_t period = 0;  // steps from round to round, where the leader chooses
-  AttemptId attempt{};       // under way; 0: none
-  std::string waiting_for;   // in words; empty while everybody trains
+  RoundId round;                         // that is agreed on
+  std::uint32_t period = 0;              // steps from round to round, where the leader chooses
+  AttemptId attempt{};                   // under way; 0: none
+  std::optional<double> spread, cosine;  // of the last round's deltas: see the event `round`
+  std::string waiting_for;               // in words; empty while everybody trains
   bool leads = false;
   std::vector<std::string> voters, recovering, missing, applicants;
   std::vector<MemberStatus> members;

@@ -73,6 +73,12 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   single(text, "collab_round", "The last round that is agreed on.", swarm.round.value);
   single(text, "collab_waiting", "1 while ready sites wait for others.", swarm.waiting_for.empty() ? 0 : 1);
   single(text, "collab_missing", "Sites whose absence keeps the others from agreeing.", swarm.missing.size());
+  const auto of_swarm = [&text](const std::string& name, std::string_view help, const std::optional<double>& value) {
+    if (value) Metric(text, name, "gauge", help).is(json_number(*value));
+  };
+  of_swarm("collab_delta_spread", "How far the sites' deltas of the last round were from their mean, over its norm.",
+           swarm.spread);
+  of_swarm("collab_mean_cosine", "Between the last round's mean delta and the one before it.", swarm.cosine);
   {
     Metric metric(text, "collab_site_up", "gauge", "1 for each site and helper that is here, with its state.");
     for (const MemberStatus& member : swarm.members) {

@@ -210,9 +210,10 @@ void Inside::write(Canon& canon, const Period& period) {
 }
 
 void Inside::write(Canon& canon, const Round& machine) {
-  const auto& [all, round, faults, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] =
-      machine;
+  const auto& [all, round, faults, watch, reachability, duplicate_data, deltas, last_skipped, attempt_base,
+               highest_attempt] = machine;
   static_cast<void>(all);
+  static_cast<void>(deltas);  // nothing is decided by them
   const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, cut_because] =
       round;
   const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,

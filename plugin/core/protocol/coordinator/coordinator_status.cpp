@@ -104,6 +104,8 @@ std::string to_json(const SwarmStatus& status) {
          ",\"generation\":" + std::to_string(status.generation) + ",\"run\":" + std::to_string(status.run.value) +
          ",\"round\":" + std::to_string(status.round.value) + ",\"period\":" + std::to_string(status.period) +
          ",\"attempt\":" + std::to_string(status.attempt.value) + ",\"waiting_for\":" + json_quote(waiting_for) +
+         ",\"spread\":" + (status.spread ? json_number(*status.spread) : "null") +
+         ",\"cosine\":" + (status.cosine ? json_number(*status.cosine) : "null") +
          ",\"leads\":" + json_bool(status.leads) + field("voters", status.voters) +
          field("recovering", status.recovering) + field("missing", status.missing) +
          field("applicants", status.applicants) + field("members", status.members, kMembersBytes) +
@@ -128,6 +130,8 @@ SwarmStatus status_of(const CoordinatorParts& all, TimePoint at) {
                      .round = agreed.round,
                      .period = all.period.in_force(),
                      .attempt = attempt ? attempt->attempt : AttemptId{},
+                     .spread = all.round.deltas().spread,
+                     .cosine = all.round.deltas().cosine,
                      .waiting_for = leads ? all.round.waiting_text() : election.waiting_text(at),
                      .leads = leads,
                      .voters = {},

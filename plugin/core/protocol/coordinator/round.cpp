@@ -54,6 +54,7 @@ void Round::forget() {
   watch_ = {};
   reachability_ = {};
   duplicate_data_ = {};
+  deltas_ = {};
   last_skipped_ = {};
 }
 

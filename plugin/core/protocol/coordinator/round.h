@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/protocol/allocation/bandwidth_partition.h"
+#include "core/protocol/coordinator/delta_statistics.h"
 #include "core/protocol/coordinator/duplicate_data.h"
 #include "core/protocol/coordinator/exchange_watch.h"
 #include "core/protocol/coordinator/faults.h"
@@ -48,6 +49,7 @@ class Round {
   [[nodiscard]] std::set<SiteId> ready_sites() const;
   [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
   [[nodiscard]] std::string waiting_text() const;  // for whom; empty while everybody trains
+  [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the round before
   [[nodiscard]] TimePoint next_deadline() const;
 
   void on_ready(Member& member, wire::Ready ready);
@@ -121,6 +123,7 @@ class Round {
   void average_again(const std::set<SiteId>& wrong);
   void commit();
   void warn_of_duplicate_data(const wire::StartAttempt& start);
+  [[nodiscard]] DeltaStatistics::Found compare_deltas(const wire::StartAttempt& start);
   void skip(const std::string& reason);  // those who are ready train on; the anchor stands
   void begin_again();
   void clear();
@@ -131,6 +134,7 @@ class Round {
   ExchangeWatch watch_;  // of the attempt in flight
   Reachability reachability_;
   DuplicateData duplicate_data_;
+  DeltaStatistics deltas_;
   std::pair<RoundId, std::string> last_skipped_;  // told once: it is the same at every trigger
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.

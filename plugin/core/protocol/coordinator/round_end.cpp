@@ -126,6 +126,8 @@ void Round::commit() {
   }
   all_->agreed.commit(start, mean);
   warn_of_duplicate_data(start);
+  const auto [spread, cosine] = compare_deltas(start);
+  const auto number_or_null = [](const std::optional<double>& value) { return value ? json_number(*value) : "null"; };
   std::vector<std::string> names;
   // Each sample comes once in every fragment.
   const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
@@ -159,9 +161,22 @@ void Round::commit() {
               {"attempt", std::to_string(start.attempt.value)},
               {"members", json_list(members_named)},
               {"contributors", json_list(names)},
+              {"spread", number_or_null(spread)},
+              {"cosine", number_or_null(cosine)},
               {"seconds", json_number(static_cast<double>((all_->now - round_.started).count()) / 1e6)}});
   all_->anchor.committed(committed, !contributors.empty());
   clear();
+}
+
+DeltaStatistics::Found Round::compare_deltas(const wire::StartAttempt& start) {
+  std::vector<DeltaStatistics::Contribution> contributions;
+  for (const wire::Participant& p : start.participants) {
+    if (!p.here || p.weight == 0) continue;
+    const auto& ready = all_->members().at(p.site).round.ready_;
+    if (ready) contributions.push_back({p.weight, ready->sampled_delta});
+  }
+  const ModelReference& model = *all_->admission.reference();
+  return deltas_.committed(contributions, model.elements(), model.fragments().range_of(model.elements(), start.round));
 }
 
 void Round::warn_of_duplicate_data(const wire::StartAttempt& start) {
