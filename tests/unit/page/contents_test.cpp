@@ -52,6 +52,14 @@ TEST(PageContents, ALossThatNobodyLoggedIsNone) {
   EXPECT_THAT(text, HasSubstr("# TYPE collab_site_loss gauge\ncollab_site_loss{site=\"paris\"} 1.25\n# HELP"));
 }
 
+TEST(PageContents, WhatIsNotKnownOfTheDeltasHasNoLine) {
+  CoordinatorReport known = report();
+  EXPECT_THAT(metrics_text(known, {}), Not(HasSubstr("collab_delta_spread")));
+  known.status.spread = 0.75;
+  EXPECT_THAT(metrics_text(known, {}),
+              AllOf(HasSubstr("\ncollab_delta_spread 0.75\n"), Not(HasSubstr("collab_mean_cosine"))));
+}
+
 TEST(PageContents, ANameCannotEndItsLabelOrItsLine) {
   EXPECT_THAT(metrics_text(report(), {}),
               HasSubstr(R"(collab_site_up{site="a\"}\\ 9\\n<script>",state="suspect",role="helper"} 1)"));
