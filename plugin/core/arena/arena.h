@@ -22,6 +22,7 @@
 
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/base/memory_limit.h"
 
 namespace collab {
 
@@ -48,6 +49,7 @@ struct ArenaSpec {
   bool shared = true;              // false: private memory
   Digest job;                      // an anchor left by a process of another job is not taken over
   std::vector<ArenaPlace> places;  // tried in order; empty: default_arena_places()
+  std::uint64_t private_limit_bytes = memory_limit();
 };
 
 // The most that can go with an anchor.

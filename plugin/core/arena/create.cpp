@@ -245,6 +245,15 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   }
   if (spec.shared) return create_shared(spec, spec.places.empty() ? default_arena_places() : spec.places);
   const Geometry geometry = geometry_for(spec);
+  // The system promises more than there is, and ends the process once it is used.
+  if (const std::uint64_t needed = geometry.total_bytes(); needed > spec.private_limit_bytes) {
+    return unavailable("the anchor of site " + spec.key.site + beside(spec) + " needs " + human_bytes(needed) +
+                       " of memory, and this machine or container may have " + human_bytes(spec.private_limit_bytes) +
+                       (spec.training_copy
+                            ? ": train without COLLAB_OVERLAP, whose copy this is, or on a larger machine"
+                            : ": train on a larger machine") +
+                       " [arena.private-memory]");
+  }
   auto mapping = map_private(geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes());
   if (!mapping.ok()) return mapping.status();
   initialise(**mapping, this_process(), geometry, spec);

@@ -353,6 +353,20 @@ TEST_F(ArenaTest, OneRankASiteUsesPrivateMemory) {
   EXPECT_FALSE(open_arena(spec_, kAtOnce).ok());
 }
 
+TEST_F(ArenaTest, WhatDoesNotFitIntoPrivateMemoryIsSaidWithBothSizes) {
+  spec_.shared = false;
+  spec_.ranks = 1;
+  spec_.elements = 25'000'000;
+  spec_.outer_state = false;
+  spec_.private_limit_bytes = 250'000'000;
+  EXPECT_TRUE(create_arena(spec_).ok()) << "two slots of 100 MB each";
+  spec_.training_copy = true;
+  const Status refused = create_arena(spec_).status();
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("with a copy of the parameters (COLLAB_OVERLAP) needs 286."));
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("may have 238.42 MiB"));
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("[arena.private-memory]"));
+}
+
 TEST_F(ArenaTest, ATrainingCopyIsAVectorOfItsOwn) {
   for (const bool outer_state : {true, false}) {
     spec_.outer_state = outer_state;
