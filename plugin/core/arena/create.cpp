@@ -252,7 +252,7 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
                        (spec.training_copy
                             ? ": train without COLLAB_OVERLAP, whose copy this is, or on a larger machine"
                             : ": train on a larger machine") +
-                       " [arena.private-memory]");
+                       " [arena.private-limit]");
   }
   auto mapping = map_private(geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes());
   if (!mapping.ok()) return mapping.status();

@@ -364,7 +364,7 @@ TEST_F(ArenaTest, WhatDoesNotFitIntoPrivateMemoryIsSaidWithBothSizes) {
   const Status refused = create_arena(spec_).status();
   EXPECT_THAT(refused.message(), ::testing::HasSubstr("with a copy of the parameters (COLLAB_OVERLAP) needs 286."));
   EXPECT_THAT(refused.message(), ::testing::HasSubstr("may have 238.42 MiB"));
-  EXPECT_THAT(refused.message(), ::testing::HasSubstr("[arena.private-memory]"));
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("[arena.private-limit]"));
 }
 
 TEST_F(ArenaTest, ATrainingCopyIsAVectorOfItsOwn) {
