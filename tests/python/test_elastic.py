@@ -19,6 +19,7 @@ from torchruns import Node, Nodes, descendants
 pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
+WAN = {"COLLAB_PRESET": "wan"}  # rounds behind the training, in fragments
 KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "60"))
 
@@ -141,9 +142,9 @@ def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
 
 
 def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
-    paris, rome, oslo = three(nodes)
+    paris, rome, oslo = three(nodes, **WAN)
     for _ in range(2):
-        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2, **WAN)
         lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
         lima.process.send_signal(signal.SIGTERM)
         lima.process.wait(PATIENCE)

@@ -24,6 +24,7 @@ GRACE = 6.0
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS = 13  # of a link
 SITES = ("paris", "rome", "oslo")
+WAN = {"COLLAB_PRESET": "wan"}  # behind the training, in fragments; test_elastic.py has the same without
 
 
 class Swarm(Lab):
@@ -74,7 +75,8 @@ def swarms(tmp_path: Path) -> Iterator[Callable[..., Swarm]]:
 def test_machines_fall_silent_over_a_lossy_path(swarms: Callable[..., Swarm]) -> None:
     """One for three times the grace, in mid-run; then the one that hosts endpoint and coordinator, for good."""
     cut, heal, gone = 45.0, 45 + 3 * GRACE, 90.0
-    lab = swarms(["--rtt", "100", "--loss", "1"], [f"{cut} cut oslo", f"{heal} heal oslo", f"{gone} cut paris"])
+    faults = [f"{cut} cut oslo", f"{heal} heal oslo", f"{gone} cut paris"]
+    lab = swarms(["--rtt", "100", "--loss", "1"], faults, **WAN)
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, cut)
     lab.wait("a round without oslo", lambda: lab.rounds("paris", ("paris", "rome"), cut), heal)
     assert not lab.rounds("oslo", ("oslo",)), "a lone site moved the anchor"
@@ -106,7 +108,7 @@ def test_machines_fall_silent_over_a_lossy_path(swarms: Callable[..., Swarm]) ->
 @pytest.mark.timeout(480)
 def test_workers_are_killed_and_come_back_over_a_lossy_path(swarms: Callable[..., Swarm]) -> None:
     """The second at the endpoint's site. Each comes back late, and takes what the others hold."""
-    lab = swarms(["--rtt", "100", "--loss", "1"], [], COLLAB_SYNC_EVERY="8", TEST_WIDTH="500")
+    lab = swarms(["--rtt", "100", "--loss", "1"], [], TEST_WIDTH="500", **WAN)
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, 120)
     for gone in ("oslo", "paris"):
         others = tuple(site for site in SITES if site != gone)
