@@ -48,6 +48,10 @@ class ParameterVector {
   // Elements that are best read or written at a time, a multiple of 65,536: enough to make up for what a call costs,
   // few enough to stay in the cache between two passes.
   [[nodiscard]] virtual std::uint64_t tile() const { return 65'536; }
+  // Host memory that will often be read into, or given to be written, added or mixed: a vector on a device can make the
+  // copies there quicker, as long as what is returned lives, which both have to outlive. Empty: there is nothing to
+  // gain.
+  [[nodiscard]] virtual std::shared_ptr<void> lend([[maybe_unused]] std::span<const float> memory) { return nullptr; }
 };
 
 // One tensor of the model as sites compare it at join; the adapter fills it.

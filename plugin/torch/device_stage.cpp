@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -22,12 +23,14 @@ at::Tensor host_memory(int64_t count) {
   }
 }
 
+at::Tensor wrap(std::span<const float> memory) {
+  return at::from_blob(const_cast<float*>(memory.data()), {static_cast<int64_t>(memory.size())}, at::kFloat);
+}
+
 }  // namespace
 
 at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
   const auto count = static_cast<int64_t>(elements);
-  if (device_ && *device_ != device) finish();
-  device_ = device;
   if (halves_[current_].used + count > kMost) {
     const c10::DeviceGuard here(device);  // an event is recorded there, and torch goes back to where the thread was
     const c10::impl::VirtualGuardImpl guard(device.type());
@@ -44,7 +47,31 @@ at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
   return half.memory.narrow(0, std::exchange(half.used, half.used + count), count);
 }
 
+std::shared_ptr<void> DeviceStage::lend(std::span<const float> memory, at::Device device) {
+  std::erase_if(locked_, [](const std::weak_ptr<PageLock>& each) { return each.expired(); });
+  std::shared_ptr<PageLock> lock = PageLock::make(memory, device);
+  if (lock) locked_.push_back(lock);
+  return lock;
+}
+
+bool DeviceStage::is_locked(std::span<const float> memory) const {
+  return std::ranges::any_of(locked_, [&](const std::weak_ptr<PageLock>& each) {
+    const std::shared_ptr<PageLock> lock = each.lock();
+    return lock && lock->holds(memory);
+  });
+}
+
+void DeviceStage::go_to(at::Device device) {
+  if (device_ && *device_ != device) finish();
+  device_ = device;
+}
+
 void DeviceStage::fetch(const at::Tensor& source, std::span<float> out) {
+  go_to(source.device());
+  if (is_locked(out)) {
+    wrap(out).copy_(source, /*non_blocking=*/true);
+    return;
+  }
   at::Tensor memory = place(out.size(), source.device());
   memory.copy_(source, /*non_blocking=*/true);
   Half& half = halves_[current_];
@@ -52,6 +79,8 @@ void DeviceStage::fetch(const at::Tensor& source, std::span<float> out) {
 }
 
 at::Tensor DeviceStage::send(std::span<const float> values, at::Device device) {
+  go_to(device);
+  if (is_locked(values)) return wrap(values).to(device, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
   const at::Tensor memory = place(values.size(), device);
   std::memcpy(memory.mutable_data_ptr<float>(), values.data(), values.size_bytes());
   return memory.to(device, at::kFloat, /*non_blocking=*/true, /*copy=*/true);

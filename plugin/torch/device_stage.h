@@ -2,7 +2,8 @@
 //
 // A copy to or from other host memory waits for itself, and gets a fraction of the line: in pieces of 256 KiB 6 GB/s
 // where pinned memory has 14, in large ones 8 to 15 where it has 55 (H200). Here two halves take turns: one is copied
-// by the device while the host fills or empties the other. What goes to one device after another waits in between.
+// by the device while the host fills or empties the other. Memory that is lent is locked itself, and copied to and from
+// without that. What goes to one device after another waits in between.
 // Threads: one at a time. Ownership: the pinned memory, kept until the end; borrows what it copies until finish().
 #pragma once
 
@@ -11,9 +12,12 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "torch/page_lock.h"
 
 namespace collab::torch_adapter {
 
@@ -21,9 +25,11 @@ class DeviceStage {
  public:
   static constexpr int64_t kMost = 1 << 20;  // elements of a call below
 
+  // Copies to and from this memory go straight there while what is returned lives. Empty where none can be locked.
+  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory, at::Device device);
   // `source` is a contiguous vector of float32 on a device. It is in `out` when finish() has returned.
   void fetch(const at::Tensor& source, std::span<float> out);
-  // The values on the device, for work on the stream that is current there.
+  // The values on the device, for work on the stream that is current there. They stay as they are until finish().
   [[nodiscard]] at::Tensor send(std::span<const float> values, at::Device device);
   // Waits for the stream that is current at the device.
   void finish();
@@ -43,11 +49,14 @@ class DeviceStage {
   };
   // Where so many elements have room; behind what is under way there.
   [[nodiscard]] at::Tensor place(std::size_t count, at::Device device);
+  [[nodiscard]] bool is_locked(std::span<const float> memory) const;
+  void go_to(at::Device device);  // what is under way elsewhere is over
   static void empty(Half& half);
 
   std::array<Half, 2> halves_;
   std::size_t current_ = 0;
   std::optional<at::Device> device_;  // of what is under way
+  std::vector<std::weak_ptr<PageLock>> locked_;
 };
 
 }  // namespace collab::torch_adapter

@@ -284,9 +284,18 @@ Status TensorVector::mix(std::uint64_t offset, std::span<const float> values, fl
       [&](std::uint64_t at, std::span<const float> part) { return ParameterVector::mix(at, part, kept); });
 }
 
+at::Device TensorVector::farthest() const {
+  const auto far = std::ranges::find_if(tensors_, [](const at::Tensor& tensor) { return !tensor.device().is_cpu(); });
+  return far == tensors_.end() ? at::kCPU : far->device();
+}
+
 std::uint64_t TensorVector::tile() const {
-  const bool near = std::ranges::all_of(tensors_, [](const at::Tensor& tensor) { return tensor.device().is_cpu(); });
-  return near ? ParameterVector::tile() : static_cast<std::uint64_t>(DeviceStage::kMost);
+  return farthest().is_cpu() ? ParameterVector::tile() : static_cast<std::uint64_t>(DeviceStage::kMost);
+}
+
+std::shared_ptr<void> TensorVector::lend(std::span<const float> memory) {
+  const at::Device device = farthest();
+  return device.is_cpu() ? nullptr : stage_.lend(memory, device);
 }
 
 }  // namespace collab::torch_adapter

@@ -43,8 +43,10 @@ class TensorVector final : public ParameterVector {
   Status add(std::uint64_t offset, std::span<const float> values) override;
   Status mix(std::uint64_t offset, std::span<const float> values, float kept) override;
   [[nodiscard]] std::uint64_t tile() const override;
+  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory) override;
 
  private:
+  [[nodiscard]] at::Device farthest() const;  // the first that is not the host, if any tensor is there
   TensorVector(std::vector<at::Tensor> tensors, std::vector<std::string> names);
   [[nodiscard]] std::string name_of(std::size_t position) const;
   [[nodiscard]] Status check_kind(std::size_t position, const at::Tensor& tensor) const;

@@ -161,8 +161,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         behind = world(args, folder, COLLAB_SYNC_EVERY=str(args.period), COLLAB_OVERLAP="1")
         behind.ask(what="steps", count=args.period * (args.rounds + 2))
-        behind.close()
+        # What is under way still is waited for at the end, and so is a last round: neither holds up a training.
         stalls = [event["stall_seconds"] for event in rounds_of(folder) if event["overlap_seconds"] > 0]
+        behind.close()
     moved = copies["down"] + copies["up"]
     print(f"{copies['millions']:.0f} M parameters, copies {copies['down']:.4f} s down, {copies['up']:.4f} s up")
     print(f"a step {plain[0] * 1e3:.1f} ms, GPU memory {copies['gigabytes']:.1f} GB")

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <cstdio>
 #include <memory>
@@ -74,6 +75,7 @@ TEST(OverlapSessions, TheWaitForTheSitesOtherRanksIsPartOfTheStall) {
   const std::string path = ::testing::TempDir() + "collab-overlap-ranks-" + std::to_string(getpid());
   std::remove(path.c_str());
   Swarm swarm = swarm_of(1, CodecId::kFp32);
+  swarm.config.run = "lent-" + std::to_string(getpid());
   swarm.ranks = 2;
   swarm.config.overlap = true;
   swarm.config.events_file = path;
@@ -93,6 +95,74 @@ TEST(OverlapSessions, TheWaitForTheSitesOtherRanksIsPartOfTheStall) {
   ASSERT_FALSE(behind.empty());
   for (const Behind& round : behind) EXPECT_GE(round.stall, 0.025);
   std::remove(path.c_str());
+}
+
+// Parameters that are told of memory that they are copied to and from.
+class LentTo final : public ParameterVector {
+ public:
+  explicit LentTo(std::vector<float> values) : values_(std::move(values)) {}
+  [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
+  [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
+    return values_.view(offset, count);
+  }
+  Status read(std::uint64_t offset, std::span<float> out) override {
+    note(out);
+    return values_.read(offset, out);
+  }
+  Status write(std::uint64_t offset, std::span<const float> in) override { return values_.write(offset, in); }
+  Status add(std::uint64_t offset, std::span<const float> values) override {
+    note(values);
+    return values_.add(offset, values);
+  }
+  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory) override {
+    memory_ = memory;
+    auto lent = std::make_shared<int>();
+    lent_ = lent;
+    return lent;
+  }
+  std::vector<float>& values() { return values_.values(); }
+  [[nodiscard]] bool is_lent() const { return !lent_.expired(); }
+  int lent_moves = 0;   // of all elements, to and from what is lent
+  int other_moves = 0;  // likewise, of other memory
+
+ private:
+  void note(std::span<const float> memory) {
+    if (memory.size() != size()) return;
+    ++(is_lent() && memory.data() == memory_.data() ? lent_moves : other_moves);
+  }
+  HostVector values_;
+  std::span<const float> memory_;
+  std::weak_ptr<int> lent_;
+};
+
+TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.run = "lent-" + std::to_string(getpid());
+  swarm.ranks = 2;
+  swarm.config.overlap = true;
+  swarm.start_coordinator();
+  std::array<ThreadsSiteGroup, 2> groups{ThreadsSiteGroup(2), ThreadsSiteGroup(2)};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, site = i / 2, rank = i % 2] {
+      const auto values = std::make_shared<LentTo>(fresh_values(swarm.elements, 1 + site));
+      {
+        auto session = make_session(swarm.options(site, rank), values, groups[site].of_rank(rank));
+        ASSERT_TRUE(session.ok());
+        ASSERT_TRUE((*session)->begin().ok());
+        EXPECT_TRUE(values->is_lent());
+        for (std::size_t step = 0; step < 12; ++step) {
+          train_one_step(values->values(), site, step);
+          ASSERT_TRUE((*session)->step(8).ok());
+        }
+        EXPECT_TRUE((*session)->finish().ok());
+      }
+      EXPECT_FALSE(values->is_lent()) << "the arena has gone";
+      EXPECT_GT(values->lent_moves, 0);
+      EXPECT_EQ(values->other_moves, 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(OverlapSessions, GenerationsFollowEachOther) {

@@ -19,7 +19,7 @@ def why_twice(item: pytest.Item) -> str | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if (why := why_twice(item)) is not None:
+        if (why := why_twice(item)) is not None and item.config.pluginmanager.hasplugin("rerunfailures"):
             item.user_properties.append(("second_try", why))
             item.add_marker(pytest.mark.flaky(reruns=1))
 

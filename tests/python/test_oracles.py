@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 from ranks import Ranks, expect_success, run_ranks
 from torch import nn
 from torch.nn.functional import cross_entropy
+
+HERE = os.environ.get("TEST_DEVICE", "cpu")  # where the scripts compute: elsewhere other bits come of it
 
 
 def same_bits(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
@@ -31,12 +34,13 @@ def test_one_site_is_ddp_over_gloo_bit_for_bit(tmp_path: Path) -> None:
 
 def small_model(seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3)).to(HERE)
 
 
 def batch(step: int, rank: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(size, 6, generator=generator), torch.randint(0, 3, (size,), generator=generator)
+    x, y = torch.randn(size, 6, generator=generator), torch.randint(0, 3, (size,), generator=generator)
+    return x.to(HERE), y.to(HERE)
 
 
 class ReferenceSite:

@@ -100,6 +100,7 @@ class ArenaWriter {
   virtual Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) = 0;
   // The leader has counted so many steps. `announced`: a round is due at that step; 0: nothing new.
   virtual void count(std::uint64_t steps, std::uint64_t announced) = 0;
+  [[nodiscard]] virtual bool in_memory() const = 0;        // and not in a file on a disk
   [[nodiscard]] virtual std::string describe() const = 0;  // where it lives and how large, for the log
 };
 
@@ -114,6 +115,7 @@ class ArenaReader {
   // The other slot: the anchor before this one, until the writer starts on the next; empty when there was none.
   [[nodiscard]] virtual std::span<const float> previous() const = 0;
   [[nodiscard]] virtual std::span<const float> training_copy() const = 0;  // empty without one
+  [[nodiscard]] virtual bool in_memory() const = 0;                        // as the writer's
   [[nodiscard]] virtual std::uint64_t counted() const = 0;                 // steps, by the leader
   // The step that was announced last, 0: none, as of when the leader had counted so many. Waits as above.
   [[nodiscard]] virtual Result<std::uint64_t> announced(std::uint64_t counted, std::chrono::milliseconds limit) = 0;

@@ -1,9 +1,11 @@
 #include "core/arena/mapping.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -35,10 +37,11 @@ void advise([[maybe_unused]] void* address, [[maybe_unused]] std::size_t bytes, 
 
 class FileMapping final : public Mapping {
  public:
-  FileMapping(bip::mapped_region control, bip::mapped_region data)
+  FileMapping(bip::mapped_region control, bip::mapped_region data, bool in_memory)
       : control_region_(std::move(control)), data_region_(std::move(data)) {
     control_ = static_cast<std::byte*>(control_region_.get_address());
     data_ = static_cast<std::byte*>(data_region_.get_address());
+    in_memory_ = in_memory;
   }
 
  private:
@@ -133,6 +136,11 @@ void BackingFile::remove_name() {
   if (named()) ::unlink(path_.c_str());
 }
 
+bool BackingFile::in_memory() const {
+  struct statfs info {};
+  return ::fstatfs(file_.get(), &info) == 0 && info.f_type == TMPFS_MAGIC;
+}
+
 bool BackingFile::read_start(void* out, std::size_t bytes) const {
   return ::pread(file_.get(), out, bytes, 0) == static_cast<ssize_t>(bytes);
 }
@@ -147,7 +155,8 @@ Result<std::unique_ptr<Mapping>> map_file(const BackingFile& file, std::size_t c
                             static_cast<bip::offset_t>(control_bytes), data_bytes);
     advise(control.get_address(), control_bytes, true);
     advise(data.get_address(), data_bytes, data_writable);
-    return std::unique_ptr<Mapping>(std::make_unique<FileMapping>(std::move(control), std::move(data)));
+    return std::unique_ptr<Mapping>(
+        std::make_unique<FileMapping>(std::move(control), std::move(data), file.in_memory()));
   } catch (const bip::interprocess_exception& error) {
     return internal_error("cannot map " + file.path() + ": " + error.what() + " [arena.map]");
   }

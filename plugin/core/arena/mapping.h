@@ -35,6 +35,7 @@ class BackingFile {
   // Reserves the space, so that a write never ends in SIGBUS. kUnavailable: not enough room.
   Status reserve(std::uint64_t bytes);
   void remove_name();
+  [[nodiscard]] bool in_memory() const;  // it is on no disk
   // Reads from the start of the file without mapping it; false when it is shorter.
   [[nodiscard]] bool read_start(void* out, std::size_t bytes) const;
 
@@ -49,10 +50,12 @@ class Mapping {
   virtual ~Mapping() = default;
   [[nodiscard]] std::byte* control() const { return control_; }
   [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] bool in_memory() const { return in_memory_; }  // on no disk
 
  protected:
   std::byte* control_ = nullptr;
   std::byte* data_ = nullptr;
+  bool in_memory_ = true;
 };
 
 // `data_writable` false: a stray write by a reader is a fault in the reader, not a silent change for all.

@@ -82,6 +82,8 @@ class Reader final : public ArenaReader {
     return geometry_.training_copy ? vector(geometry_.copy_index()) : std::span<const float>();
   }
 
+  [[nodiscard]] bool in_memory() const override { return mapping_->in_memory(); }
+
   [[nodiscard]] std::uint64_t counted() const override { return control_->counted.load(std::memory_order_acquire); }
 
   [[nodiscard]] Result<std::uint64_t> announced(std::uint64_t steps, std::chrono::milliseconds limit) override {

@@ -33,6 +33,7 @@ class Writer final : public ArenaWriter {
   void publish(std::uint64_t call, const std::string& outcome) override;
   Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) override;
   void count(std::uint64_t steps, std::uint64_t announced) override;
+  [[nodiscard]] bool in_memory() const override { return mapping_->in_memory(); }
   [[nodiscard]] std::string describe() const override;
 
  private:

@@ -91,6 +91,7 @@ Status Leader::prepare() {
     return {};
   }
   copy_.emplace(arena_->training_copy(), merge_settings(options_));
+  if (arena_->in_memory()) lent_ = parameters_.lend(arena_->training_copy());
   log_info(
       "rounds run behind the training (COLLAB_OVERLAP); anchor, outer state and a copy of the parameters live in " +
       arena_->describe());

@@ -63,6 +63,7 @@ class Leader {
   SteadyClock clock_;
   std::unique_ptr<ArenaWriter> arena_;
   std::optional<TrainingCopy> copy_;  // with COLLAB_OVERLAP
+  std::shared_ptr<void> lent_;        // its memory, to the parameters
   std::unique_ptr<Node> node_;
   wire::Record known_;                // what this site remembers
   std::optional<RecordStore> store_;  // until the node has it

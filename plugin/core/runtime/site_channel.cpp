@@ -69,7 +69,9 @@ class ArenaFollowerChannel final : public SiteChannel {
  public:
   ArenaFollowerChannel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank, ParameterVector& parameters,
                        const MergeSettings& merge, std::chrono::milliseconds limit)
-      : arena_(std::move(arena)), rank_(rank), parameters_(parameters), merge_(merge), limit_(limit) {}
+      : arena_(std::move(arena)), rank_(rank), parameters_(parameters), merge_(merge), limit_(limit) {
+    if (arena_->in_memory()) lent_ = parameters_.lend(arena_->training_copy());
+  }
 
   Result<std::vector<RankReport>> report(const RankReport& own) override {
     arena_->report(rank_, own);
@@ -111,6 +113,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   ParameterVector& parameters_;
   MergeSettings merge_;
   std::chrono::milliseconds limit_;
+  std::shared_ptr<void> lent_;
 };
 
 class GroupChannel final : public SiteChannel {

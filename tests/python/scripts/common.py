@@ -35,7 +35,9 @@ def mark(where: str) -> None:
 
 def small_model(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+    with torch.device("cpu"):
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+    return model.to(torch.get_default_device())
 
 
 def batch(step: int, rank: int, size: int = 5, features: int = 6) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -388,6 +390,27 @@ TEST_F(ArenaTest, ATrainingCopyIsAVectorOfItsOwn) {
     spec_.training_copy = false;
     EXPECT_THAT(open_arena(spec_, kAtOnce).status().message(), HasSubstr("COLLAB_OVERLAP"));
   }
+}
+
+// To lock the pages of a file on a disk would take the memory that was not there for it.
+TEST_F(ArenaTest, ItSaysWhetherItIsInMemory) {
+  for (const bool shared : {true, false}) {
+    spec_.shared = shared;
+    spec_.ranks = shared ? 3 : 1;
+    spec_.places = {{"/dev/shm"}};
+    const auto writer = create();
+    EXPECT_TRUE(writer->in_memory());
+    EXPECT_TRUE(!shared || open()->in_memory());
+  }
+  struct statfs info {};
+  ASSERT_EQ(::statfs(root_.c_str(), &info), 0);
+  if (info.f_type == TMPFS_MAGIC) return;
+  spec_.shared = true;
+  spec_.ranks = 3;
+  spec_.places = {{root_ + "/disk"}};
+  const auto writer = create();
+  EXPECT_FALSE(writer->in_memory());
+  EXPECT_FALSE(open()->in_memory());
 }
 
 TEST_F(ArenaTest, WithoutOuterStateThereIsNone) {

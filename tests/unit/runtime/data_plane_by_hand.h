@@ -31,13 +31,15 @@ class Vector final : public ParameterVector {
  public:
   [[nodiscard]] std::uint64_t size() const override { return values.size(); }
   [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
-    return std::span(values).subspan(offset, count);
+    return elsewhere ? std::span<float>() : std::span(values).subspan(offset, count);
   }
   Status read(std::uint64_t offset, std::span<float> out) override {
+    if (elsewhere) read_at_once.push_back(out.size());
     std::ranges::copy(std::span(values).subspan(offset, out.size()), out.begin());
     return {};
   }
   Status write(std::uint64_t offset, std::span<const float> in) override {
+    if (elsewhere) written_at_once.push_back(in.size());
     std::ranges::copy(in, values.begin() + static_cast<std::ptrdiff_t>(offset));
     return {};
   }
@@ -45,6 +47,9 @@ class Vector final : public ParameterVector {
 
   std::vector<float> values;
   std::uint64_t tile_elements = kDigestChunkElements;
+  bool elsewhere = false;  // on a device: there is no view
+  std::vector<std::size_t> read_at_once;
+  std::vector<std::size_t> written_at_once;
 };
 
 struct Sent {

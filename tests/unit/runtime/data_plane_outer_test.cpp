@@ -148,6 +148,25 @@ TEST_F(OuterStepOfASite, ALoneModelStaysItselfUnlessItIsClipped) {
   EXPECT_EQ(vector_.values, anchor());
 }
 
+// A call at a device costs more than to look through a tile of a digest.
+TEST_F(OuterStepOfASite, ParametersElsewhereAreReadAndWrittenInTheirOwnTiles) {
+  tile_elements_ = 1024;
+  vector_.tile_elements = 8192;
+  vector_.elsewhere = true;
+  begin(CodecId::kFp32);
+  EXPECT_EQ(run_together().change, ParameterChange::kToAnchor);
+  EXPECT_EQ(vector_.values, anchor());
+  EXPECT_THAT(vector_.written_at_once, ::testing::ElementsAre(8192U, 8192U));
+  train();
+  start(2);
+  complete();
+  EXPECT_EQ(commit(protocol::Base::kOldAnchor).change, ParameterChange::kRebased);
+  EXPECT_THAT(vector_.written_at_once, ::testing::ElementsAre(8192U, 8192U, 8192U, 8192U));
+  run_alone();
+  EXPECT_EQ(vector_.values, anchor());
+  EXPECT_THAT(vector_.read_at_once, ::testing::Each(8192U));
+}
+
 TEST_F(OuterStepOfASite, TheRateFollowsThoseWhoContribute) {
   outer_ = {.id = OuterId::kNesterov, .lr = 0, .momentum = 0.9F, .period = 30};
   begin(CodecId::kFp32);

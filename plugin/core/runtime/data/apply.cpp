@@ -78,16 +78,17 @@ void DataPlane::displace_tile(std::uint64_t begin, std::span<float> tile, std::s
   parts_.copy->displace(begin, tile, mean.empty() ? std::span<const float>(tile) : mean);
 }
 
-Status DataPlane::end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end) {
-  if (end.sole) return parts_.parameters->read(begin, tile);
-  if (end.displaces) {
-    displace_tile(begin, tile, outer);
-    return {};
-  }
+void DataPlane::end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end) {
+  if (end.sole) return;
+  if (end.displaces) return displace_tile(begin, tile, outer);
   if (!steps_at_once()) step_from(begin, tile, outer);
-  const std::uint64_t in_fragment = begin - attempt_->range.begin;
-  const std::span<const float> base = end.base.subspan(in_fragment, tile.size());
-  return change_tile(*parts_.parameters, end.change, begin, tile, {base, settings_.outer_elements});
+}
+
+Status DataPlane::follow(ElementRange stretch, const End& end) {
+  if (end.sole || end.displaces || stretch.size() == 0) return {};
+  const std::span<const float> next = parts_.arena->next_anchor().subspan(stretch.begin, stretch.size());
+  const std::span<const float> base = end.base.subspan(stretch.begin - attempt_->range.begin, stretch.size());
+  return change_tile(*parts_.parameters, end.change, stretch.begin, next, {base, settings_.outer_elements});
 }
 
 Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action) {
@@ -151,32 +152,47 @@ Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
   const bool is_known = known.state == before && !known.anchor.empty();
   DigestChain anchor_chain;
   DigestChain outer_chain;
-  for (std::uint64_t at = 0; at < anchor.size(); at += settings_.tile_elements) {
-    passing();
-    const ElementRange tile{at, std::min<std::uint64_t>(anchor.size(), at + settings_.tile_elements)};
-    const ElementRange moved = common(tile, attempt_->range);
-    std::ranges::copy(anchor.subspan(at, moved.size() > 0 ? moved.begin - at : tile.size()), next.subspan(at).begin());
-    if (moved.size() > 0) {
-      const std::span<float> optimizer_state = outer.empty() ? outer : outer.subspan(moved.begin, moved.size());
-      COLLAB_RETURN_IF_ERROR(end_tile(moved.begin, next.subspan(moved.begin, moved.size()), optimizer_state, end));
-      std::ranges::copy(anchor.subspan(moved.end, tile.end - moved.end), next.subspan(moved.end).begin());
+  const auto end_of = [&](std::uint64_t begin, std::uint64_t most) {
+    return std::min<std::uint64_t>(anchor.size(), begin + most);
+  };
+  // What the parameters are best read and written in, in whole tiles.
+  const std::uint64_t tiles = std::max<std::uint64_t>(1, parts_.parameters->tile() / settings_.tile_elements);
+  const std::uint64_t most = tiles * settings_.tile_elements;
+  for (std::uint64_t begin = 0; begin < anchor.size(); begin += most) {
+    const ElementRange stretch = common({begin, end_of(begin, most)}, attempt_->range);
+    if (end.sole) {
+      COLLAB_RETURN_IF_ERROR(parts_.parameters->read(stretch.begin, next.subspan(stretch.begin, stretch.size())));
     }
-    const std::size_t number = at / settings_.tile_elements;
-    const bool stands = moved.size() == 0 && is_known;
-    const auto hashed = attempt_->digests.find(at);
-    const bool at_once = steps_at_once() && hashed != attempt_->digests.end() && hashed->second.elements == tile.size();
-    const Digest of_anchor = stands    ? known.anchor[number]
-                             : at_once ? hashed->second.digest
-                                       : hash128(as_bytes_of(next.subspan(at, tile.size())));
-    anchor_chain.add(of_anchor);
-    Digest of_outer;
-    if (!outer.empty()) {
-      of_outer = stands ? known.outer[number] : hash128(as_bytes_of(outer.subspan(at, tile.size())));
-      outer_chain.add(of_outer);
+    for (std::uint64_t at = begin; at < end_of(begin, most); at += settings_.tile_elements) {
+      passing();
+      const ElementRange tile{at, end_of(at, settings_.tile_elements)};
+      const ElementRange moved = common(tile, attempt_->range);
+      std::ranges::copy(anchor.subspan(at, moved.size() > 0 ? moved.begin - at : tile.size()),
+                        next.subspan(at).begin());
+      if (moved.size() > 0) {
+        const std::span<float> optimizer_state = outer.empty() ? outer : outer.subspan(moved.begin, moved.size());
+        end_tile(moved.begin, next.subspan(moved.begin, moved.size()), optimizer_state, end);
+        std::ranges::copy(anchor.subspan(moved.end, tile.end - moved.end), next.subspan(moved.end).begin());
+      }
+      const std::size_t number = at / settings_.tile_elements;
+      const bool stands = moved.size() == 0 && is_known;
+      const auto hashed = attempt_->digests.find(at);
+      const bool at_once =
+          steps_at_once() && hashed != attempt_->digests.end() && hashed->second.elements == tile.size();
+      const Digest of_anchor = stands    ? known.anchor[number]
+                               : at_once ? hashed->second.digest
+                                         : hash128(as_bytes_of(next.subspan(at, tile.size())));
+      anchor_chain.add(of_anchor);
+      Digest of_outer;
+      if (!outer.empty()) {
+        of_outer = stands ? known.outer[number] : hash128(as_bytes_of(outer.subspan(at, tile.size())));
+        outer_chain.add(of_outer);
+      }
+      if (whole) continue;
+      tiles_.anchor.push_back(of_anchor);
+      if (!outer.empty()) tiles_.outer.push_back(of_outer);
     }
-    if (whole) continue;
-    tiles_.anchor.push_back(of_anchor);
-    if (!outer.empty()) tiles_.outer.push_back(of_outer);
+    COLLAB_RETURN_IF_ERROR(follow(stretch, end));
   }
   return tiles_.state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
 }

@@ -258,7 +258,9 @@ class DataPlane {
   };
   // With the digest of the state as it is then; `before`: as it was.
   Result<Digest> step_anchor(const Digest& before, const End& end);
-  Status end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end);
+  void end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end);
+  // The parameters, once the next anchor is there in `stretch`.
+  Status follow(ElementRange stretch, const End& end);
   // Likewise; the copy is displaced.
   void displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer);
   // The outer step is taken chunk by chunk, before the commit.

@@ -1,0 +1,54 @@
+#include "torch/page_lock.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <functional>
+#include <string>
+
+#include "core/base/log.h"
+
+namespace collab::torch_adapter {
+namespace {
+
+// Of CUDA's runtime, whose symbols torch loads for all; collab is built without its headers.
+template <typename Function>
+Function* of_runtime(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+}  // namespace
+
+std::shared_ptr<PageLock> PageLock::make(std::span<const float> memory, at::Device device) {
+  constexpr unsigned kForAllDevices = 1;  // cudaHostRegisterPortable
+  constexpr unsigned kReadOnly = 8;       // cudaHostRegisterReadOnly, for mappings without write access
+  auto* const lock = of_runtime<int(void*, std::size_t, unsigned)>("cudaHostRegister");
+  auto* const last_error = of_runtime<int()>("cudaGetLastError");
+  if (memory.empty() || lock == nullptr || last_error == nullptr) return nullptr;
+  const c10::DeviceGuard there(device);  // elsewhere it would make a context
+  int error = 0;
+  for (const unsigned flags : {kForAllDevices, kForAllDevices | kReadOnly}) {
+    error = lock(const_cast<float*>(memory.data()), memory.size_bytes(), flags);
+    if (error == 0) return std::shared_ptr<PageLock>(new PageLock(memory, device));
+    last_error();  // or torch throws it at its next call
+  }
+  log_debug("copies between GPU and host go through memory of their own: cudaHostRegister gave error " +
+            std::to_string(error));
+  return nullptr;
+}
+
+PageLock::~PageLock() {
+  try {
+    const c10::DeviceGuard there(device_);
+    if (auto* const unlock = of_runtime<int(void*)>("cudaHostUnregister")) unlock(const_cast<float*>(memory_.data()));
+  } catch (const c10::Error&) {  // a forked child, or the runtime has ended: nothing is locked there
+  }
+}
+
+bool PageLock::holds(std::span<const float> part) const {
+  const std::less_equal<> before;  // also of pointers into different memory
+  return before(memory_.data(), part.data()) && before(part.data() + part.size(), memory_.data() + memory_.size());
+}
+
+}  // namespace collab::torch_adapter

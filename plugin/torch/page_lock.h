@@ -1,0 +1,30 @@
+// Host memory that a GPU's driver knows and that stays where it is: copies to and from there need no stage.
+//
+// By CUDA's runtime, which torch has loaded; where there is none, or it will not, nothing is locked.
+// Threads: any. Ownership: borrows the memory, which must outlive this.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+
+namespace collab::torch_adapter {
+
+class PageLock {
+ public:
+  // Empty where it cannot be locked.
+  [[nodiscard]] static std::shared_ptr<PageLock> make(std::span<const float> memory, at::Device device);
+  ~PageLock();
+  PageLock(const PageLock&) = delete;
+  PageLock& operator=(const PageLock&) = delete;
+
+  [[nodiscard]] bool holds(std::span<const float> part) const;
+
+ private:
+  PageLock(std::span<const float> memory, at::Device device) : memory_(memory), device_(device) {}
+  std::span<const float> memory_;
+  at::Device device_;
+};
+
+}  // namespace collab::torch_adapter
