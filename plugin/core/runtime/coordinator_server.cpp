@@ -368,7 +368,9 @@ class Server final : public CoordinatorServer {
   }
   void probe() {
     while (const auto wanted = probes_.next()) {
-      probes_.begun(transport_->connect(wanted->address, kProbeLimit), wanted->member);
+      const LinkId dialled = transport_->connect(wanted->address, kProbeLimit);
+      left_.leave(dialled);  // whoever answers there has nothing to say: that it answers is all
+      probes_.begun(dialled, wanted->member);
     }
   }
   void act(const protocol::Note& action) {
