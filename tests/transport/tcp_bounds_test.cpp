@@ -193,6 +193,24 @@ TEST(TcpBounds, ReturnsAreToldAFewTimes) {
   EXPECT_LE(lines, 20U);
 }
 
+TEST(TcpBounds, InASmallContainerLessWaitsInAll) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  TcpOptions options;
+  options.memory = 1024 * kMiB;  // an eighth: 128 MiB
+  TcpPair pair(options);
+  pair.b.seen.handles = false;  // then it is not read
+  std::vector<LinkId> links;
+  for (std::size_t i = 0; i < 4; ++i) {
+    pair.link();
+    links.push_back(pair.to);
+  }
+  const auto ended = [&] { return pair.a.seen.closed_count(); };
+  for (std::uint64_t i = 0; i < 4 * 60; ++i) {
+    pair.a.transport->send(links[i % 4], make_message(*pair.pool, Lane::kControl, i, kMiB, 0), 0);
+  }
+  EXPECT_TRUE(until([&] { return ended() > 0; }, seconds(5))) << "240 MiB fit where there is memory";
+}
+
 // Each takes a thread, and name servers that do not answer keep it for long.
 TEST(TcpBounds, SoManyNamesAreLookedUpAtOnce) {
   constexpr std::size_t kNames = 100;

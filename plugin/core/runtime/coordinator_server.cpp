@@ -278,9 +278,8 @@ class Server final : public CoordinatorServer {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
     for (const LinkId each : joins_.came(link, bytes, is_kept)) {
       left_.leave(each);
-      refuse(each,
-             "its Join is the largest, and those that wait take more than 256 MiB; it may come again "
-             "[join.too-large-now]");
+      refuse(each, "its Join is the largest, and those that wait take more than " +
+                       std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }
   }
 
