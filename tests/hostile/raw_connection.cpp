@@ -107,7 +107,7 @@ RawConnection::RawConnection(const std::string& address, std::shared_ptr<const t
     return;
   }
   if (!hello) return;
-  if (key != nullptr) secure(std::move(key), true);
+  if (key != nullptr) secure(std::move(key));
   if (!open()) return;
   queue(tcp::encode_preface());
   queue(tcp::encode(*hello));
@@ -116,7 +116,7 @@ RawConnection::RawConnection(const std::string& address, std::shared_ptr<const t
 
 RawConnection::RawConnection(int accepted, std::shared_ptr<const tcp::TlsContext> key) : socket_(accepted) {
   make_lively(accepted);
-  if (key != nullptr) secure(std::move(key), false);
+  if (key != nullptr) tls_ = std::make_unique<tcp::TlsStream>(std::move(key), false);
 }
 
 RawConnection::~RawConnection() {
@@ -130,8 +130,8 @@ void RawConnection::close(std::string why) {
   if (end_.empty()) end_ = std::move(why);
 }
 
-void RawConnection::secure(std::shared_ptr<const tcp::TlsContext> key, bool dialler) {
-  tls_ = std::make_unique<tcp::TlsStream>(std::move(key), dialler);
+void RawConnection::secure(std::shared_ptr<const tcp::TlsContext> key) {
+  tls_ = std::make_unique<tcp::TlsStream>(std::move(key), true);
   std::array<std::byte, 4096> came{};
   for (int waited = 0; open() && waited < kHandshakeMs;) {
     const Result<bool> done = tls_->handshake();
@@ -219,6 +219,12 @@ void RawConnection::look() {
       continue;
     }
     tls_->incoming(bytes);
+    if (!tls_->open()) {
+      const Result<bool> done = tls_->handshake();
+      if (!done.ok()) return close(done.status().message());
+      flush();
+      if (!*done) continue;
+    }
     std::vector<std::byte> plain(kMostRead);
     for (;;) {
       const Result<std::size_t> read = tls_->read(plain);

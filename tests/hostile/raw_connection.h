@@ -25,7 +25,7 @@ class RawConnection {
   // A null key: in the clear; no hello: it never greets. Where nothing listens it is closed from the start.
   RawConnection(const std::string& address, std::shared_ptr<const tcp::TlsContext> key,
                 const std::optional<tcp::Hello>& hello);
-  // The other end of one that was dialled: it takes the handshake, and what it answers is the attack's.
+  // The other end of one that was dialled: look() goes on with the handshake, and what it answers is the attack's.
   RawConnection(int accepted, std::shared_ptr<const tcp::TlsContext> key);
   ~RawConnection();
   RawConnection(const RawConnection&) = delete;
@@ -56,7 +56,7 @@ class RawConnection {
   bool flush();
 
  private:
-  void secure(std::shared_ptr<const tcp::TlsContext> key, bool dialler);
+  void secure(std::shared_ptr<const tcp::TlsContext> key);
   void take(std::span<const std::byte> plain);
   void on_frame(const tcp::Prefix& prefix, std::span<const std::byte> body);
   void close(std::string why);
