@@ -32,8 +32,12 @@ class SignsOfLife {
     return took;
   }
   // The other side asks: of several in a row the last is to be answered, so that who asks without end makes no work.
-  void asked_for_one(std::uint64_t stamp) { question_ = stamp; }
-  [[nodiscard]] std::optional<std::uint64_t> take_question() { return std::exchange(question_, std::nullopt); }
+  struct Question {
+    std::uint64_t stamp = 0;
+    TimePoint came;
+  };
+  void asked_for_one(std::uint64_t stamp, TimePoint now) { question_ = {stamp, now}; }
+  [[nodiscard]] std::optional<Question> take_question() { return std::exchange(question_, std::nullopt); }
   [[nodiscard]] bool answer_due() const { return asked_.has_value(); }
   [[nodiscard]] bool may_ask(TimePoint now) const { return now >= next_; }
   [[nodiscard]] Duration quiet(TimePoint now) const { return now - heard_; }
@@ -44,7 +48,7 @@ class SignsOfLife {
   TimePoint next_ = kNever;
   TimePoint heard_{};
   std::optional<TimePoint> asked_;
-  std::optional<std::uint64_t> question_;
+  std::optional<Question> question_;
 };
 
 }  // namespace collab::tcp

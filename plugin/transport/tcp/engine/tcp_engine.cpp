@@ -146,7 +146,7 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
     }
     case FrameType::kPing: {
       const Result<std::uint64_t> stamp = decode_ping(body);
-      return stamp.ok() ? Liveness::on_ping(from, *stamp) : stamp.status();
+      return stamp.ok() ? all_.liveness.on_ping(from, *stamp) : stamp.status();
     }
     case FrameType::kPong: {
       const Result<Pong> pong = decode_pong(body);
