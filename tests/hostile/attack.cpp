@@ -26,6 +26,11 @@ constexpr std::array kAttacks{
            &attack_junk},
     Attack{"fetch", "asks sites for the anchor's parts and the optimizer's state, and reads no answer", &attack_fetch},
     Attack{"heads", "announces many messages of 8 MiB on many links and finishes none", &attack_heads},
+    Attack{"frames",
+           "pings, half frames and wishes on all connections of a few links, and links that linger when closed",
+           &attack_frames},
+    Attack{"returns", "greets, cuts its link, and greets again", &attack_returns},
+    Attack{"answered", "answers whoever dials its address with a Join, and wants 64 connections", &attack_answered},
     Attack{"enter-gone", "enters worlds with lists of maximal length, all ranks gone", &attack_enter_gone},
     Attack{"early-chunks", "sends sites large chunks of future rounds, its own and in other names",
            &attack_early_chunks},
@@ -53,7 +58,11 @@ constexpr std::array kAttacks{
 std::span<const Attack> attacks() { return kAttacks; }
 
 std::unique_ptr<RawConnection> Context::raw(const std::string& to, Greeting greeting) {
-  auto made = std::make_unique<RawConnection>(to, keys != nullptr ? keys->current() : nullptr, greeting, prng);
+  return raw(to, greeting == Greeting::kHello ? std::optional(draw_hello()) : std::nullopt);
+}
+
+std::unique_ptr<RawConnection> Context::raw(const std::string& to, const std::optional<tcp::Hello>& hello) {
+  auto made = std::make_unique<RawConnection>(to, keys != nullptr ? keys->current() : nullptr, hello);
   ++(made->open() ? counts.opened : counts.failed);
   return made;
 }
@@ -82,6 +91,14 @@ std::string Context::draw_name() {
   for (int i = 0; i < 8; ++i) name += static_cast<char>('a' + prng.below(26));
   return name;
 }
+
+tcp::Id Context::draw_id() {
+  tcp::Id id{};
+  for (std::uint8_t& byte : id) byte = static_cast<std::uint8_t>(prng.next());
+  return id;
+}
+
+tcp::Hello Context::draw_hello() { return {.link = draw_id(), .process = draw_id(), .connection = 0, .opens = true}; }
 
 BufferPtr Context::payload(std::size_t bytes) {
   BufferPtr made = pool_->take(bytes);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@
 
 namespace collab::hostile {
 
+enum class Greeting : std::uint8_t { kNone, kHello };
+
 class Context {
  public:
   Context(std::string target_address, TcpOptions tcp_options, std::shared_ptr<tcp::TlsKeys> tls_keys,
@@ -28,8 +31,10 @@ class Context {
         options(std::move(tcp_options)),
         keys(std::move(tls_keys)),
         prng(seed),
+        length_(length),
         until_(clock_.now() + length) {}
 
+  [[nodiscard]] Duration length() const { return length_; }
   [[nodiscard]] bool over() const { return clock_.now() >= until_; }
   // Over, and it has arrived; on a busy machine an attack that takes many steps is given a little longer to.
   [[nodiscard]] bool done() const {
@@ -38,6 +43,7 @@ class Context {
   }
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
   [[nodiscard]] std::unique_ptr<RawConnection> raw(const std::string& address, Greeting greeting);
+  [[nodiscard]] std::unique_ptr<RawConnection> raw(const std::string& address, const std::optional<tcp::Hello>& hello);
   // A link of the raw kind that the target has welcomed; null: it has not.
   [[nodiscard]] std::unique_ptr<RawConnection> raw_link(const std::string& address);
   // At the end, of a link that was not read until then: what lies there shows that it was answered.
@@ -46,6 +52,8 @@ class Context {
   // Counts and queues it; the caller flushes.
   void queue(RawConnection& connection, std::span<const std::byte> head, Lane lane = Lane::kControl);
   [[nodiscard]] std::string draw_name();
+  [[nodiscard]] tcp::Id draw_id();
+  [[nodiscard]] tcp::Hello draw_hello();  // that opens a link
   // Bytes that are the same each time, as they cost time to draw.
   [[nodiscard]] BufferPtr payload(std::size_t bytes);
 
@@ -60,6 +68,7 @@ class Context {
 
  private:
   const SteadyClock clock_;
+  const Duration length_;
   const TimePoint until_;
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
 };
@@ -113,6 +122,10 @@ void attack_heads(Context& context);
 void attack_silent(Context& context);
 void attack_mute(Context& context);
 void attack_status(Context& context);
+// frames.cpp
+void attack_frames(Context& context);
+void attack_returns(Context& context);
+void attack_answered(Context& context);
 // hub.cpp
 void attack_enter_gone(Context& context);
 void attack_contribute(Context& context);

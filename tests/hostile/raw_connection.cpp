@@ -20,6 +20,12 @@ namespace {
 constexpr int kHandshakeMs = 3000;
 constexpr std::size_t kMostRead = std::size_t{64} << 10;
 
+void make_lively(int made) {
+  const int on = 1;
+  (void)::setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  (void)::fcntl(made, F_SETFL, ::fcntl(made, F_GETFL) | O_NONBLOCK);
+}
+
 int dial(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string::npos) return -1;
@@ -31,20 +37,22 @@ int dial(const std::string& address) {
   const bool connected = made >= 0 && ::connect(made, found->ai_addr, found->ai_addrlen) == 0;
   freeaddrinfo(found);
   if (connected) {
-    const int on = 1;
-    (void)::setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)::fcntl(made, F_SETFL, ::fcntl(made, F_GETFL) | O_NONBLOCK);
+    make_lively(made);
     return made;
   }
   if (made >= 0) ::close(made);
   return -1;
 }
 
-tcp::Id draw_id(Prng& prng) {
-  tcp::Id id{};
-  for (std::uint8_t& byte : id) byte = static_cast<std::uint8_t>(prng.next());
-  return id;
+// 127.0.0.2: a coordinator does not dial its own host.
+sockaddr_in second_address() {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  return at;
 }
+
+std::string text_of(const sockaddr_in& at) { return "127.0.0.2:" + std::to_string(ntohs(at.sin_port)); }
 
 }  // namespace
 
@@ -53,9 +61,7 @@ Unanswered::Unanswered() {
     sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return sockets_.back();
   };
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);  // 127.0.0.2: a coordinator does not dial its own host
+  sockaddr_in at = second_address();
   socklen_t size = sizeof at;
   auto* generic = reinterpret_cast<sockaddr*>(&at);
   const int listener = make();
@@ -64,12 +70,27 @@ Unanswered::Unanswered() {
     return;
   }
   for (int i = 0; i < 4; ++i) (void)::connect(make(), generic, size);  // more than wait in a queue of none
-  address_ = "127.0.0.2:" + std::to_string(ntohs(at.sin_port));
+  address_ = text_of(at);
 }
 
 Unanswered::~Unanswered() {
   for (const int each : sockets_) ::close(each);
 }
+
+Port::Port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  sockaddr_in at = second_address();
+  socklen_t size = sizeof at;
+  auto* generic = reinterpret_cast<sockaddr*>(&at);
+  if (::bind(socket_, generic, size) != 0 || ::listen(socket_, SOMAXCONN) != 0 ||
+      ::getsockname(socket_, generic, &size) != 0) {
+    return;
+  }
+  address_ = text_of(at);
+}
+
+Port::~Port() { ::close(socket_); }
+
+int Port::take() const { return ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC); }
 
 void wait_for(const RawConnection& connection, bool writable, int limit_ms) {
   pollfd one{connection.handle(), static_cast<short>(writable ? POLLOUT : POLLIN), 0};
@@ -78,19 +99,24 @@ void wait_for(const RawConnection& connection, bool writable, int limit_ms) {
 
 void wait_ms(int limit_ms) { (void)::poll(nullptr, 0, limit_ms); }
 
-RawConnection::RawConnection(const std::string& address, std::shared_ptr<const tcp::TlsContext> key, Greeting greeting,
-                             Prng& prng)
+RawConnection::RawConnection(const std::string& address, std::shared_ptr<const tcp::TlsContext> key,
+                             const std::optional<tcp::Hello>& hello)
     : socket_(dial(address)) {
   if (socket_ < 0) {
     end_ = std::string("not connected: ") + std::strerror(errno);
     return;
   }
-  if (greeting == Greeting::kNone) return;
+  if (!hello) return;
   if (key != nullptr) secure(std::move(key));
   if (!open()) return;
   queue(tcp::encode_preface());
-  queue(tcp::encode(tcp::Hello{.link = draw_id(prng), .process = draw_id(prng), .connection = 0, .opens = true}));
+  queue(tcp::encode(*hello));
   flush();
+}
+
+RawConnection::RawConnection(int accepted, std::shared_ptr<const tcp::TlsContext> key) : socket_(accepted) {
+  make_lively(accepted);
+  if (key != nullptr) tls_ = std::make_unique<tcp::TlsStream>(std::move(key), false);
 }
 
 RawConnection::~RawConnection() {
@@ -193,6 +219,12 @@ void RawConnection::look() {
       continue;
     }
     tls_->incoming(bytes);
+    if (!tls_->open()) {
+      const Result<bool> done = tls_->handshake();
+      if (!done.ok()) return close(done.status().message());
+      flush();
+      if (!*done) continue;
+    }
     std::vector<std::byte> plain(kMostRead);
     for (;;) {
       const Result<std::size_t> read = tls_->read(plain);
@@ -206,7 +238,7 @@ void RawConnection::look() {
 void RawConnection::take(std::span<const std::byte> plain) {
   in_.insert(in_.end(), plain.begin(), plain.end());
   std::span<const std::byte> rest(in_);
-  bool preface = !greeted_ && rest.size() >= tcp::kPrefaceBytes && rest[0] == std::byte{'C'};
+  bool preface = !greeted_ && !hello_ && rest.size() >= tcp::kPrefaceBytes && rest[0] == std::byte{'C'};
   if (preface) rest = rest.subspan(tcp::kPrefaceBytes);
   while (rest.size() >= tcp::kPrefixBytes) {
     const Result<tcp::Prefix> prefix = tcp::decode_prefix(rest.first<tcp::kPrefixBytes>());
@@ -224,7 +256,11 @@ void RawConnection::take(std::span<const std::byte> plain) {
 
 void RawConnection::on_frame(const tcp::Prefix& prefix, std::span<const std::byte> body) {
   if (prefix.type == tcp::FrameType::kWelcome) greeted_ = true;
+  if (prefix.type == tcp::FrameType::kHello) {
+    if (const Result<tcp::Hello> hello = tcp::decode_hello(body); hello.ok()) hello_ = *hello;
+  }
   if (prefix.type == tcp::FrameType::kSegment) ++segments_came_;
+  if (prefix.type == tcp::FrameType::kPong) ++pongs_came_;
   if (prefix.type == tcp::FrameType::kPing) {
     const Result<std::uint64_t> stamp = tcp::decode_ping(body);
     if (stamp.ok()) queue(tcp::encode(tcp::Pong{*stamp, *stamp}));

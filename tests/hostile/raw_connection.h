@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,13 @@
 
 namespace collab::hostile {
 
-enum class Greeting : std::uint8_t { kNone, kHello };
-
 class RawConnection {
  public:
-  // A null key: in the clear. Where nothing listens it is closed from the start.
-  RawConnection(const std::string& address, std::shared_ptr<const tcp::TlsContext> key, Greeting greeting, Prng& prng);
+  // A null key: in the clear; no hello: it never greets. Where nothing listens it is closed from the start.
+  RawConnection(const std::string& address, std::shared_ptr<const tcp::TlsContext> key,
+                const std::optional<tcp::Hello>& hello);
+  // The other end of one that was dialled: look() goes on with the handshake, and what it answers is the attack's.
+  RawConnection(int accepted, std::shared_ptr<const tcp::TlsContext> key);
   ~RawConnection();
   RawConnection(const RawConnection&) = delete;
   RawConnection& operator=(const RawConnection&) = delete;
@@ -34,6 +36,9 @@ class RawConnection {
   [[nodiscard]] bool greeted() const { return greeted_; }
   // Segments of messages that have come: the other side answers.
   [[nodiscard]] std::uint64_t segments_came() const { return segments_came_; }
+  [[nodiscard]] std::uint64_t pongs_came() const { return pongs_came_; }
+  // With which it was dialled, once that has come.
+  [[nodiscard]] const std::optional<tcp::Hello>& hello() const { return hello_; }
   [[nodiscard]] int handle() const { return socket_; }
 
   // Takes what has come and answers pings, so that the link lives.
@@ -64,6 +69,8 @@ class RawConnection {
   std::size_t sent_ = 0;        // of out_
   std::vector<std::byte> in_;
   std::uint64_t segments_came_ = 0;
+  std::uint64_t pongs_came_ = 0;
+  std::optional<tcp::Hello> hello_;
   std::uint64_t segments_[2] = {0, 0};  // by lane
   std::uint64_t messages_[2] = {0, 0};
 };
@@ -79,6 +86,22 @@ class Unanswered {
 
  private:
   std::vector<int> sockets_;
+  std::string address_;
+};
+
+// A port of this machine's second address, which a coordinator dials as it does not its own host.
+class Port {
+ public:
+  Port();
+  ~Port();
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // Who has dialled, without waiting; negative: nobody.
+  [[nodiscard]] int take() const;
+
+ private:
+  int socket_ = -1;
   std::string address_;
 };
 

@@ -16,6 +16,8 @@ namespace {
 constexpr Duration kListen = std::chrono::milliseconds(20);
 constexpr Duration kAnswered = std::chrono::milliseconds(200);
 constexpr Duration kLonger = std::chrono::seconds(3);  // under one name, at most
+// In an attack of so long now and then under one name: longer than anything waits for it.
+constexpr Duration kLongAttack = std::chrono::seconds(100), kLongest = std::chrono::seconds(70);
 
 // Who says what a member says, and means none of it.
 class Partaker {
@@ -31,7 +33,8 @@ class Partaker {
         wait_ms(20);
         continue;
       }
-      const TimePoint until = context_.now() + Duration(context_.prng.below(kLonger.count()));
+      const bool longest = context_.length() >= kLongAttack && context_.prng.chance(0.1);
+      const TimePoint until = context_.now() + (longest ? kLongest : Duration(context_.prng.below(kLonger.count())));
       bool stays = true;
       while (stays && member_.beat() && !context_.done() && context_.now() < until) {
         const std::optional<wire::Message> told = context_.peer->next(member_.link(), kListen);

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from commands import bare_environment
-from hostiles import GRACE, LATE, Siege, Watched, binary
+from hostiles import GRACE, Siege, Watched, binary, shares
 from ranks import Ranks
 from torchruns import Node, Nodes, descendants
 
@@ -28,7 +28,6 @@ QUIET_SECONDS = 4.0
 TESTS = 3
 # At rounds: of those that stop all of them nothing shows before the grace is over.
 AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered", "anchors")
-AIMED_SECONDS = GRACE + LATE + 2
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
@@ -59,14 +58,8 @@ def attacks() -> list[str]:
 def planned(test: int) -> dict[str, float]:
     """Seconds of each attack. In a short run the tests divide those aimed at rounds, so that each has its time."""
     names = attacks()
-    share = SECONDS / TESTS / len(names)
-    if ONLY or share >= AIMED_SECONDS:
-        return dict.fromkeys(names, share)
-    assert set(AIMED) <= set(names)
-    here = AIMED[test::TESTS]
-    others = [name for name in names if name not in AIMED]
-    rest = SECONDS / TESTS - AIMED_SECONDS * len(here)
-    return dict.fromkeys(others, rest / len(others)) | dict.fromkeys(here, AIMED_SECONDS)
+    assert ONLY or set(AIMED) <= set(names)
+    return shares(names, SECONDS / TESTS, AIMED, AIMED[test::TESTS])
 
 
 def endure_all(siege: Siege, test: int) -> None:

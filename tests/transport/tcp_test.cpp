@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/transport/tcp_world.h"
-#include "transport/tcp/wire/tcp_wire.h"
 
 namespace collab::testing {
 namespace {
@@ -185,98 +183,6 @@ TEST(Tcp, WhoAsksAndDoesNotReadIsLeft) {
   }
   ASSERT_TRUE(until([&] { return pair.a.seen.closed(pair.to).has_value(); }));
   EXPECT_NE(pair.a.seen.closed(pair.to)->message().find("64 MiB of control messages wait"), std::string::npos);
-}
-
-template <typename Bytes>
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// In the clear, as a transport greets.
-std::string greeting_of(const tcp::Hello& hello) {
-  return text_of(tcp::encode_preface()) + text_of(tcp::encode(hello));
-}
-
-// A connection that was greeted so; null: it was closed instead of welcomed.
-std::unique_ptr<PlainSocket> greeted(const std::string& address, const tcp::Hello& hello) {
-  auto made = std::make_unique<PlainSocket>();
-  if (!made->connect_to(address)) return nullptr;
-  made->write(greeting_of(hello));
-  char answer[64];
-  return ::recv(made->fd(), answer, sizeof answer, 0) > 0 ? std::move(made) : nullptr;
-}
-
-TEST(TcpBounds, OfDataConnectionsALinkHasSoManyAndAllLinksAQuarterOfTheFiles) {
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  const rlimit before = files;
-  files.rlim_cur = 1024;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
-  Peer listener;
-  TcpPair::begin(listener, {});
-  const std::string address = *listener.transport->listen("127.0.0.1:0");
-  std::vector<std::unique_ptr<PlainSocket>> open;
-  std::size_t data = 0;
-  for (std::uint8_t link = 1; link <= 5; ++link) {
-    open.push_back(greeted(address, {{link}, {9}, 0, true}));
-    ASSERT_NE(open.back(), nullptr) << "a link's control connection always finds room";
-    for (std::uint16_t index = 1; index <= 64; ++index) {
-      auto made = greeted(address, {{link}, {9}, index, false});
-      data += made != nullptr ? 1 : 0;
-      open.push_back(std::move(made));
-    }
-    EXPECT_TRUE(link != 1 || data == 64) << data;
-    EXPECT_EQ(greeted(address, {{link}, {9}, 65, false}), nullptr) << "one more than a link may have";
-  }
-  EXPECT_EQ(data, 1024U / 4);
-  setrlimit(RLIMIT_NOFILE, &before);
-}
-
-TEST(TcpBounds, WhoDoesNotSayWhoItIsInTenSecondsIsClosed) {
-  std::deque<Peer> listeners(2);
-  std::deque<PlainSocket> silent(2);
-  std::deque<PlainSocket> slow(2);
-  const auto began = std::chrono::steady_clock::now();
-  for (const std::size_t with_token : {0U, 1U}) {
-    TcpPair::begin(listeners[with_token], with_token != 0 ? by_token() : TcpOptions());
-    const std::string address = *listeners[with_token].transport->listen("127.0.0.1:0");
-    ASSERT_TRUE(silent[with_token].connect_to(address) && slow[with_token].connect_to(address));
-    slow[with_token].write(with_token != 0 ? std::string_view("\x16\x03\x01", 3) : "CLT1");  // and no more
-  }
-  for (const std::size_t with_token : {0U, 1U}) {
-    static_cast<void>(silent[with_token].read_all(20'000));
-    static_cast<void>(slow[with_token].read_all(20'000));
-  }
-  const auto waited = std::chrono::steady_clock::now() - began;
-  EXPECT_GE(waited, seconds(9));
-  EXPECT_LT(waited, seconds(19)) << "the reads would have given up later";
-}
-
-// One that does not go: it sends on, and takes nothing. What it sends is not handed on, and does not keep the link.
-TEST(Tcp, WhatComesOnALinkThatWasClosedIsDroppedAndKeepsItNoLonger) {
-  Peer listener;
-  TcpPair::begin(listener, {});
-  PlainSocket stays;
-  ASSERT_TRUE(stays.connect_to(*listener.transport->listen("127.0.0.1:0")));
-  stays.write(greeting_of({{1}, {2}, 0, true}));
-  std::uint64_t number = 0;
-  const std::string message(100, 'x');
-  const auto say = [&] {
-    stays.write(text_of(tcp::encode(tcp::SegmentHeader{Lane::kControl, number, number, 100, 0, 0, 100})) + message);
-    ++number;
-  };
-  ASSERT_TRUE(until([&] { return !listener.seen.accepted().empty(); }));
-  const LinkId link = listener.seen.accepted().front();
-  say();
-  ASSERT_TRUE(until([&] { return listener.seen.messages() == 1; }));
-  listener.transport->send(link, {Lane::kControl, std::vector<std::byte>(8), nullptr}, 0);
-  listener.transport->close(link);
-  for (int i = 0; i < 90 && !listener.seen.closed(link); ++i) {
-    say();
-    static_cast<void>(until([&] { return listener.seen.closed(link).has_value(); }, milliseconds(100)));
-  }
-  EXPECT_TRUE(listener.seen.closed(link).has_value());
-  EXPECT_LE(listener.seen.messages(), 2U) << "the one before, and one that may have crossed the close";
 }
 
 TEST(Tcp, ACertificateProvesItsNames) {

@@ -41,4 +41,8 @@ std::uint64_t memory_limit(const std::string& root) {
   return limit;
 }
 
+std::size_t share_of_memory(std::uint64_t limit, std::size_t least, std::size_t most) {
+  return std::clamp(static_cast<std::size_t>(limit / 8), least, most);
+}
+
 }  // namespace collab

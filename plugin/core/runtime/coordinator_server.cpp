@@ -278,9 +278,8 @@ class Server final : public CoordinatorServer {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
     for (const LinkId each : joins_.came(link, bytes, is_kept)) {
       left_.leave(each);
-      refuse(each,
-             "its Join is the largest, and those that wait take more than 256 MiB; it may come again "
-             "[join.too-large-now]");
+      refuse(each, "its Join is the largest, and those that wait take more than " +
+                       std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }
   }
 
@@ -368,7 +367,9 @@ class Server final : public CoordinatorServer {
   }
   void probe() {
     while (const auto wanted = probes_.next()) {
-      probes_.begun(transport_->connect(wanted->address, kProbeLimit), wanted->member);
+      const LinkId dialled = transport_->connect(wanted->address, kProbeLimit);
+      left_.leave(dialled);  // whoever answers there has nothing to say: that it answers is all
+      probes_.begun(dialled, wanted->member);
     }
   }
   void act(const protocol::Note& action) {

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <vector>
 
 #include "collab/types.h"
+#include "core/base/memory_limit.h"
 #include "core/base/trim_debt.h"
 #include "core/wire/messages.h"
 
@@ -32,12 +34,15 @@ namespace collab {
 class KeptJoins {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+  static constexpr std::size_t kLeastBytes = std::size_t{32} << 20;  // several of the largest
+
+  explicit KeptJoins(std::uint64_t memory = memory_limit()) : most_(share_of_memory(memory, kLeastBytes, kMostBytes)) {}
 
   // One comes, of so many bytes. Gives the links that are to be closed for it; this one itself may be among them.
   template <typename IsKept>
   [[nodiscard]] std::vector<LinkId> came(LinkId link, std::size_t bytes, IsKept is_kept) {
     closed(link);
-    if (in_all_ + bytes > kMostBytes) {
+    if (in_all_ + bytes > most_) {
       for (auto each = bytes_.begin(); each != bytes_.end();) {
         in_all_ -= is_kept(each->first) ? 0 : each->second;
         each = is_kept(each->first) ? std::next(each) : bytes_.erase(each);
@@ -47,7 +52,7 @@ class KeptJoins {
     in_all_ += bytes;
     trims_.holds(in_all_);
     std::vector<LinkId> gone;
-    while (in_all_ > kMostBytes) {
+    while (in_all_ > most_) {
       gone.push_back(std::ranges::max_element(bytes_, {}, [](const auto& each) { return each.second; })->first);
       closed(gone.back());
     }
@@ -59,10 +64,12 @@ class KeptJoins {
     in_all_ -= found->second;
     bytes_.erase(found);
   }
+  [[nodiscard]] std::size_t most() const { return most_; }
   // True once little is kept after much was.
   [[nodiscard]] bool may_trim() { return trims_.settle(in_all_); }
 
  private:
+  const std::size_t most_;
   TrimDebt trims_;
   std::map<LinkId, std::size_t> bytes_;
   std::size_t in_all_ = 0;

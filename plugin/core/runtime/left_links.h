@@ -1,4 +1,5 @@
-// Links that this process is closing: what had come on them before is not looked at any more, however much it is.
+// Links that this process is closing, or will close once they are open: what comes on them is not looked at, however
+// much it is.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -36,7 +36,8 @@ struct TcpOptions {
   double max_mbit_down = 0;
   std::string congestion = "bbr";              // where the system allows it; empty: the system's own
   std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
-  // The numeric addresses of a host's name, for tests; empty: the system knows.
+  std::uint64_t memory = 0;                    // bytes that this process may have, for tests; 0: the system knows
+  // The numeric addresses of a host's name, for tests, asked on threads of their own; empty: the system knows.
   std::function<std::vector<std::string>(const std::string& host)> look_up = {};
 };
 

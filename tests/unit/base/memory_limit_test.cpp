@@ -29,6 +29,13 @@ TEST_F(MemoryLimit, IsTheMachinesWhereNoGroupHasLess) {
   EXPECT_EQ(memory_limit(root_), machine_);
 }
 
+TEST_F(MemoryLimit, OfASmallOneEachBoundHasAnEighth) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  EXPECT_EQ(share_of_memory(64'000 * kMiB, 64 * kMiB, 512 * kMiB), 512 * kMiB);
+  EXPECT_EQ(share_of_memory(1536 * kMiB, 64 * kMiB, 512 * kMiB), 192 * kMiB);
+  EXPECT_EQ(share_of_memory(256 * kMiB, 64 * kMiB, 512 * kMiB), 64 * kMiB) << "or nothing would work";
+}
+
 TEST_F(MemoryLimit, IsTheLeastOfItsGroupAndThoseAbove) {
   write("/proc/self/cgroup", "1:name=systemd:/\n0::/a.slice/b.service\n");
   write("/sys/fs/cgroup/a.slice/b.service/memory.max", "max\n");

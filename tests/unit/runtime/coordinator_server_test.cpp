@@ -15,6 +15,7 @@ namespace collab {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Peers are the test: what they say goes in by the handler, what they hear is noted until the test asks.
 class Door final : public Transport {
@@ -338,6 +339,41 @@ TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) 
   EXPECT_EQ(all[64], "site65:1");
   EXPECT_EQ(all[65], "site67:1");
   EXPECT_EQ(noted_->heard_by<wire::Notice>(LinkId{1}).size(), 1U) << "that it cannot be dialled";
+}
+
+// It said where it can be dialled, and so chose who answers: a Join there would be of no host, and kept beyond its
+// link.
+TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
+  constexpr LinkId kProbe{Door::Noted::kFirstDialled};
+  come(LinkId{1});
+  wire::Join join;
+  join.swarm = "default";
+  join.site = "site1";
+  join.address = "10.0.0.9:1";
+  join.elements = 10;
+  join.report.record.acceptor = AcceptorId(1);
+  noted_->say(LinkId{1}, join);
+  come(LinkId{100});
+  end(LinkId{100});
+  ASSERT_EQ(noted_->dialled.size(), 1U);
+  noted_->handler->on_connected(kProbe);
+  noted_->say(kProbe, wire::StatusQuery{});
+  join.site = "phantom";
+  join.address = {};
+  join.report.record.acceptor = AcceptorId(2);
+  noted_->say(kProbe, join);
+  join.generation = 2;  // it would wait for that, with the whole of what it said
+  join.site = "other";
+  noted_->say(kProbe, join);
+  noted_->wait_until_closed(kProbe);
+  noted_->handler->on_closed(kProbe, {});
+  come(LinkId{101});
+  end(LinkId{101});
+  EXPECT_TRUE(noted_->heard_by<wire::StatusReport>(kProbe).empty());
+  EXPECT_TRUE(noted_->heard_by<wire::Welcome>(kProbe).empty());
+  const std::string status = server_->status_json();
+  EXPECT_THAT(status, HasSubstr("site1"));
+  EXPECT_THAT(status, Not(HasSubstr("phantom")));
 }
 
 TEST_F(CoordinatorServerTest, WhoseCertificateIsAnothersIsRefusedInWords) {

@@ -9,13 +9,20 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::size_t kLarge = std::size_t{8} << 20;
+constexpr std::uint64_t kMuchMemory = std::uint64_t{1} << 36;
 constexpr auto kAll = [](LinkId) { return true; };
 
 TEST(KeptJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
-  KeptJoins joins;
+  KeptJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) EXPECT_THAT(joins.came(LinkId{link}, kLarge, kAll), IsEmpty());
   EXPECT_THAT(joins.came(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));
   EXPECT_THAT(joins.came(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
+}
+
+TEST(KeptJoinsTest, InASmallContainerFewerAreKept) {
+  KeptJoins joins(std::uint64_t{1} << 30);
+  for (std::uint64_t link = 1; link <= 16; ++link) EXPECT_THAT(joins.came(LinkId{link}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.came(LinkId{17}, kLarge - 1, kAll), ElementsAre(LinkId{1}));
 }
 
 // A scalar of one letter takes a few bytes on the wire.
@@ -28,7 +35,7 @@ TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
 }
 
 TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
-  KeptJoins joins;
+  KeptJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
   for (std::uint64_t link = 1; link <= 7; ++link) joins.closed(LinkId{link});
   EXPECT_FALSE(joins.may_trim()) << "two are kept, a quarter of what is much";
@@ -38,7 +45,7 @@ TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
 }
 
 TEST(KeptJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
-  KeptJoins joins;
+  KeptJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
   joins.closed(LinkId{7});
   EXPECT_THAT(joins.came(LinkId{40}, kLarge, kAll), IsEmpty());

@@ -44,6 +44,15 @@ Bytes conversation() {
   return all;
 }
 
+TEST(TcpDecoder, CountsWhatCostsTime) {
+  const Bytes all = conversation();
+  FrameDecoder decoder;
+  Sink sink;
+  ASSERT_TRUE(decoder.feed(all, sink).ok());
+  EXPECT_EQ(decoder.take_count(), 5U) << "a segment of no bytes as well";
+  EXPECT_EQ(decoder.take_count(), 0U);
+}
+
 TEST(TcpDecoder, TakesPiecesOfAnySize) {
   const Bytes all = conversation();
   for (const std::size_t step : {std::size_t{1}, std::size_t{7}, std::size_t{4096}, all.size()}) {

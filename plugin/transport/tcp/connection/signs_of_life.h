@@ -1,4 +1,4 @@
-// When a connection was asked for a sign of life, and when it gave one.
+// When a connection was asked for a sign of life, and when it gave one; and what the other side asks.
 //
 // Threads: the transport's IO thread. Ownership: plain values, a connection's own; the engine's Liveness decides.
 #pragma once
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "collab/clock.h"
 
@@ -30,6 +31,13 @@ class SignsOfLife {
     asked_.reset();
     return took;
   }
+  // The other side asks: of several in a row the last is to be answered, so that who asks without end makes no work.
+  struct Question {
+    std::uint64_t stamp = 0;
+    TimePoint came;
+  };
+  void asked_for_one(std::uint64_t stamp, TimePoint now) { question_ = {stamp, now}; }
+  [[nodiscard]] std::optional<Question> take_question() { return std::exchange(question_, std::nullopt); }
   [[nodiscard]] bool answer_due() const { return asked_.has_value(); }
   [[nodiscard]] bool may_ask(TimePoint now) const { return now >= next_; }
   [[nodiscard]] Duration quiet(TimePoint now) const { return now - heard_; }
@@ -40,6 +48,7 @@ class SignsOfLife {
   TimePoint next_ = kNever;
   TimePoint heard_{};
   std::optional<TimePoint> asked_;
+  std::optional<Question> question_;
 };
 
 }  // namespace collab::tcp

@@ -17,7 +17,10 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;  // then others have their turn
+// Then others have their turn. Small frames cost more than their bytes: who sends many is read little at a time.
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kFramesAtOnce = 1024;
+constexpr std::size_t kReadOfMany = std::size_t{16} << 10;
 constexpr std::byte kTlsRecord{0x16};
 
 }  // namespace
@@ -144,10 +147,13 @@ void Connection::resume_reading() {
 
 void Connection::read_ready() {
   std::size_t taken = 0;
-  while (taken < kReadAtOnce && state_ != State::kClosed) {
+  std::size_t frames = 0;
+  while (taken < kReadAtOnce && frames < kFramesAtOnce && state_ != State::kClosed) {
     const std::size_t now = read_some();
     if (now == 0) break;
     taken += now;
+    frames += decoder_.take_count();
+    many_frames_ = frames >= kFramesAtOnce;
     if (!context_.owner.may_read(*this, now)) {
       context_.owner.reading_paused(*this);
       return;
@@ -186,6 +192,10 @@ void Connection::read_error(int error) {
   }
 }
 
+std::span<std::byte> Connection::raw() const {
+  return std::span(context_.raw).first(many_frames_ ? kReadOfMany : context_.raw.size());
+}
+
 std::size_t Connection::read_some() {
   if (state_ == State::kDraining) return receive(context_.raw, {}).value_or(0);
   const bool in_clear = (first_byte_seen_ || dialled_) && tls_ == nullptr;
@@ -194,7 +204,7 @@ std::size_t Connection::read_some() {
 
 std::size_t Connection::read_clear() {
   const std::span<std::byte> room = decoder_.room();
-  const auto got = receive(room, context_.raw);
+  const auto got = receive(room, raw());
   if (!got || *got == 0) return 0;
   const std::size_t placed = std::min(room.size(), *got);
   Status sound = placed > 0 ? decoder_.filled(placed, *this) : Status();
@@ -205,7 +215,7 @@ std::size_t Connection::read_clear() {
 
 // TLS, or a first byte that tells whether it is.
 std::size_t Connection::read_tls() {
-  const auto got = receive(context_.raw, {});
+  const auto got = receive(raw(), {});
   if (!got || *got == 0) return 0;
   if (!first_byte_seen_ && !settle_first_byte(context_.raw[0])) return 0;
   const std::span<const std::byte> bytes = std::span(context_.raw).first(*got);

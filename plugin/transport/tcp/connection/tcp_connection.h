@@ -159,6 +159,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   std::size_t read_some();
   std::size_t read_clear();
   std::size_t read_tls();
+  [[nodiscard]] std::span<std::byte> raw() const;  // what is read goes there
   Status decode_tls();
   bool settle_first_byte(std::byte first);
   std::optional<std::size_t> receive(std::span<std::byte> first, std::span<std::byte> second);
@@ -190,6 +191,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   bool shut_ = false;
+  bool many_frames_ = false;  // the last turn ended by their number
   std::deque<Item> items_;
   std::size_t item_sent_ = 0;  // bytes of the first item
   std::uint64_t never_sent_ = 0;

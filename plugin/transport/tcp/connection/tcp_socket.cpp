@@ -96,9 +96,24 @@ Result<Endpoints> resolve(const HostPort& address, bool numeric_only) {
   return endpoints;
 }
 
-void resolve_in_background(const HostPort& address, const std::function<void(Result<Endpoints>)>& done) {
+namespace {
+
+Result<Endpoints> resolve_by(const HostLookUp& look_up, const HostPort& address) {
+  Endpoints endpoints;
+  for (const std::string& host : look_up(address.host)) {
+    const Result<Endpoints> numeric = resolve({host, address.port}, true);
+    if (numeric.ok()) endpoints.insert(endpoints.end(), numeric->begin(), numeric->end());
+  }
+  if (endpoints.empty()) return unavailable("the host \"" + address.host + "\" has no address");
+  return endpoints;
+}
+
+}  // namespace
+
+void resolve_in_background(const HostPort& address, const HostLookUp& look_up,
+                           const std::function<void(Result<Endpoints>)>& done) {
   try {
-    std::thread([address, done] { done(resolve(address, false)); }).detach();
+    std::thread([=] { done(look_up ? resolve_by(look_up, address) : resolve(address, false)); }).detach();
   } catch (const std::system_error& error) {
     done(unavailable("the host \"" + address.host + "\" cannot be looked up: " + error.what()));
   }

@@ -49,6 +49,9 @@ bool prepare_socket(int fd, const std::string& congestion, Duration give_up);
 [[nodiscard]] std::optional<Duration> kernel_silence(int fd);
 
 [[nodiscard]] Result<Endpoints> resolve(const HostPort& address, bool numeric_only);  // may block unless numeric
-void resolve_in_background(const HostPort& address, const std::function<void(Result<Endpoints>)>& done);
+// Where `look_up` is given, it knows the numeric addresses of a host's name, instead of the system.
+using HostLookUp = std::function<std::vector<std::string>(const std::string& host)>;
+void resolve_in_background(const HostPort& address, const HostLookUp& look_up,
+                           const std::function<void(Result<Endpoints>)>& done);
 
 }  // namespace collab::tcp

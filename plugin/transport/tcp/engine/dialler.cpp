@@ -18,7 +18,9 @@ constexpr Duration kRedialLimit = std::chrono::seconds(3);
 
 Dialler::Dialler(EngineParts& all) : all_(all), prng_(std::random_device{}()) {}
 
-void Dialler::begin(TcpLink& link, const std::string& address, TimePoint deadline) {
+void Dialler::begin(const LinkId id, const std::string& address, TimePoint deadline) {
+  all_.strangers.make_room_for_link();
+  TcpLink& link = all_.links.make(id, address);
   link.dial(address, draw_id());
   link.redial.begin(deadline);
   all_.links.name(link);
@@ -35,20 +37,30 @@ void Dialler::begin(TcpLink& link, const std::string& address, TimePoint deadlin
 }
 
 void Dialler::look_up(const TcpLink& link, const HostPort& address) {
-  const auto done = [id = link.id(), mailbox = std::weak_ptr(all_.mailbox)](Result<Endpoints> endpoints) {
-    if (const auto open = mailbox.lock()) {
-      open->post({.kind = Command::Kind::kResolved, .link = id, .endpoints = std::move(endpoints)});
+  look_ups_.want(link.id(), address);
+  look_up_next();
+}
+
+void Dialler::look_up_next() {
+  while (const auto wanted = look_ups_.next()) {
+    const LinkId id = wanted->link;
+    if (all_.links.find(id) == nullptr) {  // its time was over first
+      look_ups_.ended(id);
+      continue;
     }
-  };
-  const TcpOptions& options = all_.context.options;
-  if (!options.look_up) return resolve_in_background(address, done);
-  Endpoints endpoints;
-  for (const std::string& host : options.look_up(address.host)) {
-    const Result<Endpoints> numeric = resolve({host, address.port}, true);
-    if (numeric.ok()) endpoints.insert(endpoints.end(), numeric->begin(), numeric->end());
+    const auto done = [id, mailbox = std::weak_ptr(all_.mailbox)](Result<Endpoints> endpoints) {
+      if (const auto open = mailbox.lock()) {
+        open->post({.kind = Command::Kind::kResolved, .link = id, .endpoints = std::move(endpoints)});
+      }
+    };
+    resolve_in_background(wanted->address, all_.context.options.look_up, done);
   }
-  if (endpoints.empty()) return done(unavailable("the host \"" + address.host + "\" has no address"));
-  done(std::move(endpoints));
+}
+
+void Dialler::looked_up(LinkId id, Result<Endpoints> endpoints) {
+  look_ups_.ended(id);
+  look_up_next();
+  if (TcpLink* const link = all_.links.find(id); link != nullptr) resolved(*link, std::move(endpoints));
 }
 
 void Dialler::resolved(TcpLink& link, Result<Endpoints> endpoints) {
@@ -96,7 +108,7 @@ void Dialler::dial_missing(TcpLink& link) {
   if (!link.dialled() || link.session.closing()) return;
   link.connections.grow(std::size_t{link.number.wanted()} + 1);
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
-    if (link.connections.at(i) == nullptr && !link.redial.planned(i)) dial(link, static_cast<std::uint16_t>(i));
+    if (link.connections.at(i) == nullptr && !link.redial.planned(i)) dial_or_wait(link, static_cast<std::uint16_t>(i));
   }
 }
 
@@ -116,8 +128,14 @@ void Dialler::redial(TcpLink& link, TimePoint now) {
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || !link.redial.due(i, now)) continue;
     if (i != 0 && link.connections.alone()) continue;  // the control connection feels out the way
-    dial(link, static_cast<std::uint16_t>(i));
+    dial_or_wait(link, static_cast<std::uint16_t>(i));
   }
+}
+
+// A connection for data for which there is no file now has its turn again later.
+void Dialler::dial_or_wait(TcpLink& link, std::uint16_t index) {
+  if (index == 0 || all_.strangers.has_room_to_dial_data(link)) return dial(link, index);
+  static_cast<void>(plan(link, index));
 }
 
 // ---- failing -------------------------------------------------------------------------------------
@@ -175,8 +193,11 @@ void Dialler::plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool 
     const Result<HostPort> parts = parse_host_port(link.peer());
     if (parts.ok() && !resolve(*parts, true).ok()) look_up(link, *parts);
   }
-  const double jitter = 0.75 + 0.5 * prng_.uniform();
-  if (link.redial.plan(index, all_.now(), jitter)) dial(link, index);
+  if (plan(link, index)) dial_or_wait(link, index);
+}
+
+bool Dialler::plan(TcpLink& link, std::uint16_t index) {
+  return link.redial.plan(index, all_.now(), 0.75 + 0.5 * prng_.uniform());
 }
 
 }  // namespace collab::tcp

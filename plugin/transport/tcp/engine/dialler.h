@@ -1,13 +1,14 @@
 // When and where connections are dialled: a link's first one, those that are missing, and again after a failure.
 //
 // Threads: the IO thread; a name is looked up on a thread of its own, which posts what it found. Ownership: none beyond
-// a source of chance; what is planned for a link is the link's (link/redial.h).
+// a source of chance and the names that are looked up; what is planned for a link is the link's (link/redial.h).
 #pragma once
 
 #include <string>
 
 #include "core/base/prng.h"
 #include "transport/tcp/link/link.h"
+#include "transport/tcp/link/look_ups.h"
 
 namespace collab::tcp {
 
@@ -17,8 +18,8 @@ class Dialler {
  public:
   explicit Dialler(EngineParts& all);
 
-  void begin(TcpLink& link, const std::string& address, TimePoint deadline);
-  void resolved(TcpLink& link, Result<Endpoints> endpoints);
+  void begin(LinkId id, const std::string& address, TimePoint deadline);
+  void looked_up(LinkId id, Result<Endpoints> endpoints);
   void dial_missing(TcpLink& link);
   // At each tick: of a link that is not open yet, and of one that is.
   void check_opening(TcpLink& link, TimePoint now);
@@ -29,11 +30,16 @@ class Dialler {
 
  private:
   void look_up(const TcpLink& link, const HostPort& address);
+  void look_up_next();
+  void resolved(TcpLink& link, Result<Endpoints> endpoints);
   void dial(TcpLink& link, std::uint16_t index);
+  void dial_or_wait(TcpLink& link, std::uint16_t index);
+  [[nodiscard]] bool plan(TcpLink& link, std::uint16_t index);  // true: it is due at once
   void plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool was_alone);
 
   EngineParts& all_;
   Prng prng_;
+  LookUps look_ups_;
 };
 
 }  // namespace collab::tcp

@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "core/base/memory_limit.h"
+
 namespace collab::tcp {
 
 Id draw_id() {
@@ -20,7 +22,12 @@ TcpContext::TcpContext(TcpOptions given)
       pid(::getpid()),
       soft_limit(5 * options.heartbeat),
       hard_limit(20 * options.heartbeat),
-      pool(options.pool != nullptr ? options.pool : make_buffer_pool()) {}
+      pool(options.pool != nullptr ? options.pool : make_buffer_pool()) {
+  const std::uint64_t memory = options.memory != 0 ? options.memory : memory_limit();
+  unfinished->most = share_of_memory(memory, kMaxUnfinishedBytes, kMaxUnfinishedInAll);
+  unhandled->in_all = share_of_memory(memory, kMaxControlBytes, kMaxUnhandledInAll);
+  control->in_all = share_of_memory(memory, kMaxControlBytes, kMaxControlInAll);
+}
 
 bool TcpContext::in_child() const { return ::getpid() != pid; }
 

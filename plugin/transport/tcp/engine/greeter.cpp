@@ -129,14 +129,15 @@ void Greeter::attach(TcpLink& link, const ConnectionPtr& connection) {
   all_.striping.pump(link);
 }
 
-void Greeter::tell_return(const TcpLink& link, const LinkConnections::Absence& absence) const {
+void Greeter::tell_return(const TcpLink& link, const LinkConnections::Absence& absence) {
   const auto away = std::chrono::duration_cast<std::chrono::seconds>(absence.lasted);
   const std::string again =
       absence.cut_bytes == 0 ? std::string()
                              : "; some " + std::to_string(absence.cut_bytes) + " bytes that were on their way over " +
                                    std::to_string(absence.cut_connections) + " of them are sent again";
-  log_info("tcp: the link to " + link.peer() + " has a connection again after " + std::to_string(away.count()) + " s" +
-           again);
+  const auto line = returned_.allow(all_.now(), "tcp: the link to " + link.peer() + " has a connection again after " +
+                                                    std::to_string(away.count()) + " s" + again);
+  if (line) log_info(*line);
 }
 
 void Greeter::tell_congestion(const std::string& name) {

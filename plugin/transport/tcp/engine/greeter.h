@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "core/base/rate_limit.h"
 #include "transport/tcp/link/link.h"
 
 namespace collab::tcp {
@@ -24,12 +25,13 @@ class Greeter {
  private:
   TcpLink& open_link(Connection& from, const Hello& hello);
   void attach(TcpLink& link, const ConnectionPtr& connection);
-  void tell_return(const TcpLink& link, const LinkConnections::Absence& absence) const;
+  void tell_return(const TcpLink& link, const LinkConnections::Absence& absence);
   void tell_proved(const TcpLink& link, const Connection& by) const;
   void tell_congestion(const std::string& name);
 
   EngineParts& all_;
   bool told_congestion_ = false;
+  RateLimit returned_{16, 0.1};  // a cut line ends many links at once; a peer may cut its own time and again
 };
 
 }  // namespace collab::tcp

@@ -25,9 +25,16 @@ void Liveness::heard(Connection& from) { from.signs.heard(all_.now()); }
 
 Status Liveness::on_ping(Connection& from, std::uint64_t stamp) {
   if (from.overfull()) return corrupt("it asks for signs of life and does not read them");
-  from.send(encode(Pong{stamp, stamp_of(all_.now())}));
-  from.flush();
+  from.signs.asked_for_one(stamp, all_.now());
   return {};
+}
+
+void Liveness::answer(Connection& from) {
+  if (from.state() != Connection::State::kAttached) return;
+  const auto question = from.signs.take_question();
+  if (!question) return;
+  from.send(encode(Pong{question->stamp, stamp_of(question->came)}));
+  from.flush();
 }
 
 void Liveness::on_pong(TcpLink& link, Connection& from, const Pong& pong) {

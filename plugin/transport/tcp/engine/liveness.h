@@ -16,6 +16,7 @@ class Liveness {
   void attached(Connection& connection, TimePoint now);
   void heard(Connection& from);
   Status on_ping(Connection& from, std::uint64_t stamp);
+  void answer(Connection& from);  // the last of the pings that were read, once all has been read
   void on_pong(TcpLink& link, Connection& from, const Pong& pong);
   // Of an open link, at each tick. We were held up: what others said meanwhile waits to be read.
   static void excuse(const TcpLink& link, TimePoint now);

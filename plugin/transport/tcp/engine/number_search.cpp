@@ -14,8 +14,7 @@ constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held 
 ConnectionNumber NumberSearch::first(const std::string& address) const {
   const auto fixed = static_cast<std::uint16_t>(all_.context.options.connections);
   if (fixed != 0) return {fixed, true};
-  const auto known = remembered_.find(address);
-  return {known != remembered_.end() ? known->second : kFirstGuess, false};
+  return {remembered_.of(address).value_or(kFirstGuess), false};
 }
 
 void NumberSearch::attached(TcpLink& link, const std::string& congestion) {
@@ -38,7 +37,7 @@ void NumberSearch::tick(TcpLink& link, TimePoint now, bool backlogged) {
   log_debug("tcp: link to " + link.peer() + ": " + std::to_string(after) + " data connections instead of " +
             std::to_string(before));
   if (link.dialled()) {
-    remembered_[link.peer()] = after;
+    remembered_.note(link.peer(), after);
     all_.dialler.dial_missing(link);
     return;
   }

@@ -5,9 +5,9 @@
 // link's (link/connection_number.h).
 #pragma once
 
-#include <map>
 #include <string>
 
+#include "transport/tcp/link/found_numbers.h"
 #include "transport/tcp/link/link.h"
 
 namespace collab::tcp {
@@ -31,7 +31,7 @@ class NumberSearch {
 
  private:
   EngineParts& all_;
-  std::map<std::string, std::uint16_t> remembered_;
+  FoundNumbers remembered_;
 };
 
 }  // namespace collab::tcp

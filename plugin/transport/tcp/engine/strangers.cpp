@@ -117,21 +117,26 @@ void Strangers::make_room() {
   while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
 }
 
-// Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile.
-// Those of which no message has been handled yet are bounded: the oldest goes, of the networks with the most.
+// Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile;
+// and whoever is to be closed may take what was queued for it as slowly as it likes. Those of which no message has been
+// handled yet and those that are being closed are bounded: of the networks with the most one goes, of those that are
+// being closed first, the oldest.
 void Strangers::make_room_for_link() {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
   for (const auto& [id, link] : all_.links.all()) {
-    if (link->dialled() || link->session.any_handled()) continue;
+    if (!link->session.closing() && (link->dialled() || link->session.any_handled())) continue;
     const Connection* const control = link->connections.control();
     waiting[control == nullptr ? asio::ip::address() : network_of(control->peer().address())].push_back(link.get());
     ++count;
   }
   if (count < most_strangers()) return;
   const auto most_of = std::ranges::max_element(waiting, {}, [](const auto& entry) { return entry.second.size(); });
-  all_.links.end(*most_of->second.front(),
-                 unavailable("too many links wait here for their first message to be handled [tcp.links-waiting]"));
+  const std::vector<TcpLink*>& theirs = most_of->second;
+  const auto closing = std::ranges::find_if(theirs, [](const TcpLink* link) { return link->session.closing(); });
+  all_.links.end(closing != theirs.end() ? **closing : *theirs.front(),
+                 unavailable("too many links wait here for their first message to be handled, or to be closed "
+                             "[tcp.links-waiting]"));
 }
 
 // The oldest of the networks with the most, so that one scanner cannot push others out; of hosts that have had a link
@@ -180,11 +185,24 @@ void Strangers::tell_turned_away(const Endpoint& from, const std::string& words)
   if (line) log_warning(*line);
 }
 
-// Of links that others have dialled.
 bool Strangers::has_room_for_data() const {
   std::size_t count = 0;
   for (const auto& [id, link] : all_.links.all()) count += link->dialled() ? 0 : link->connections.attached_data();
   return count < most_data_connections();
+}
+
+// How many there are the peer says as well. Each link may have one; beyond half of the room none more than its share.
+bool Strangers::has_room_to_dial_data(const TcpLink& link) const {
+  const std::size_t own = link.connections.data();
+  if (own == 0) return true;
+  std::size_t count = 0, links = 0;
+  for (const auto& [id, each] : all_.links.all()) {
+    if (!each->dialled()) continue;
+    ++links;
+    count += each->connections.data();
+  }
+  const std::size_t most = most_data_connections();
+  return count < most && (count < most / 2 || own < most / links);
 }
 
 ConnectionPtr Strangers::find(const Connection& connection) const {

@@ -18,6 +18,7 @@
 namespace collab::tcp {
 
 struct EngineParts;
+class TcpLink;
 
 class Strangers {
  public:
@@ -34,9 +35,11 @@ class Strangers {
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   // Its link has ended: what it was given is still sent.
   void let_drain(const ConnectionPtr& connection);
-  // Room for one more link that somebody else opens, and for one more connection for data to such a link.
+  // Room for one more link, and for one more connection for data: of links that others have dialled, and of this one
+  // that was dialled here.
   void make_room_for_link();
   [[nodiscard]] bool has_room_for_data() const;
+  [[nodiscard]] bool has_room_to_dial_data(const TcpLink& link) const;
 
   void failed(const ConnectionPtr& from, Fault fault, const Status& why);
   void tick(TimePoint now);

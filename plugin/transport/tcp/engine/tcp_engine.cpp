@@ -72,17 +72,14 @@ void TcpEngine::run_commands() {
 void TcpEngine::run(Command& command) {
   TcpLink* const link = all_.links.find(command.link);
   switch (command.kind) {
-    case Command::Kind::kConnect:
-      return all_.dialler.begin(all_.links.make(command.link, command.address), command.address, command.deadline);
+    case Command::Kind::kConnect: return all_.dialler.begin(command.link, command.address, command.deadline);
     case Command::Kind::kSend:
       if (link != nullptr) all_.sessions.send(*link, std::move(command.message), command.token);
       return;
     case Command::Kind::kClose:
       if (link != nullptr) all_.sessions.close(*link);
       return;
-    case Command::Kind::kResolved:
-      if (link != nullptr) all_.dialler.resolved(*link, std::move(command.endpoints));
-      return;
+    case Command::Kind::kResolved: return all_.dialler.looked_up(command.link, std::move(command.endpoints));
     case Command::Kind::kRoom:
       if (link != nullptr) all_.caps.has_room(*link);
       return;
@@ -189,6 +186,7 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
 
 void TcpEngine::reading_paused(Connection& from) {
   all_.liveness.heard(from);
+  all_.liveness.answer(from);
   TcpLink* const link = all_.links.find(from.link());
   if (link == nullptr) return;
   all_.sessions.acknowledge_soon(*link);

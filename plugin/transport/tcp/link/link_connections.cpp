@@ -10,6 +10,12 @@ std::uint16_t LinkConnections::attached_data() const {
   return count;
 }
 
+std::size_t LinkConnections::data() const {
+  std::size_t count = 0;
+  for (std::size_t i = 1; i < size(); ++i) count += places_[i] != nullptr ? 1 : 0;
+  return count;
+}
+
 bool LinkConnections::alone() const {
   for (std::size_t i = 0; i < size(); ++i) {
     if (attached(i)) return false;

@@ -22,7 +22,8 @@ class LinkConnections {
     return places_[index] != nullptr && places_[index]->state() == Connection::State::kAttached;
   }
   [[nodiscard]] std::uint16_t attached_data() const;
-  [[nodiscard]] bool alone() const;  // none is attached
+  [[nodiscard]] std::size_t data() const;  // attached, or under way
+  [[nodiscard]] bool alone() const;        // none is attached
   // Carries control: the control connection, else any. Null: there is none.
   [[nodiscard]] Connection* control() const;
   [[nodiscard]] Connection* named(Carrier name) const;

@@ -86,7 +86,7 @@ Status Inbox::note_begun(Assembly& assembly, const SegmentHeader& header) {
   if (!share_->take(costs)) {
     return corrupt(name_of(header) + " begins more than may be unfinished (" +
                    std::to_string(kMaxUnfinishedBytes >> 20) + " MiB of a link, less while all links hold more than " +
-                   std::to_string(kMaxUnfinishedInAll >> 20) + " MiB)");
+                   std::to_string(share_->in_all() >> 20) + " MiB)");
   }
   assembly.held += costs;
   assembly.begun.emplace(header.offset, header);

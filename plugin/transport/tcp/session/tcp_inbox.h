@@ -51,6 +51,7 @@ class UnfinishedShare {
   [[nodiscard]] bool take(std::size_t bytes);
   [[nodiscard]] bool announce(std::size_t bytes);
   void finished(std::size_t announced, std::size_t taken);
+  [[nodiscard]] std::size_t in_all() const { return all_->most; }
 
  private:
   const std::shared_ptr<UnfinishedBytes> all_;

@@ -41,6 +41,7 @@ using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
 struct ControlBytes {
   std::size_t held = 0;
   std::size_t links = 0;
+  std::size_t in_all = kMaxControlInAll;
 };
 
 // A link's part of that.
@@ -60,8 +61,8 @@ class ControlShare {
   }
   // What the link may have waiting, with so much more of it.
   [[nodiscard]] std::size_t most(std::size_t more) const {
-    if (all_->held + more <= kMaxControlInAll) return kMaxControlBytes;
-    return std::min(kMaxControlBytes, kMaxControlInAll / std::max<std::size_t>(1, all_->links));
+    if (all_->held + more <= all_->in_all) return kMaxControlBytes;
+    return std::min(kMaxControlBytes, all_->in_all / std::max<std::size_t>(1, all_->links));
   }
   [[nodiscard]] bool has_room(std::size_t more) const { return held_ + more <= most(more); }
 

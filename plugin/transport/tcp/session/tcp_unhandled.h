@@ -19,12 +19,13 @@ namespace collab::tcp {
 // each would be bounded by nothing.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
-inline constexpr std::size_t kMaxUnhandledOfEnded = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxUnhandledOfEnded = kMaxUnhandledInAll / 4;
 
 struct UnhandledBytes {
   std::atomic<std::size_t> held{0};
   std::atomic<std::size_t> links{0};
   std::atomic<std::size_t> of_ended{0};
+  std::size_t in_all = kMaxUnhandledInAll;  // set before there is a link
 };
 
 class Unhandled : public std::enable_shared_from_this<Unhandled> {
@@ -63,9 +64,9 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
  private:
   [[nodiscard]] bool is_above(std::size_t most) const {
     const std::size_t held = held_, in_all = all_->held;
-    const bool crowded = in_all > kMaxUnhandledInAll;
-    return held > most || (crowded && held > kMaxUnhandledInAll / all_->links) || in_all > 2 * kMaxUnhandledInAll ||
-           (!any_handled_ && (crowded || all_->of_ended > kMaxUnhandledOfEnded));
+    const bool crowded = in_all > all_->in_all;
+    return held > most || (crowded && held > all_->in_all / all_->links) || in_all > 2 * all_->in_all ||
+           (!any_handled_ && (crowded || all_->of_ended > all_->in_all / 4));
   }
 
   void release(std::size_t bytes) {

@@ -68,6 +68,7 @@ Status FrameDecoder::item_complete(FrameSink& sink) {
     case State::kBody: {
       const std::span<const std::byte> body = std::span(item_).first(want_);
       expect(State::kPrefix, kPrefixBytes);
+      ++count_;
       return sink.frame_came(prefix_.type, body);
     }
     case State::kData: break;
@@ -94,6 +95,7 @@ Status FrameDecoder::end_segment(FrameSink& sink) {
   segment_.reset();
   forget_place();
   expect(State::kPrefix, kPrefixBytes);
+  ++count_;
   return sink.segment_ended(header, placed);
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "transport/tcp/wire/tcp_wire.h"
 
@@ -36,6 +37,8 @@ class FrameDecoder {
 
   // The rest of the segment under way is passed over.
   void forget_place();
+  // Frames and segments that have ended since it was asked last: each costs time, however small it is.
+  [[nodiscard]] std::size_t take_count() { return std::exchange(count_, 0); }
 
  private:
   enum class State : std::uint8_t { kPreface, kPrefix, kFields, kBody, kData };
@@ -53,6 +56,7 @@ class FrameDecoder {
   std::optional<SegmentHeader> segment_;
   std::span<std::byte> place_;
   bool placed_ = false;
+  std::size_t count_ = 0;
 };
 
 }  // namespace collab::tcp

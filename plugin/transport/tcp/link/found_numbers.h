@@ -1,0 +1,37 @@
+// How many data connections links to some addresses had when they were last open. Peers choose their addresses: the one
+// that was noted first is forgotten where there are too many.
+//
+// Threads: the transport's IO thread. Ownership: plain values, the engine's NumberSearch's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace collab::tcp {
+
+class FoundNumbers {
+ public:
+  static constexpr std::size_t kMost = 4096;  // as many as there may be members
+
+  [[nodiscard]] std::optional<std::uint16_t> of(const std::string& address) const {
+    const auto found = numbers_.find(address);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void note(const std::string& address, std::uint16_t number) {
+    if (!numbers_.insert_or_assign(address, number).second) return;
+    in_order_.push_back(address);
+    if (in_order_.size() <= kMost) return;
+    numbers_.erase(in_order_.front());
+    in_order_.pop_front();
+  }
+
+ private:
+  std::map<std::string, std::uint16_t> numbers_;
+  std::deque<std::string> in_order_;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,34 @@
+"""How the time of test_hostile.py is divided among its attacks."""
+
+from __future__ import annotations
+
+import pytest
+from hostiles import LONG, shares
+
+AIMED = ("take-part", "churn", "terms")
+NAMES = [*AIMED, "two-that-move", *(f"attack {number}" for number in range(22))]
+
+
+def test_in_a_short_run_each_test_has_its_part_of_those_that_are_aimed() -> None:
+    plan = shares(NAMES, 40, AIMED, AIMED[:2])
+    assert sum(plan.values()) == pytest.approx(40)
+    assert plan["take-part"] == plan["churn"] == 8
+    assert "terms" not in plan
+    assert plan["attack 1"] == pytest.approx(24 / 23)
+
+
+def test_in_the_hour_the_longest_bounds_are_reached() -> None:
+    plan = shares(NAMES, 1200, AIMED, AIMED[:1])
+    assert sum(plan.values()) == pytest.approx(1200)
+    assert {name for name, seconds in plan.items() if seconds == 100} == set(LONG)
+    assert plan["terms"] == pytest.approx(1000 / 24)
+
+
+@pytest.mark.parametrize("seconds", [300, 3000])
+def test_between_and_beyond_all_have_the_same(seconds: float) -> None:
+    assert set(shares(NAMES, seconds, AIMED, ()).values()) == {seconds / len(NAMES)}
+
+
+def test_one_alone_has_all() -> None:
+    assert shares(["take-part"], 10, AIMED, AIMED) == {"take-part": 10}
+    assert shares(["churn"], 40, AIMED, AIMED) == {"churn": 40}
