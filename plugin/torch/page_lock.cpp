@@ -26,22 +26,28 @@ std::shared_ptr<PageLock> PageLock::make(std::span<const float> memory, at::Devi
   auto* const lock = of_runtime<int(void*, std::size_t, unsigned)>("cudaHostRegister");
   auto* const last_error = of_runtime<int()>("cudaGetLastError");
   if (memory.empty() || lock == nullptr || last_error == nullptr) return nullptr;
-  const c10::DeviceGuard there(device);  // elsewhere it would make a context
-  int error = 0;
-  for (const unsigned flags : {kForAllDevices, kForAllDevices | kReadOnly}) {
-    error = lock(const_cast<float*>(memory.data()), memory.size_bytes(), flags);
-    if (error == 0) return std::shared_ptr<PageLock>(new PageLock(memory, device));
-    last_error();  // or torch throws it at its next call
+  std::string why;
+  try {
+    const c10::DeviceGuard there(device);  // elsewhere it would make a context
+    for (const unsigned flags : {kForAllDevices, kForAllDevices | kReadOnly}) {
+      const int error = lock(const_cast<float*>(memory.data()), memory.size_bytes(), flags);
+      if (error == 0) return std::shared_ptr<PageLock>(new PageLock(memory, device));
+      last_error();  // or torch throws it at its next call
+      why = "cudaHostRegister gave error " + std::to_string(error);
+    }
+  } catch (const c10::Error& error) {
+    why = error.what_without_backtrace();
   }
-  log_debug("copies between GPU and host go through memory of their own: cudaHostRegister gave error " +
-            std::to_string(error));
+  log_debug("copies between GPU and host go through memory of their own: " + why);
   return nullptr;
 }
 
 PageLock::~PageLock() {
   try {
     const c10::DeviceGuard there(device_);
-    if (auto* const unlock = of_runtime<int(void*)>("cudaHostUnregister")) unlock(const_cast<float*>(memory_.data()));
+    auto* const unlock = of_runtime<int(void*)>("cudaHostUnregister");
+    auto* const last_error = of_runtime<int()>("cudaGetLastError");
+    if (unlock != nullptr && unlock(const_cast<float*>(memory_.data())) != 0 && last_error != nullptr) last_error();
   } catch (const c10::Error&) {  // a forked child, or the runtime has ended: nothing is locked there
   }
 }

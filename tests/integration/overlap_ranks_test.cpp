@@ -75,7 +75,7 @@ TEST(OverlapSessions, TheWaitForTheSitesOtherRanksIsPartOfTheStall) {
   const std::string path = ::testing::TempDir() + "collab-overlap-ranks-" + std::to_string(getpid());
   std::remove(path.c_str());
   Swarm swarm = swarm_of(1, CodecId::kFp32);
-  swarm.config.run = "lent-" + std::to_string(getpid());
+  swarm.config.run = "stall-" + std::to_string(getpid());
   swarm.ranks = 2;
   swarm.config.overlap = true;
   swarm.config.events_file = path;

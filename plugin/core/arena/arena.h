@@ -49,7 +49,7 @@ struct ArenaSpec {
   bool shared = true;              // false: private memory
   Digest job;                      // an anchor left by a process of another job is not taken over
   std::vector<ArenaPlace> places;  // tried in order; empty: default_arena_places()
-  std::uint64_t private_limit_bytes = memory_limit();
+  std::uint64_t private_limit_bytes = memory_limit() + swap_bytes();
 };
 
 // The most that can go with an anchor.

@@ -1,5 +1,6 @@
 #include "core/base/memory_limit.h"
 
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,11 @@ std::uint64_t memory_limit(const std::string& root) {
     }
   }
   return limit;
+}
+
+std::uint64_t swap_bytes() {
+  struct sysinfo info {};
+  return ::sysinfo(&info) == 0 ? static_cast<std::uint64_t>(info.totalswap) * info.mem_unit : 0;
 }
 
 std::size_t share_of_memory(std::uint64_t limit, std::size_t least, std::size_t most) {

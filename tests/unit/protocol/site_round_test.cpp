@@ -387,6 +387,15 @@ TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
 }
 
+// Its Leave waits for the disk: with the link it would be lost, and the others would miss a voter for ever.
+TEST_F(SiteRound, AnAttemptThatFindsItLeavingIsIgnoredAndItsLeaveIsSaid) {
+  s.writes_wait = true;
+  const auto written = all<Persist>(s.step(Depart{"asked to end"}));
+  ASSERT_EQ(written.size(), 1U);
+  EXPECT_TRUE(all<Hangup>(s.hear(1, H::start(1, 1, 2))).empty());
+  EXPECT_EQ(sent<wire::Leave>(s.step(Persisted{written[0].number, {}})).size(), 1U);
+}
+
 TEST_F(SiteRound, AnOlderAttemptEndsNoLink) {
   static_cast<void>(s.hear(1, H::start(1, 2, 2)));
   EXPECT_TRUE(all<Hangup>(s.hear(1, H::start(1, 1, 2))).empty());

@@ -209,7 +209,7 @@ TEST(TcpUnhandledInAll, WhatEndedLinksHaveLeftKeepsNewOnesWaiting) {
   for (int i = 0; i < 9; ++i) {
     const auto link = std::make_shared<Unhandled>(all, [] {});
     EXPECT_FALSE(link->is_full()) << i;
-    held.push_back(link->hold(kMaxUnhandledOfEnded / 8));
+    held.push_back(link->hold(kMaxUnhandledInAll / 32));
     link->end();
   }
   const auto next = std::make_shared<Unhandled>(all, [] {});

@@ -215,8 +215,9 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
     all_->note(Note::Level::kWarning, "ignored",
                "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
                    " was formed, but " + why + " [round.start-ignored]");
-    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices.
-    if (!is_ready() && !mutant(Mutant::kStartIgnoredInSilence)) {
+    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices. Who
+    // leaves says so on this one.
+    if (!is_ready() && !all_->membership.leaves() && !mutant(Mutant::kStartIgnoredInSilence)) {
       all_->coordinator.drop("it counts on this site, which is not ready");
     }
     return;

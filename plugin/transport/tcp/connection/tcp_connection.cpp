@@ -153,13 +153,14 @@ void Connection::read_ready() {
     if (now == 0) break;
     taken += now;
     frames += decoder_.take_count();
-    many_frames_ = frames >= kFramesAtOnce;
+    many_frames_ = many_frames_ || frames >= kFramesAtOnce;
     if (!context_.owner.may_read(*this, now)) {
       context_.owner.reading_paused(*this);
       return;
     }
   }
   if (state_ == State::kClosed) return;
+  if (frames < kFramesAtOnce / 2) many_frames_ = false;
   context_.owner.reading_paused(*this);
   if (tls_ != nullptr && !tls_->outgoing().empty()) flush();
   wait_to_read();

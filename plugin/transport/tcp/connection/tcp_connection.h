@@ -191,7 +191,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   bool shut_ = false;
-  bool many_frames_ = false;  // the last turn ended by their number
+  bool many_frames_ = false;  // a turn ended by their number, and none since was of few
   std::deque<Item> items_;
   std::size_t item_sent_ = 0;  // bytes of the first item
   std::uint64_t never_sent_ = 0;

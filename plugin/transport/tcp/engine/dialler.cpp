@@ -19,7 +19,7 @@ constexpr Duration kRedialLimit = std::chrono::seconds(3);
 Dialler::Dialler(EngineParts& all) : all_(all), prng_(std::random_device{}()) {}
 
 void Dialler::begin(const LinkId id, const std::string& address, TimePoint deadline) {
-  all_.strangers.make_room_for_link();
+  all_.strangers.make_room_for_link(/*dialled=*/true);
   TcpLink& link = all_.links.make(id, address);
   link.dial(address, draw_id());
   link.redial.begin(deadline);
@@ -60,7 +60,12 @@ void Dialler::look_up_next() {
 void Dialler::looked_up(LinkId id, Result<Endpoints> endpoints) {
   look_ups_.ended(id);
   look_up_next();
-  if (TcpLink* const link = all_.links.find(id); link != nullptr) resolved(*link, std::move(endpoints));
+  TcpLink* const link = all_.links.find(id);
+  if (link == nullptr) return;
+  if (const Result<HostPort> parts = parse_host_port(link->peer()); parts.ok() && endpoints.ok()) {
+    look_ups_.found(parts->host);
+  }
+  resolved(*link, std::move(endpoints));
 }
 
 void Dialler::resolved(TcpLink& link, Result<Endpoints> endpoints) {
@@ -107,8 +112,10 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
 void Dialler::dial_missing(TcpLink& link) {
   if (!link.dialled() || link.session.closing()) return;
   link.connections.grow(std::size_t{link.number.wanted()} + 1);
+  bool room = true;  // not asked for each: it looks at all links
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
-    if (link.connections.at(i) == nullptr && !link.redial.planned(i)) dial_or_wait(link, static_cast<std::uint16_t>(i));
+    if (link.connections.at(i) != nullptr || link.redial.planned(i)) continue;
+    room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
   }
 }
 
@@ -125,17 +132,23 @@ void Dialler::check_opening(TcpLink& link, TimePoint now) {
 }
 
 void Dialler::redial(TcpLink& link, TimePoint now) {
+  bool room = true;
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || !link.redial.due(i, now)) continue;
     if (i != 0 && link.connections.alone()) continue;  // the control connection feels out the way
-    dial_or_wait(link, static_cast<std::uint16_t>(i));
+    room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
   }
 }
 
-// A connection for data for which there is no file now has its turn again later.
-void Dialler::dial_or_wait(TcpLink& link, std::uint16_t index) {
-  if (index == 0 || all_.strangers.has_room_to_dial_data(link)) return dial(link, index);
-  static_cast<void>(plan(link, index));
+// A connection for data for which there is no file now has its turn again later; false: there was none.
+bool Dialler::dial_or_wait(TcpLink& link, std::uint16_t index, bool room) {
+  room = room && (index == 0 || all_.strangers.has_room_to_dial_data(link));
+  if (room || index == 0) {
+    dial(link, index);
+  } else {
+    static_cast<void>(plan(link, index));
+  }
+  return room;
 }
 
 // ---- failing -------------------------------------------------------------------------------------
@@ -193,7 +206,7 @@ void Dialler::plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool 
     const Result<HostPort> parts = parse_host_port(link.peer());
     if (parts.ok() && !resolve(*parts, true).ok()) look_up(link, *parts);
   }
-  if (plan(link, index)) dial_or_wait(link, index);
+  if (plan(link, index)) dial_or_wait(link, index, true);
 }
 
 bool Dialler::plan(TcpLink& link, std::uint16_t index) {

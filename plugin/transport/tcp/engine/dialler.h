@@ -33,7 +33,7 @@ class Dialler {
   void look_up_next();
   void resolved(TcpLink& link, Result<Endpoints> endpoints);
   void dial(TcpLink& link, std::uint16_t index);
-  void dial_or_wait(TcpLink& link, std::uint16_t index);
+  bool dial_or_wait(TcpLink& link, std::uint16_t index, bool room);
   [[nodiscard]] bool plan(TcpLink& link, std::uint16_t index);  // true: it is due at once
   void plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool was_alone);
 

@@ -24,7 +24,7 @@ TcpContext::TcpContext(TcpOptions given)
       hard_limit(20 * options.heartbeat),
       pool(options.pool != nullptr ? options.pool : make_buffer_pool()) {
   const std::uint64_t memory = options.memory != 0 ? options.memory : memory_limit();
-  unfinished->most = share_of_memory(memory, kMaxUnfinishedBytes, kMaxUnfinishedInAll);
+  unfinished->most = share_of_memory(memory, 2 * kMaxUnfinishedBytes, kMaxUnfinishedInAll);
   unhandled->in_all = share_of_memory(memory, kMaxControlBytes, kMaxUnhandledInAll);
   control->in_all = share_of_memory(memory, kMaxControlBytes, kMaxControlInAll);
 }

@@ -51,7 +51,7 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
 }
 
 TcpLink& Greeter::open_link(Connection& from, const Hello& hello) {
-  all_.strangers.make_room_for_link();
+  all_.strangers.make_room_for_link(/*dialled=*/false);
   TcpLink& link = all_.links.make(all_.links.next_id(), {});
   link.accept(to_text(from.peer()), hello.link, hello.process);
   all_.links.name(link);

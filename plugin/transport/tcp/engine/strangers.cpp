@@ -23,7 +23,8 @@ constexpr std::size_t kLeastDataConnections = 128;
 
 // A process may have 1,024 files, as a rule, and needs some of its own, for its record above all: an eighth is for
 // strangers, another for links of which nothing was handled yet, a quarter for data; and for links that were taken in
-// another (runtime/taken_links.h).
+// another (runtime/taken_links.h). Data that is dialled here has a quarter of its own, in a process that is dialled by
+// nobody as a rule: the two together leave an eighth where both are full.
 std::size_t most_strangers() { return std::clamp<std::size_t>(most_open_files() / 8, kLeastStrangers, kMaxStrangers); }
 std::size_t most_data_connections() { return std::max(kLeastDataConnections, most_open_files() / 4); }
 
@@ -121,7 +122,7 @@ void Strangers::make_room() {
 // and whoever is to be closed may take what was queued for it as slowly as it likes. Those of which no message has been
 // handled yet and those that are being closed are bounded: of the networks with the most one goes, of those that are
 // being closed first, the oldest.
-void Strangers::make_room_for_link() {
+void Strangers::make_room_for_link(bool dialled) {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
   for (const auto& [id, link] : all_.links.all()) {
@@ -134,6 +135,7 @@ void Strangers::make_room_for_link() {
   const auto most_of = std::ranges::max_element(waiting, {}, [](const auto& entry) { return entry.second.size(); });
   const std::vector<TcpLink*>& theirs = most_of->second;
   const auto closing = std::ranges::find_if(theirs, [](const TcpLink* link) { return link->session.closing(); });
+  if (dialled && closing == theirs.end()) return;
   all_.links.end(closing != theirs.end() ? **closing : *theirs.front(),
                  unavailable("too many links wait here for their first message to be handled, or to be closed "
                              "[tcp.links-waiting]"));

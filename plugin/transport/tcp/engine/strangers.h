@@ -35,9 +35,9 @@ class Strangers {
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   // Its link has ended: what it was given is still sent.
   void let_drain(const ConnectionPtr& connection);
-  // Room for one more link, and for one more connection for data: of links that others have dialled, and of this one
-  // that was dialled here.
-  void make_room_for_link();
+  // Room for one more link (for one that is dialled here nobody goes but who is being closed), and for one more
+  // connection for data: of links that others have dialled, and of this one that was dialled here.
+  void make_room_for_link(bool dialled);
   [[nodiscard]] bool has_room_for_data() const;
   [[nodiscard]] bool has_room_to_dial_data(const TcpLink& link) const;
 

@@ -1,13 +1,17 @@
 // Names that links wait for: so many are looked up at once, in the order in which they were asked for. Each takes a
-// thread, for as long as the network's name server leaves it without an answer.
+// thread, for as long as the network's name server leaves it without an answer, which may be longer than its link is
+// there: so whoever comes with ever new names that nobody answers could take all. Some are kept for names that were
+// found before.
 //
 // Threads: the transport's IO thread. Ownership: plain values; the engine's Dialler looks up.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "collab/types.h"
@@ -17,7 +21,9 @@ namespace collab::tcp {
 
 class LookUps {
  public:
-  static constexpr std::size_t kAtOnce = 64;
+  static constexpr std::size_t kAtOnce = 128;
+  static constexpr std::size_t kOfNewNames = 96;
+  static constexpr std::size_t kMostFound = 4096;
 
   struct Wanted {
     LinkId link;
@@ -29,11 +35,20 @@ class LookUps {
   }
   // To be looked up now: ended() follows.
   [[nodiscard]] std::optional<Wanted> next() {
-    if (wanted_.empty() || under_way_ >= kAtOnce) return std::nullopt;
-    Wanted first = std::move(wanted_.front());
-    wanted_.pop_front();
+    if (under_way_ >= kAtOnce) return std::nullopt;
+    const auto at =
+        under_way_ < kOfNewNames
+            ? wanted_.begin()
+            : std::ranges::find_if(wanted_, [this](const Wanted& of) { return found_.contains(of.address.host); });
+    if (at == wanted_.end()) return std::nullopt;
+    Wanted first = std::move(*at);
+    wanted_.erase(at);
     ++under_way_;
     return first;
+  }
+  void found(std::string host) {
+    if (found_.size() >= kMostFound && !found_.contains(host)) found_.clear();
+    found_.insert(std::move(host));
   }
   void ended(LinkId link) {
     links_.erase(link);
@@ -41,8 +56,9 @@ class LookUps {
   }
 
  private:
-  std::deque<Wanted> wanted_;  // links are bounded, and so is this
-  std::set<LinkId> links_;     // those wanted, and those under way
+  std::deque<Wanted> wanted_;    // links are bounded, and so is this
+  std::set<LinkId> links_;       // those wanted, and those under way
+  std::set<std::string> found_;  // hosts
   std::size_t under_way_ = 0;
 };
 

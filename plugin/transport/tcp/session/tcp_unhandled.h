@@ -19,7 +19,6 @@ namespace collab::tcp {
 // each would be bounded by nothing.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
-inline constexpr std::size_t kMaxUnhandledOfEnded = kMaxUnhandledInAll / 4;
 
 struct UnhandledBytes {
   std::atomic<std::size_t> held{0};
