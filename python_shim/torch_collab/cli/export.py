@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
         what += (
-            f"; at least {absent} of the model's are not in it, as they are not averaged: load it with strict=False, or "
-            "say --base FILE, a state_dict of the whole model"
+            f"; at least {absent} of the model's are not in it, as they are not averaged: load it with strict=False, "
+            "or say --base FILE, a state_dict of the whole model"
         )
     else:
         what += "; where load_state_dict misses keys (second names of tied parameters, counters), say --base FILE"
