@@ -1,7 +1,9 @@
-"""The charts of the documents, from the tables of tests/bench/README.md.
+"""The charts of the documents, from the tables of tests/bench/README.md, or of what a benchmark has just measured.
 
-    python docs/charts.py            writes docs/images/*.svg
-    python docs/charts.py --check    exit status 1 if a picture shows other figures than the tables
+    python docs/charts.py                    writes docs/images/*.svg
+    python docs/charts.py --check            exit status 1 if a picture shows other figures than the tables
+    python docs/charts.py --json out/bench/wan.json out/bench/overlap.json
+                                             draws what bench_wan.py and bench_overlap.py wrote, beside each file
 
 A picture carries the figures it shows in its description.
 """
@@ -14,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,31 +104,79 @@ def charts() -> dict[str, object]:
     return {"line-shares.svg": shares(text), "overlap.svg": training(text)}
 
 
-def write() -> None:
-    figures = charts()
-    of_lines = {f"{line} round trip": values for line, values in shares(TABLES.read_text("utf-8")).items()}
+def draw_training(file: Path, figures: dict[str, float]) -> None:
     bars(
-        IMAGES / "line-shares.svg",
-        figures["line-shares.svg"],
-        "What one round of 25 M float32 makes of the line",
-        "share of the line's rate (at most 0.95 is payload)",
-        of_lines,
-    )
-    of_rounds = training(TABLES.read_text("utf-8"))
-    bars(
-        IMAGES / "overlap.svg",
-        figures["overlap.svg"],
+        file,
+        figures,
         "Training time, a blocking round being 80 % of a period",
         "multiple of the time without rounds",
-        {"rounds": of_rounds},
+        {"rounds": figures},
     )
+
+
+def write() -> None:
+    text = TABLES.read_text("utf-8")
+    bars(
+        IMAGES / "line-shares.svg",
+        shares(text),
+        "What one round of 25 M float32 makes of the line",
+        "share of the line's rate (at most 0.95 is payload)",
+        {f"{line} round trip": values for line, values in shares(text).items()},
+    )
+    draw_training(IMAGES / "overlap.svg", training(text))
+
+
+def measured_shares(report: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """As `shares`, of the lines by the names that bench_wan.py gives them, each with the systems measured on it."""
+    columns = {"collab": "share", "Gloo": "gloo_share", "torchft": "torchft_share", "hivemind": "hivemind_share"}
+    return {row["line"]: {system: row[key] for system, key in columns.items() if key in row} for row in report["rows"]}
+
+
+def measured_training(report: dict[str, Any]) -> dict[str, float]:
+    """As `training`."""
+    ratios = {row["what"]: row["ratio"] for row in report["rows"]}
+    kinds = {"behind the training": "rounds behind it", "blocking": "rounds that block"}
+    return {"none": 1.0} | {
+        kind: next(ratio for what, ratio in ratios.items() if words in what) for kind, words in kinds.items()
+    }
+
+
+def draw_measured(file: Path) -> Path:
+    """Beside the file of a benchmark. Raises ValueError in words."""
+    try:
+        report = json.loads(file.read_text("utf-8"))
+        drawn = file.with_suffix(".svg")
+        if report["benchmark"] == "wan":
+            figures = measured_shares(report)
+            bars(
+                drawn,
+                figures,
+                f"One round of {report['millions']:g} M, {report['codec']}",
+                "share of the line",
+                figures,
+            )
+        elif report["benchmark"] == "overlap":
+            draw_training(drawn, measured_training(report))
+        else:
+            raise ValueError(f"it is of the benchmark {report['benchmark']!r}; wan and overlap have charts")
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise ValueError(f"{file} is not what bench_wan.py or bench_overlap.py writes: {error}") from None
+    return drawn
 
 
 def main() -> None:
     form = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     form.add_argument("--check", action="store_true", help="compare with what is there")
-    if not form.parse_args().check:
-        write()
+    form.add_argument("--json", metavar="FILE", nargs="+", type=Path, default=[], help="of benchmarks, to draw")
+    arguments = form.parse_args()
+    try:
+        for file in arguments.json:
+            print(f"wrote {draw_measured(file)}")
+    except ValueError as error:
+        sys.exit(f"charts.py: {error}")
+    if not arguments.check:
+        if not arguments.json:
+            write()
         return
     old = [name for name, figures in charts().items() if shown(IMAGES / name) != figures]
     if old:

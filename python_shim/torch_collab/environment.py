@@ -16,6 +16,9 @@ ENDPOINT = "COLLAB_ENDPOINT"  # HOST:PORT of --rdzv-endpoint
 RENDEZVOUS_RUN = "COLLAB_RENDEZVOUS_RUN"  # what rendezvous_run() is for this agent
 FROM_AGENT = (START, SITE_STORE, WORLD, ENDPOINT, RENDEZVOUS_RUN)
 
+# How a world of its own is started at a machine that the rendezvous cannot take in; `collab run` says it otherwise.
+LATE_WORLD = "torchrun --standalone"
+
 NO_RUN_ID = ("", "none")  # torchrun's default, which any of its jobs may have
 _MOST_CHARACTERS = 64
 

@@ -30,6 +30,7 @@ _LEVELS = {
 }
 _NO_END = 3600.0  # seconds that one call waits for a record
 _PATIENCE = 5.0  # seconds for handlers, at the end
+_ECHO = 1.0  # seconds within which a warning that comes again is the same one
 
 _said: set[str] = set()
 _level_chosen = False  # LOGGER's level is ours, not the user's
@@ -150,15 +151,25 @@ os.register_at_fork(after_in_child=_forget_the_thread)
 
 def _hand_over(core: Any) -> None:
     level = LOGGER.getEffectiveLevel()
+    before: Any = None
     while True:
         row = core.drain_log(_NO_END)
         if row is not None:
-            _emit(*row)
+            if not _is_echo(row, before):
+                _emit(*row)
+            before = row
         elif not core.log_queue_open():
             return
         if LOGGER.getEffectiveLevel() != level:  # the user changed it
             level = LOGGER.getEffectiveLevel()
             _tell_core_the_level()
+
+
+def _is_echo(row: Any, before: Any) -> bool:
+    """A coordinator in this process has warned, and so does the site here that it tells the same."""
+    if before is None or row[0] != "warning":
+        return False
+    return (row[0], *row[2:]) == (before[0], *before[2:]) and row[1] - before[1] < _ECHO
 
 
 def _emit(level: str, created: float, site: str, rank: int | None, text: str) -> None:

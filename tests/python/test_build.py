@@ -6,15 +6,17 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 import torch
 import torch_collab
+import yaml
 from commands import collab
 from ranks import expect_success, run_ranks
-from torch_collab import native
+from torch_collab import native, torch_compat
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent
@@ -176,3 +178,14 @@ def test_a_wheel_without_an_extension_for_this_torch_says_for_which_it_is(tmp_pa
 @pytest.mark.parametrize("name", torch_collab.__all__)
 def test_what_is_public_says_what_it_raises(name: str) -> None:
     assert "Raises" in (getattr(torch_collab, name).__doc__ or "")
+
+
+def test_a_release_is_built_for_every_torch_that_was_tried_and_every_python() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text("utf-8"))["jobs"]["wheel"]
+    (builds,) = (step["run"].split()[1:] for step in job["steps"] if step.get("run", "").startswith("ci/wheel.sh "))
+    assert tuple(version.rpartition(".")[0] for version in builds) == torch_compat.TESTED
+    minors = [int(python.removeprefix("python3.")) for python in job["strategy"]["matrix"]["python"]]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["requires-python"] == f">=3.{minors[0]}" and minors == list(range(minors[0], minors[-1] + 1))
+    named = {int(each) for each in re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))}
+    assert named <= set(minors)

@@ -23,7 +23,7 @@ import torch
 from commands import PATIENCE, Coordinator, Running, collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
-from torch_collab.cli import doctor, forget, status
+from torch_collab.cli import doctor, forget, main, status
 from torch_collab.options import Options
 
 KNOBS = Path(__file__).parents[2] / "docs" / "reference" / "knobs.md"
@@ -451,8 +451,37 @@ def test_status_without_a_coordinator_says_how_one_is_named() -> None:
 def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"a:1": '{"leads": false}', "b:1": '{"leads": true}'}
     monkeypatch.setattr(native, "query_status", lambda transport, address, limit: told[address], raising=False)
-    assert status.ask({}, ["a:1", "b:1"], timedelta(seconds=1)) == {"coordinator": "b:1", "leads": True}
-    assert status.ask({}, ["a:1"], timedelta(seconds=1))["coordinator"] == "a:1"
+    assert status.ask({}, {"a:1": "", "b:1": ""}, timedelta(seconds=1)) == {"coordinator": "b:1", "leads": True}
+    assert status.ask({}, {"a:1": ""}, timedelta(seconds=1))["coordinator"] == "a:1"
+
+
+FILE = '[swarm]\nrun = "night"\nendpoint = "{}"\ncoordinator_port = 29402\n'
+
+
+def test_the_site_of_this_machine_may_lead_where_the_first_machine_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(transport: object, address: str, limit: timedelta) -> str:
+        if address.startswith("192.0.2.7"):
+            raise ConnectionError("nobody listens there")
+        return json.dumps({"swarm": runs[0], "leads": True})
+
+    runs = ["night"]
+    monkeypatch.setattr(native, "query_status", answer, raising=False)
+    for name in [name for name in os.environ if name.startswith("COLLAB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLLAB_INSECURE", "1")
+    file = tmp_path / "collab.toml"
+    file.write_text(FILE.format("192.0.2.7"))
+    asked = ["status", "--config", str(file)]
+    assert main(asked) == 0 and "coordinator: localhost:29402\nswarm: night\n" in capsys.readouterr().out
+    runs[0] = "day"
+    assert main(asked) == 1
+    said = capsys.readouterr().err
+    assert "192.0.2.7:29402: nobody listens there; localhost:29402: the coordinator there is of the run 'day'" in said
+    assert main([*asked, "192.0.2.7:29402"]) == 1 and "localhost" not in capsys.readouterr().err, "named on the line"
+    file.write_text(FILE.format("127.0.0.1"))
+    assert main(asked) == 0 and "coordinator: 127.0.0.1:29402\n" in capsys.readouterr().out, "once is enough"
 
 
 def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
@@ -495,6 +524,7 @@ def test_the_state_that_leaders_keep_can_be_exported(tmp_path: Path) -> None:
     expect_success(run_ranks("local_sgd.py", ["a", "b"], str(tmp_path / "out"), "4", "2", environment=environment))
     done = collab("export", "--state", str(tmp_path), "--out", str(tmp_path / "model.pt"))
     assert done.returncode == 0, done.stderr
+    assert "where load_state_dict misses keys" in done.stdout and "strict=False" not in done.stdout, "all is averaged"
     state = torch.load(tmp_path / "model.pt")
     final = torch.load(tmp_path / "out" / "0.pt")[-1]
     assert list(state) == ["0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"]

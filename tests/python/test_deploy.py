@@ -142,6 +142,16 @@ def test_objects_of_kubernetes_have_what_their_kinds_require() -> None:
     assert found["Job"]["template"]["spec"]["restartPolicy"] in ("OnFailure", "Never")
 
 
+def test_objects_of_kubernetes_fit_its_schemas() -> None:
+    """108 MB of schemas, and so not among the packages of CI: pip install kubernetes-validate."""
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate, the schemas, is not installed")
+    for _, each in objects():
+        validate.validate(each, "1.37", strict=True)
+        wrong = {**each, "spec": {**each["spec"], "replicaz": 1}}
+        with pytest.raises(validate.ValidationError, match="replicaz"):
+            validate.validate(wrong, "1.37", strict=True)
+
+
 def test_pods_of_kubernetes_mount_what_is_there_and_say_what_parses(capsys: pytest.CaptureFixture[str]) -> None:
     claims = {each["metadata"]["name"] for _, each in objects() if each["kind"] == "PersistentVolumeClaim"}
     for _, each in objects():

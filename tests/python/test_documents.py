@@ -252,6 +252,21 @@ def test_charts_show_what_was_measured() -> None:
     assert charts.shares(other) != charts.shown(charts.IMAGES / "line-shares.svg"), "another table is another chart"
 
 
+def test_what_a_benchmark_has_written_can_be_drawn(tmp_path: Path) -> None:
+    wan, overlap = tmp_path / "wan.json", tmp_path / "overlap.json"
+    rows = [{"line": "clean", "share": 0.93, "gloo_share": 0.58}, {"line": "tls", "share": 0.9}]
+    wan.write_text(json.dumps({"benchmark": "wan", "millions": 25, "codec": "fp32", "rows": rows}))
+    times = {"training time with rounds behind it, against none": 1.01, "… with rounds that block, against none": 1.7}
+    rows = [{"what": what, "ratio": ratio} for what, ratio in times.items()]
+    overlap.write_text(json.dumps({"benchmark": "overlap", "rows": rows}))
+    assert charts.shown(charts.draw_measured(wan)) == {"clean": {"collab": 0.93, "Gloo": 0.58}, "tls": {"collab": 0.9}}
+    assert charts.shown(charts.draw_measured(overlap)) == {"none": 1.0, "behind the training": 1.01, "blocking": 1.7}
+    for other in ("{}", "no JSON", '{"benchmark": "run", "rows": []}', '{"benchmark": "overlap", "rows": []}'):
+        wan.write_text(other)
+        with pytest.raises(ValueError, match=r"wan\.json is not what bench_wan\.py or bench_overlap\.py writes"):
+            charts.draw_measured(wan)
+
+
 def test_the_readme_says_what_was_measured() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     tables = charts.TABLES.read_text("utf-8")

@@ -183,3 +183,18 @@ for i in range(5000):
 
 def test_import_torch_starts_nothing() -> None:
     run("import threading, torch, torch_collab, sys\nsys.exit(threading.active_count() - 1)\n")
+
+
+def test_what_a_coordinator_and_the_site_in_its_process_warn_of_comes_once() -> None:
+    said = "".join(
+        f"core.log({level!r}, {text!r})\n"
+        for level, text in (
+            ("warning", "alike"),
+            ("warning", "alike"),
+            ("info", "news"),
+            ("info", "news"),
+            ("warning", "alike"),
+        )
+    )
+    done = run(BEGIN + said)
+    assert [line.partition("collab: ")[2] for line in done.stderr.splitlines()] == ["alike", "news", "news", "alike"]

@@ -125,6 +125,19 @@ def test_a_run_is_watched_as_it_goes_on(tmp_path: Path) -> None:
             assert metrics["collab_leads{}"] == 1 and metrics["collab_round{}"] >= 3
             assert metrics['collab_site_up{site="oslo",state="active",role="site"}'] == 1
             assert metrics['collab_site_loss{site="paris"}'] > 0
+            worlds["oslo"].signal(0, signal.SIGKILL)
+            wait_for(url, password, lambda seen: "oslo" in seen["swarm"]["missing"])
+            told = collab("forget", "oslo", coordinator.address, COLLAB_TOKEN_FILE=str(key))
+            assert told.returncode == 0, told.stdout
+            old = next(row for row in status_of(url, password)["leaderboard"] if row["name"] == "oslo")
+            worlds["oslo"].kill()
+            worlds["oslo"] = start("bergen", 1)
+            seen = wait_for(
+                url,
+                password,
+                lambda seen: any(row["name"] == "bergen" and row["samples"] > 0 for row in seen["leaderboard"]),
+            )
+            assert old in seen["leaderboard"], "what a site has given under its old name stays"
             enough.touch()
             for world in worlds.values():
                 world.join()

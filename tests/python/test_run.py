@@ -288,6 +288,18 @@ def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> Non
     assert run(swarm, "run", "--torchrun=--standalone", "a.py").returncode == 0
 
 
+def test_a_machine_joins_by_the_coordinator_alone_where_the_first_machine_is_gone(swarm: Path) -> None:
+    """Which is all that torchrun's own rendezvous is told of this swarm's: no endpoint, no port, no second machine."""
+    late = ("--site", "tokyo", "--torchrun=--standalone", "--dry-run", "a.py")
+    done = run(swarm, "run", *late, COLLAB_COORDINATOR="rome:29402")
+    assert done.returncode == 0, done.stderr
+    variables, command = told(done.stdout)
+    assert variables["COLLAB_COORDINATOR"] == "rome:29402" and variables["COLLAB_RUN"] == "night"
+    assert variables["COLLAB_TOKEN_FILE"] == str(swarm / "swarm.key")
+    assert command[:2] == ["torchrun", "--nnodes=1"] and command[-2:] == ["--standalone", "a.py"]
+    assert not [word for word in command if "rdzv" in word], command
+
+
 def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> None:
     """In the words of the rendezvous, of a signal, or before anything is started."""
     (swarm / "a.py").write_text("")
@@ -296,6 +308,7 @@ def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> N
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("collab: cannot reach --rdzv-endpoint=") and last.endswith("[rendezvous.unreachable]")
+    assert "COLLAB_COORDINATOR=HOST:PORT collab run --torchrun=--standalone, with the same --site" in last, last
     none = run(swarm, "run", "b.py")
     assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 

@@ -69,8 +69,9 @@ class ServedPage final : public Page {
     announcement_ =
         (tls ? "page at https://" : "page at http://") +
         (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
-        (passwords.empty() ? ", without a password: there is no swarm key"
-                           : "; any user name, and the password that `collab token --page-password` prints");
+        // A blank behind the address, so that a terminal opens no more than that.
+        (passwords.empty() ? " (without a password: there is no swarm key)"
+                           : " (any user name, and the password that `collab token --page-password` prints)");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
     server_.start([this](const page::Request& request) { return answers_->answer(clock_.now(), request); },
                   [this] {

@@ -56,7 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"; from {arguments.base}: {', '.join(f'{number} {kind}' for kind, number in counts.items()) or 'nothing'}"
         )
     elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
-        what += f"; without at least {absent} that are not averaged, which --base would add"
+        what += (
+            f"; at least {absent} of the model's are not in it, as they are not averaged: load it with strict=False, "
+            "or say --base FILE, a state_dict of the whole model"
+        )
+    else:
+        what += "; where load_state_dict misses keys (second names of tied parameters, counters), say --base FILE"
     elements = sum(tensor.numel() for tensor in state.values())
     as_safetensors = (arguments.format or arguments.out.suffix.lstrip(".")) == "safetensors"
     _write(state, arguments.out, as_safetensors, {"run": str(header["swarm"]), "round": str(header["round"])})

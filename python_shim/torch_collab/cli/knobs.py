@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from torch_collab import environment, log, native
 from torch_collab.cli import forms, swarm_file
 from torch_collab.cli.swarm_file import Entry
+from torch_collab.network import addresses
 
 _COORDINATOR = "COLLAB_COORDINATOR"
 _WORDS = {"min_sites": "--sites", "coordinator": "HOST:PORT of the coordinator"}  # of commands, where they differ
@@ -67,6 +68,19 @@ def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> nativ
             f"which swarm? {how}, set COLLAB_COORDINATOR, or go where its collab.toml is [cli.which-swarm]"
         )
     return config
+
+
+def of_this_machine(config: native.Settings, file: str | None) -> str:
+    """Where the site of this machine has a coordinator, of a swarm whose file names that of the first machine; "": none
+    is to be looked for. Each machine that the training begins with has one, at the same port, and any of them may lead.
+    """
+    read = swarm_file.find(file)
+    named = read and read.coordinator(read.entries(config.site))
+    source = next(source for name, _, source in config.values if name == "coordinator")
+    if not named or source != named.where:
+        return ""
+    host, port = addresses.split_host_port(named.text)
+    return "" if addresses.is_this_machine(host) else addresses.join_host_port("localhost", port)
 
 
 def _of_file(

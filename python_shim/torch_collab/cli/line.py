@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from dataclasses import asdict, dataclass
@@ -81,8 +82,10 @@ def _open_port(host: str, port: int) -> socket.socket:
     try:
         server = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
+        # Python adds an address to the system's words.
+        why = os.strerror(error.errno) if error.errno else error
         raise OSError(
-            f"collab: port {port} cannot be opened here: {error.strerror or error}; {ANSWER} wants the swarm's ports "
+            f"collab: port {port} cannot be opened here: {why}; {ANSWER} wants the swarm's ports "
             "for itself: end what has them [cli.doctor-answer]"
         ) from None
 

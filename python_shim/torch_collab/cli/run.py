@@ -28,6 +28,9 @@ _DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
 _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
 _PLAIN = "/:[]@+ "  # in a word of --rdzv-conf, where a comma would end it
+_STANDALONE = "--standalone"
+# With the file's settings, in place of environment.LATE_WORLD.
+_LATE_WORLD = f"collab run --torchrun={_STANDALONE}, with the same --site and --token-file, and no --join"
 _OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
 _TOKENS = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
 
@@ -72,9 +75,10 @@ def add_to(parsers: Any) -> None:
     page.add_options(sub)
     swarm_file.add_option(sub)
     sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
-    sub.add_argument("script", metavar="SCRIPT")
+    sub.add_argument("script", metavar="SCRIPT", help="what every process here runs")
     # argparse would name it among those that are missing.
-    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER).required = False
+    rest = sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="the script's own")
+    rest.required = False
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -123,7 +127,7 @@ def _become(command: list[str]) -> int:
         if not str(error).startswith("collab:"):
             traceback.print_exc()
             return 1
-        print(escaped(str(error)), file=sys.stderr)
+        print(escaped(str(error).replace(environment.LATE_WORLD, _LATE_WORLD)), file=sys.stderr)
         return 1
     return 0
 
@@ -147,6 +151,19 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
     def chosen(word: str, default: str) -> str:
         return getattr(arguments, word, None) or _text(entries, word) or default
 
+    alone = _STANDALONE in arguments.torchrun  # a world of its own, which finds the swarm by COLLAB_COORDINATOR
+    options = [
+        f"--nnodes={(arguments.nnodes or '1') if alone else chosen('nnodes', _DEFAULTS['nnodes'])}",
+        f"--nproc-per-node={chosen('nproc_per_node', _processes())}",
+        f"--max-restarts={chosen('max_restarts', _DEFAULTS['max_restarts'])}",
+        *([] if alone else _rendezvous(arguments, entries, name, named)),
+        *arguments.torchrun,
+        *(["--module"] if arguments.module else []),
+    ]
+    return [*options, arguments.script, *arguments.arguments]
+
+
+def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str, named: bool) -> list[str]:
     if arguments.join and _text(entries, "first") == "1" and not named:
         raise ValueError(
             f"--join says that another machine is the first, and [site] in {swarm_file.NAME} that this one is: say "
@@ -163,18 +180,12 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
         shared = arguments.join and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
     conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
-    options = [
-        f"--nnodes={chosen('nnodes', _DEFAULTS['nnodes'])}",
-        f"--nproc-per-node={chosen('nproc_per_node', _processes())}",
-        f"--max-restarts={chosen('max_restarts', _DEFAULTS['max_restarts'])}",
+    return [
         "--rdzv-backend=collab",
         f"--rdzv-endpoint={endpoint}",
         *([f"--rdzv-id={name}"] if name else []),
         *([f"--rdzv-conf={','.join(f'{key}={value}' for key, value in conf.items())}"] if conf else []),
-        *arguments.torchrun,
-        *(["--module"] if arguments.module else []),
     ]
-    return [*options, arguments.script, *arguments.arguments]
 
 
 def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +24,8 @@ def add_to(parsers: Any) -> None:
         parsers,
         "status",
         "ask the coordinator who is there and which round it is",
-        "Asks every coordinator that is named, and shows the answer of the one that leads.",
+        "Asks every coordinator that is named, and shows the answer of the one that leads. Where collab.toml names it, "
+        "that is the first machine's, and the one that this machine's own site has.",
         ["collab status HOST:29500", "collab status --watch  # where collab.toml is"],
         {0: "one has answered", 1: "none has answered, or no coordinator is named"},
     )
@@ -51,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     given = {"coordinator": arguments.address} if arguments.address else {}
     config = knobs.load_of_swarm(given, arguments.config, "name its coordinator (HOST:PORT)")
-    asked = list(config.coordinator)
+    asked = dict.fromkeys(config.coordinator, "")
+    if own := knobs.of_this_machine(config, arguments.config):
+        asked[own] = config.run
     transport = links.make(config, "")
     limit = timedelta(seconds=arguments.timeout)
     if arguments.watch is None:
@@ -60,14 +64,19 @@ def run(arguments: argparse.Namespace) -> int:
     return _watch(lambda: ask(transport, asked, limit), arguments)
 
 
-def ask(transport: dict[str, Any], asked: list[str], limit: timedelta) -> dict[str, Any]:
-    """The answer of the one that leads, else of the first that answers. Raises what the last one did if none does."""
+def ask(transport: dict[str, Any], asked: Mapping[str, str], limit: timedelta) -> dict[str, Any]:
+    """The answer of the one that leads, else of the first that answers. Raises what the last one did if none does.
+
+    `asked`: addresses, and of which run the answer has to be, or "": of any."""
 
     def one(address: str) -> dict[str, Any] | Exception:
         try:
-            return {"coordinator": address, **json.loads(native.query_status(transport, address, limit))}
+            told = json.loads(native.query_status(transport, address, limit))
         except (OSError, RuntimeError) as error:
             return error
+        if asked[address] not in ("", told.get("swarm")):
+            return ConnectionError(f"the coordinator there is of the run {told.get('swarm')!r}")
+        return {"coordinator": address, **told}
 
     with ThreadPoolExecutor(len(asked)) as pool:
         answers = list(pool.map(one, asked))
@@ -127,4 +136,4 @@ def _cell(value: Any) -> str:
         return f"{value:.3g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(_cell(item) for item in value) or "none"
-    return "none" if value is None else escaped(str(value))
+    return "none" if value in (None, "") else escaped(str(value))

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from torch_collab import log
+from torch_collab.environment import LATE_WORLD
 from torch_collab.escape import first_line
 from torch_collab.network.addresses import as_name, is_loopback, is_this_machine, join_host_port
 from torch_collab.network.keys import SwarmKey
@@ -168,8 +169,8 @@ def _unreachable(settings: RendezvousSettings, problem: str) -> str:
     if is_loopback(host):
         words += f". Note that {host} is this machine's own loopback address here"
     return words + (
-        ". If that machine is gone and the others train on, join them: COLLAB_COORDINATOR=HOST:PORT torchrun "
-        "--standalone. Their logs name the address"
+        f". If that machine is gone and the others train on, join them: COLLAB_COORDINATOR=HOST:PORT {LATE_WORLD}. "
+        "Their logs name the address"
     )
 
 
