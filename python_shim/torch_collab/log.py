@@ -155,9 +155,11 @@ def _hand_over(core: Any) -> None:
     while True:
         row = core.drain_log(_NO_END)
         if row is not None:
-            if not _is_echo(row, before):
+            if _is_echo(row, before):
+                before = None  # a third is news again
+            else:
                 _emit(*row)
-            before = row
+                before = row
         elif not core.log_queue_open():
             return
         if LOGGER.getEffectiveLevel() != level:  # the user changed it

@@ -112,7 +112,11 @@ def test_the_line_to_a_doctor_that_answers_is_measured_both_ways(tmp_path: Path,
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("there", "here", "words"),
-    [("a" * 32, "", "set the swarm's COLLAB_TOKEN"), ("", "a" * 32, "no key"), ("a" * 32, "b" * 32, "[tls.other-key]")],
+    [
+        ("a" * 32, "", "[tcp.peer-encrypts]"),
+        ("", "a" * 32, "[tcp.peer-has-no-key]"),
+        ("a" * 32, "b" * 32, "[tls.other-key]"),
+    ],
     ids=["none here", "none there", "another"],
 )
 def test_who_has_another_key_is_told_so_as_a_problem(tmp_path: Path, there: str, here: str, words: str) -> None:

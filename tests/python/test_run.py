@@ -290,6 +290,8 @@ def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> Non
 
 def test_a_machine_joins_by_the_coordinator_alone_where_the_first_machine_is_gone(swarm: Path) -> None:
     """Which is all that torchrun's own rendezvous is told of this swarm's: no endpoint, no port, no second machine."""
+    both = run(swarm, "run", "--torchrun=--standalone", "--join", "127.0.0.1:1", "a.py")
+    assert both.returncode != 0 and "[cli.run-standalone]" in both.stderr, both.stderr
     late = ("--site", "tokyo", "--torchrun=--standalone", "--dry-run", "a.py")
     done = run(swarm, "run", *late, COLLAB_COORDINATOR="rome:29402")
     assert done.returncode == 0, done.stderr

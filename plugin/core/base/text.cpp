@@ -150,7 +150,9 @@ std::string json_number(float value) { return number_text(value); }
 
 std::string in_megabytes(std::uint64_t bytes) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f MB", static_cast<double>(bytes) / 1e6);
+  const bool small = bytes > 0 && bytes < 50'000;
+  std::snprintf(text.data(), text.size(), small ? "%.1f kB" : "%.1f MB",
+                static_cast<double>(bytes) / (small ? 1e3 : 1e6));
   return text.data();
 }
 

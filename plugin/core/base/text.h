@@ -26,7 +26,7 @@ namespace collab {
 [[nodiscard]] std::string json_number(double value);
 [[nodiscard]] std::string json_number(float value);
 
-// Millions of bytes: "1.5 MB".
+// Millions of bytes, "1.5 MB"; thousands where those would be none: "0.6 kB".
 [[nodiscard]] std::string in_megabytes(std::uint64_t bytes);
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.

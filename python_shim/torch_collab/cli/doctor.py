@@ -27,8 +27,8 @@ from torch_collab.words import counted
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
 _OLD_RECORD = timedelta(days=7)
-# Of the reasons why a line was not measured, those that sites would have too: their keys do not fit.
-_OTHER_KEY = ("[tls.", "here is no key to encrypt with", "the connection came in the clear")
+# Codes of the reasons why a line was not measured that sites would have too: their keys do not fit.
+_OTHER_KEY = ("tls.", "tcp.peer-encrypts", "tcp.peer-has-no-key")
 
 
 class Findings:
@@ -141,7 +141,7 @@ def _line(found: Findings, config: native.Settings, host: str, port: int, second
         figures = line.measure(config, host, port, seconds)
     except (OSError, RuntimeError, ValueError) as error:
         text = str(error).removeprefix("collab: ")
-        if any(words in text for words in _OTHER_KEY):
+        if any(f"[{code}" in text for code in _OTHER_KEY):
             found.problem("line", text)
             return None
         found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` at {host} while "

@@ -152,6 +152,11 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
         return getattr(arguments, word, None) or _text(entries, word) or default
 
     alone = _STANDALONE in arguments.torchrun  # a world of its own, which finds the swarm by COLLAB_COORDINATOR
+    if alone and (arguments.join or page.options_of(arguments)):
+        raise ValueError(
+            f"--torchrun={_STANDALONE} starts a world without the rendezvous, which --join and the page's options are "
+            "of: leave either out; COLLAB_COORDINATOR names the swarm's coordinator [cli.run-standalone]"
+        )
     options = [
         f"--nnodes={(arguments.nnodes or '1') if alone else chosen('nnodes', _DEFAULTS['nnodes'])}",
         f"--nproc-per-node={chosen('nproc_per_node', _processes())}",

@@ -37,6 +37,14 @@ TEST(JsonQuote, IsPrintable) {
   EXPECT_EQ(json_quote("a\x7f\xC2\x85\xE2\x80\xAE\xF3\xA0\x81\x81"), R"("a\u007f\u0085\u202e\udb40\udc41")");
 }
 
+TEST(InMegabytes, SaysNoneOfNothingAlone) {
+  EXPECT_EQ(in_megabytes(0), "0.0 MB");
+  EXPECT_EQ(in_megabytes(640), "0.6 kB");
+  EXPECT_EQ(in_megabytes(49'999), "50.0 kB");
+  EXPECT_EQ(in_megabytes(50'000), "0.1 MB");
+  EXPECT_EQ(in_megabytes(28'000'000'000), "28000.0 MB");
+}
+
 TEST(JsonNumber, IsTheShortestThatReadsBackAndNeverAComma) {
   EXPECT_EQ(json_number(0.1), "0.1");
   EXPECT_EQ(json_number(0.1F), "0.1");

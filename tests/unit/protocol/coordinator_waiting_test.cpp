@@ -320,7 +320,7 @@ TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
   }
   ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
   EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason,
-              HasSubstr("0.0 MB had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
+              HasSubstr("1.8 kB had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 

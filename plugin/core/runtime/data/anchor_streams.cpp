@@ -55,6 +55,13 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
 
 [[nodiscard]] std::string size_of(std::uint64_t elements) { return in_megabytes(elements * sizeof(float)); }
 
+// "[#####...............]"
+[[nodiscard]] std::string bar(double percent) {
+  constexpr std::size_t kWidth = 20;
+  const std::size_t full = std::min(kWidth, static_cast<std::size_t>(percent / 100 * kWidth));
+  return "[" + std::string(full, '#') + std::string(kWidth - full, '.') + "]";
+}
+
 // Whose fault it is: what was sent, or the way it came.
 [[nodiscard]] std::string damage(const IncomingChunk* incoming) {
   const bool damaged =
@@ -314,8 +321,9 @@ void AnchorStreams::tell_progress(bool whole) {
     counts +=
         (counts.empty() ? "" : ",") + json_quote(source.name) + ":" + std::to_string(source.elements * sizeof(float));
   }
-  char line[96];
-  std::snprintf(line, sizeof line, "%.0f %% of %s, %.1f MB/s", percent, size_of(progress.elements).c_str(), rate / 1e6);
+  char line[128];
+  std::snprintf(line, sizeof line, "%s %.0f %% of %s, %.1f MB/s", bar(percent).c_str(), percent,
+                size_of(progress.elements).c_str(), rate / 1e6);
   const std::string held = progress.held == 0 ? "" : "; " + size_of(progress.held) + " were here already";
   parts_.tell(protocol::make_note(protocol::Note::Level::kInfo, "fetch",
                                   "the anchor of round " + std::to_string(receiving_->action.round.value) + ": " +

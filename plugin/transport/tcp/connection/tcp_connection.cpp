@@ -259,8 +259,9 @@ bool Connection::settle_first_byte(std::byte first) {
           : "it requires encryption, and this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
   const std::string told =
       tls ? "here all is encrypted, and the connection came in the clear: set the swarm's COLLAB_TOKEN (or "
-            "certificates)"
-          : "here is no key to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on none";
+            "certificates) [tcp.peer-encrypts]"
+          : "here is no key to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on none "
+            "[tcp.peer-has-no-key]";
   Bytes answer = encode_preface();
   const Bytes refusal = encode(Refuse{Refusal::kNotAllowed, told});
   answer.insert(answer.end(), refusal.begin(), refusal.end());
