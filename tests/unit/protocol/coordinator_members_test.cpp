@@ -221,7 +221,7 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
   EXPECT_EQ(
       reports[0].second.json,
       R"({"swarm":"swarm","term":1,"generation":1,"run":7,"round":0,"period":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
-      R"("leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
+      R"("spread":null,"cosine":null,"leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
       R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"loss":0.5,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
       R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"loss":null,"heartbeat_age_ms":250}],"contributed":[]})");
 }
