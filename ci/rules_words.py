@@ -10,6 +10,13 @@ OLD_WORDS = re.compile(
     r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|SeekSender|SenderFound|HubSeek|piece_bytes"
     r"|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*|[Cc]ohort\w*)\b"
 )
+# In documents and comments: ordinary words that stood for things of the project.
+OLD_WORDS_OF_PROSE = re.compile(
+    r"\b([Oo]ptimiser\w*|[Cc]ohorts?|[Hh]eralds?|[Mm]eetings?|[Ss]eats?|[Ll]ikeness|[Dd]oubtful|[Rr]ecess"
+    r"|[Ff]arewells?|[Ss]urroundings)\b"
+)
+# Where they are named: what was, and what the wire and the model have called it since.
+_OF_THEM = ("CHANGELOG.md", "docs/glossary.md", "tests/model/README.md")
 # Those too that a name may have, but no sentence.
 OLD_WORDS_OF_TEXT = re.compile(rf"{OLD_WORDS.pattern}|\b([Hh]eralds?|[Mm]eetings?|[Ss]eats?)\b")
 _LITERALS = re.compile(
@@ -33,12 +40,25 @@ def old_words_in_literals(text: str) -> Iterator[tuple[int, str]]:
             yield line + number, word
 
 
+def old_words_in_comments(text: str) -> Iterator[tuple[int, str]]:
+    for match in _LITERALS.finditer(text):
+        if match.group().startswith("/"):
+            line = text.count("\n", 0, match.start())
+            for number, word in old_words(match.group(), OLD_WORDS_OF_PROSE):
+                yield line + number, word
+
+
 def found_in(path: str, text: str, code_only: Callable[[str], str]) -> Iterator[tuple[int, str]]:
     """`code_only`: C++ without comments and literals."""
     if path.endswith(".py"):
         if path.startswith("python_shim/"):
             yield from old_words(text, OLD_WORDS_OF_TEXT)
         return
+    if path.endswith(".md"):
+        if path not in _OF_THEM:
+            yield from old_words(text, OLD_WORDS_OF_PROSE)
+        return
+    yield from old_words_in_comments(text)
     yield from old_words(code_only(text))
     if not path.startswith("tests/"):
         yield from old_words_in_literals(text)

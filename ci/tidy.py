@@ -300,8 +300,9 @@ def determinism(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def words(tree: Tree) -> Iterator[Problem]:
-    """Code and messages call things as the glossary does; so do comments of the Python shim."""
-    for path in tree.named(".h", ".cpp", ".py", under=("include/", "plugin/", "tests/", "python_shim/")):
+    """Code, messages, comments and documents call things as the glossary does."""
+    documents = tree.named(".md")
+    for path in [*tree.named(".h", ".cpp", ".py", under=("include/", "plugin/", "tests/", "python_shim/")), *documents]:
         for number, word in rules_words.found_in(path, tree.text(path), code_only):
             yield Problem(path, number, "words", f"{word}: docs/glossary.md has another word for it")
 

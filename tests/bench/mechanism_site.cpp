@@ -41,7 +41,7 @@ constexpr Named kNames[] = {
     {"silence", Mechanism::kSilence},
     {"second-copies", Mechanism::kSecondCopies},
     {"search", Mechanism::kSearch},
-    {"doubtful-look", Mechanism::kDoubtfulLook},
+    {"unverified-look", Mechanism::kUnverifiedLook},
     {"pace", Mechanism::kPace},
     {"way-out", Mechanism::kWayOut},
     {"drain", Mechanism::kDrain},

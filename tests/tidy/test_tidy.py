@@ -196,13 +196,24 @@ def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: 
         ('log("the \\"ranks\\" of this cohort");', True),
         ('log("the hub\'s meeting");', True),
         ('text = R"(<p>\n")";  // MeetingSeat', False),
-        ("auto seat = a;  // of a meeting", False),
-        ('char c = \'"\'; Seat s;  // "cohort"', False),
+        ("auto seat = a;", False),
+        ("auto hub = a;  // of a meeting", True),
+        ("char c = '\"'; Seat s;", False),
     ],
 )
 def test_words(tmp_path: Path, line: str, wrong: bool) -> None:
     found = breaches("words", tmp_path, {"plugin/core/wire/a.h": f"\n{line}\n"})
     assert found == ([("plugin/core/wire/a.h", 2)] if wrong else [])
+
+
+@pytest.mark.parametrize("path", ["docs/guide.md", "plugin/core/wire/a.cpp"])
+def test_words_of_documents_and_comments_are_read_too(tmp_path: Path, path: str) -> None:
+    files = {
+        path: "\n// A site has its seat at the hub.\n",
+        "docs/glossary.md": "seat: hub client\n",
+        "CHANGELOG.md": "seat\n",
+    }
+    assert breaches("words", tmp_path, files) == [(path, 2)]
 
 
 @pytest.mark.parametrize("line", ['store.part("cohort")', "# The cohort is here.", "text = in_words(settings)"])

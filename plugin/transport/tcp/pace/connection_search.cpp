@@ -63,7 +63,7 @@ bool ConnectionSearch::look_again(double goodput, bool full) {
     uncertain_ = false;
     return true;
   }
-  if (off(Mechanism::kDoubtfulLook)) return false;
+  if (off(Mechanism::kUnverifiedLook)) return false;
   not_full_ = full ? 0 : not_full_ + 1;
   not_full_goodput_ = full ? 0 : not_full_goodput_ + goodput;
   if (wanted_ == most_ || not_full_ < std::max(patience_, kFirstPatience)) return false;

@@ -12,19 +12,19 @@
 namespace collab::tcp {
 
 enum class Mechanism : std::uint8_t {
-  kRotation,       // connections under BBR work in shifts (link/rotation.cpp)
-  kPatience,       // a link that is ahead of the others bears a shorter queue (engine/balance.cpp)
-  kShares,         // a link begins an exchange with its part of the last one (engine/balance.cpp)
-  kSilence,        // nothing more is sent on a line that has fallen silent (pace/silence.cpp)
-  kSecondCopies,   // what hangs on one connection goes over another as well (engine/striping.cpp)
-  kSearch,         // for the number of connections (engine/number_search.cpp)
-  kDoubtfulLook,   // of that search, while no queue is seen (pace/connection_search.cpp)
-  kPace,           // at the line's rate, with a short queue (link/link_pacing.cpp)
-  kWayOut,         // the queue is seen by pings on the control connection as well (engine/pacing.cpp)
-  kDrain,          // the queue is emptied now and then (pace/link_pace.cpp)
-  kSmallSegments,  // on slow connections, and where they are many (engine/striping.cpp)
-  kBatches,        // a slow connection is given little at once (engine/striping.cpp)
-  kLittleUnsent,   // a socket holds little beyond what is on its way (link/link_pacing.cpp)
+  kRotation,        // connections under BBR work in shifts (link/rotation.cpp)
+  kPatience,        // a link that is ahead of the others bears a shorter queue (engine/balance.cpp)
+  kShares,          // a link begins an exchange with its part of the last one (engine/balance.cpp)
+  kSilence,         // nothing more is sent on a line that has fallen silent (pace/silence.cpp)
+  kSecondCopies,    // what hangs on one connection goes over another as well (engine/striping.cpp)
+  kSearch,          // for the number of connections (engine/number_search.cpp)
+  kUnverifiedLook,  // of that search, while no queue is seen (pace/connection_search.cpp)
+  kPace,            // at the line's rate, with a short queue (link/link_pacing.cpp)
+  kWayOut,          // the queue is seen by pings on the control connection as well (engine/pacing.cpp)
+  kDrain,           // the queue is emptied now and then (pace/link_pace.cpp)
+  kSmallSegments,   // on slow connections, and where they are many (engine/striping.cpp)
+  kBatches,         // a slow connection is given little at once (engine/striping.cpp)
+  kLittleUnsent,    // a socket holds little beyond what is on its way (link/link_pacing.cpp)
   kCount,
 };
 
