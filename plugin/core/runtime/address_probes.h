@@ -20,6 +20,10 @@ class AddressProbes {
  public:
   static constexpr std::size_t kAtOnce = 64;
 
+  struct Probe {
+    LinkId member;
+    bool answered = false;
+  };
   struct Wanted {
     LinkId member;
     std::string address;
@@ -32,9 +36,13 @@ class AddressProbes {
     wanted_.pop_front();
     return first;
   }
-  void begun(LinkId probe, LinkId member) { dialled_[probe] = member; }
-  // Whose it was; nobody's: it is no probe, or of one that has gone.
-  [[nodiscard]] std::optional<LinkId> ended(LinkId probe) {
+  void begun(LinkId probe, LinkId member) { dialled_[probe] = {member, false}; }
+  // Somebody answers there, however the link ends then.
+  void answered(LinkId probe) {
+    if (const auto found = dialled_.find(probe); found != dialled_.end()) found->second.answered = true;
+  }
+  // Nothing: it is no probe, or of one that has gone.
+  [[nodiscard]] std::optional<Probe> ended(LinkId probe) {
     const auto found = dialled_.extract(probe);
     return found ? std::optional(found.mapped()) : std::nullopt;
   }
@@ -43,15 +51,15 @@ class AddressProbes {
     std::erase_if(wanted_, [&](const Wanted& wanted) { return wanted.member == member; });
     std::vector<LinkId> probes;
     std::erase_if(dialled_, [&](const auto& each) {
-      if (each.second == member) probes.push_back(each.first);
-      return each.second == member;
+      if (each.second.member == member) probes.push_back(each.first);
+      return each.second.member == member;
     });
     return probes;
   }
 
  private:
   std::deque<Wanted> wanted_;  // members are bounded, and so is this
-  std::map<LinkId, LinkId> dialled_;
+  std::map<LinkId, Probe> dialled_;
 };
 
 }  // namespace collab

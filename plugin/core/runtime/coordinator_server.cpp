@@ -228,9 +228,9 @@ class Server final : public CoordinatorServer {
     joins_.closed(link);
     outgoing_.closed(link);
     proved_.closed(link);
-    if (const auto member = probes_.ended(link)) {
+    if (const auto tried = probes_.ended(link)) {
       probe();
-      if (!event.why.ok()) feed(protocol::Undialable{*member, event.why.message()});
+      if (!event.why.ok() && !tried->answered) feed(protocol::Undialable{tried->member, event.why.message()});
       return;
     }
     turn_out(probes_.member_gone(link));
@@ -242,8 +242,10 @@ class Server final : public CoordinatorServer {
 
   void handle(LoopEvent event) {
     if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
-    if (const auto* connected = std::get_if<LinkConnected>(&event))
-      return transport_->close(connected->link);  // a probe
+    if (const auto* connected = std::get_if<LinkConnected>(&event)) {  // a probe
+      probes_.answered(connected->link);
+      return transport_->close(connected->link);
+    }
     if (auto* proved = std::get_if<LinkProved>(&event)) return proved_.proved(proved->link, std::move(proved->names));
     if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return came(accepted->link, accepted->peer);
     if (auto* gone = std::get_if<LinkClosed>(&event)) return closed(std::move(*gone));

@@ -376,6 +376,26 @@ TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
   EXPECT_THAT(status, Not(HasSubstr("phantom")));
 }
 
+// The link may be pushed out by others before it is closed.
+TEST_F(CoordinatorServerTest, WhereSomebodyAnswersASiteCanBeDialledHoweverTheLinkEnds) {
+  constexpr LinkId kProbe{Door::Noted::kFirstDialled};
+  come(LinkId{1});
+  wire::Join join;
+  join.swarm = "default";
+  join.site = "paris";
+  join.address = "10.0.0.9:1";
+  join.elements = 10;
+  join.report.record.acceptor = AcceptorId(1);
+  noted_->say(LinkId{1}, join);
+  come(LinkId{100});
+  end(LinkId{100});
+  noted_->handler->on_connected(kProbe);
+  noted_->handler->on_closed(kProbe, unavailable("too many links wait here"));
+  come(LinkId{101});
+  end(LinkId{101});
+  EXPECT_TRUE(noted_->heard_by<wire::Notice>(LinkId{1}).empty()) << "that nobody can dial it";
+}
+
 TEST_F(CoordinatorServerTest, WhoseCertificateIsAnothersIsRefusedInWords) {
   come(LinkId{1});
   noted_->handler->on_proved(LinkId{1}, {"rome"});
