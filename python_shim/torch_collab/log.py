@@ -30,7 +30,8 @@ _LEVELS = {
 }
 _NO_END = 3600.0  # seconds that one call waits for a record
 _PATIENCE = 5.0  # seconds for handlers, at the end
-_ECHO = 1.0  # seconds within which a warning that comes again is the same one
+_ECHO = 1.0  # seconds within which one of these that comes again is the same one
+_TOLD_ON = ("[round.same-data]", "[round.declined]")  # what a coordinator says itself, and sends to sites that say it
 
 _said: set[str] = set()
 _level_chosen = False  # LOGGER's level is ours, not the user's
@@ -169,7 +170,7 @@ def _hand_over(core: Any) -> None:
 
 def _is_echo(row: Any, before: Any) -> bool:
     """A coordinator in this process has warned, and so does the site here that it tells the same."""
-    if before is None or row[0] != "warning":
+    if before is None or not row[-1].endswith(_TOLD_ON):
         return False
     return (row[0], *row[2:]) == (before[0], *before[2:]) and row[1] - before[1] < _ECHO
 
