@@ -17,9 +17,14 @@ def why_twice(item: pytest.Item) -> str | None:
     return str(marker.args[0])
 
 
+def has_reruns(config: pytest.Config) -> bool:
+    """pytest-rerunfailures is there: by its entry point, or as `-p` names it."""
+    return any(config.pluginmanager.hasplugin(name) for name in ("rerunfailures", "pytest_rerunfailures"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if (why := why_twice(item)) is not None and item.config.pluginmanager.hasplugin("rerunfailures"):
+        if (why := why_twice(item)) is not None and has_reruns(item.config):
             item.user_properties.append(("second_try", why))
             item.add_marker(pytest.mark.flaky(reruns=1))
 
