@@ -31,7 +31,7 @@ _LEVELS = {
 _NO_END = 3600.0  # seconds that one call waits for a record
 _PATIENCE = 5.0  # seconds for handlers, at the end
 _ECHO = 1.0  # seconds within which one of these that comes again is the same one
-_TOLD_ON = ("[round.same-data]", "[round.declined]")  # what a coordinator says itself, and sends to sites that say it
+_TOLD_ON = (".same-data]", ".declined]")  # what a coordinator says itself, and sends to sites that say it
 
 _said: set[str] = set()
 _level_chosen = False  # LOGGER's level is ours, not the user's
