@@ -111,6 +111,21 @@ class CoordinatorServerTest : public ::testing::Test {
     noted_->say(link, enter);
   }
   // What came on this link before is handled when this ends it.
+  static constexpr LinkId kProbe{Door::Noted::kFirstDialled};
+  // A site that says where it can be dialled; the coordinator's own dial is under way, as kProbe.
+  wire::Join come_with_address(LinkId link, const std::string& site) {
+    come(link);
+    wire::Join join;
+    join.swarm = "default";
+    join.site = site;
+    join.address = "10.0.0.9:1";
+    join.elements = 10;
+    join.report.record.acceptor = AcceptorId(1);
+    noted_->say(link, join);
+    come(LinkId{100});
+    end(LinkId{100});
+    return join;
+  }
   void end(LinkId link) {
     noted_->handler->on_message(link, {Lane::kControl, std::vector<std::byte>(40), nullptr});
     noted_->wait_until_closed(link);
@@ -344,17 +359,7 @@ TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) 
 // It said where it can be dialled, and so chose who answers: a Join there would be of no host, and kept beyond its
 // link.
 TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
-  constexpr LinkId kProbe{Door::Noted::kFirstDialled};
-  come(LinkId{1});
-  wire::Join join;
-  join.swarm = "default";
-  join.site = "site1";
-  join.address = "10.0.0.9:1";
-  join.elements = 10;
-  join.report.record.acceptor = AcceptorId(1);
-  noted_->say(LinkId{1}, join);
-  come(LinkId{100});
-  end(LinkId{100});
+  wire::Join join = come_with_address(LinkId{1}, "site1");
   ASSERT_EQ(noted_->dialled.size(), 1U);
   noted_->handler->on_connected(kProbe);
   noted_->say(kProbe, wire::StatusQuery{});
@@ -378,17 +383,7 @@ TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
 
 // The link may be pushed out by others before it is closed.
 TEST_F(CoordinatorServerTest, WhereSomebodyAnswersASiteCanBeDialledHoweverTheLinkEnds) {
-  constexpr LinkId kProbe{Door::Noted::kFirstDialled};
-  come(LinkId{1});
-  wire::Join join;
-  join.swarm = "default";
-  join.site = "paris";
-  join.address = "10.0.0.9:1";
-  join.elements = 10;
-  join.report.record.acceptor = AcceptorId(1);
-  noted_->say(LinkId{1}, join);
-  come(LinkId{100});
-  end(LinkId{100});
+  static_cast<void>(come_with_address(LinkId{1}, "paris"));
   noted_->handler->on_connected(kProbe);
   noted_->handler->on_closed(kProbe, unavailable("too many links wait here"));
   come(LinkId{101});
