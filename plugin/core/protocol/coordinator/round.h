@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,6 +123,8 @@ class Round {
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);
   void commit();
+  // Of those that contributed and are here.
+  [[nodiscard]] std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas(const wire::StartAttempt& start) const;
   void warn_of_duplicate_data(const wire::StartAttempt& start);
   [[nodiscard]] DeltaStatistics::Found compare_deltas(const wire::StartAttempt& start);
   void skip(const std::string& reason);  // those who are ready train on; the anchor stands

@@ -168,25 +168,27 @@ void Round::commit() {
   clear();
 }
 
-DeltaStatistics::Found Round::compare_deltas(const wire::StartAttempt& start) {
-  std::vector<DeltaStatistics::Contribution> contributions;
-  for (const wire::Participant& p : start.participants) {
-    if (!p.here || p.weight == 0) continue;
-    const auto& ready = all_->members().at(p.site).round.ready_;
-    if (ready) contributions.push_back({p.weight, ready->sampled_delta});
-  }
-  const ModelReference& model = *all_->admission.reference();
-  return deltas_.committed(contributions, model.elements(), model.fragments().range_of(model.elements(), start.round));
-}
-
-void Round::warn_of_duplicate_data(const wire::StartAttempt& start) {
+std::map<SiteId, std::span<const std::uint32_t>> Round::sampled_deltas(const wire::StartAttempt& start) const {
   std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
   for (const wire::Participant& p : start.participants) {
     if (!p.here || p.weight == 0) continue;
     const auto& ready = all_->members().at(p.site).round.ready_;
     if (ready) sampled_deltas[p.site] = ready->sampled_delta;
   }
-  for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled_deltas)) {
+  return sampled_deltas;
+}
+
+DeltaStatistics::Found Round::compare_deltas(const wire::StartAttempt& start) {
+  std::vector<DeltaStatistics::Contribution> contributions;
+  for (const auto& [site, sampled_delta] : sampled_deltas(start)) {
+    contributions.push_back({participant_of(start, site)->weight, sampled_delta});
+  }
+  const ModelReference& model = *all_->admission.reference();
+  return deltas_.committed(contributions, model.elements(), model.fragments().range_of(model.elements(), start.round));
+}
+
+void Round::warn_of_duplicate_data(const wire::StartAttempt& start) {
+  for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled_deltas(start))) {
     const std::string text =
         all_->membership.name_of(pair.a) + " and " + all_->membership.name_of(pair.b) + " have learned the same in " +
         std::to_string(kAlikeRounds) + " rounds running (cosine " + json_number(pair.cosine) +
