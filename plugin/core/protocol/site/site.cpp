@@ -9,7 +9,7 @@
 //   Accept               SiteMembership      `Accepted`, once that is durable
 //   Roster, Keys         PeerLinks           who is a member, and how it proves that; links that wait for it are made
 //   InstallAnchor        AnchorInstallation  it takes the anchor from its sources; at its trigger if it trains
-//   StartAttempt         SiteRound           at its trigger: links, exchange, `Done` once durable; not ready: the link ends
+//   StartAttempt         SiteRound           at its trigger: links, exchange, `Done`; not ready: the link ends
 //   Commit               SiteRound           the outer step, then `AnchorInstalled`; if it trains, at the next trigger
 //   RoundSkipped         SiteRound           it trains on; the anchor stands
 //   Notice               SiteMembership      a line in the log,
