@@ -222,8 +222,8 @@ void Population::follow_generations() {
 
 // By the time of its host, which may have been set back to when another began: no battery keeps it, or it is a copy.
 RunId Population::name_run() {
-  constexpr std::chrono::milliseconds kBegin{1'800'000'000'000};
-  const auto now = kBegin + std::chrono::duration_cast<std::chrono::milliseconds>(network_.now().time_since_epoch());
+  constexpr std::chrono::seconds kBegin{1'800'000'000};
+  const auto now = kBegin + std::chrono::duration_cast<std::chrono::seconds>(network_.now().time_since_epoch());
   if (!clocks_.chance(0.3)) last_birth_ = std::max(last_birth_, now);
   return protocol::run_name(last_birth_, clocks_.next());
 }

@@ -146,7 +146,7 @@ class Population {
   Prng disks_;
   Prng leaves_;
   Prng orders_;
-  std::chrono::milliseconds last_birth_{};
+  std::chrono::seconds last_birth_{};
   Reader reader_;
   std::unique_ptr<SimWorld> world_;
   std::map<std::pair<std::string, std::uint32_t>, Store> stores_;  // by site and generation

@@ -11,11 +11,12 @@ namespace {
 
 // Within so long after the last fault, and after the last of them that went, those who can are together: sites ask all
 // candidates in turn where the others are, and may then have to wait a grace for records that are lost, or for a
-// process that gave up and begins again.
-constexpr Duration kGraces = 3 * kGrace;
-constexpr Duration kDials = seconds(3);        // a candidate that is dead and silent
-constexpr Duration kElects = seconds(15);      // where nothing but a claim is in the way, and a round
-constexpr Duration kRoundTakes = 2 * kGraces;  // at most, over the thinnest lines
+// process that gave up and begins again. Of two young swarms that were founded apart the better one may change, once,
+// while they are asked about: they ask all of them again.
+constexpr Duration kGraces = 4 * kGrace;
+constexpr Duration kDials = seconds(3);       // a candidate that is dead and silent
+constexpr Duration kElects = seconds(15);     // where nothing but a claim is in the way, and a round
+constexpr Duration kRoundTakes = 6 * kGrace;  // at most, over the thinnest lines
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
 

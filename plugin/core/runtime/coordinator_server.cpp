@@ -42,7 +42,7 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
 
 [[nodiscard]] RunId fresh_run() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return protocol::run_name(std::chrono::duration_cast<std::chrono::milliseconds>(since), random_bits());
+  return protocol::run_name(std::chrono::duration_cast<std::chrono::seconds>(since), random_bits());
 }
 
 constexpr Duration kProbeLimit = std::chrono::seconds(5);

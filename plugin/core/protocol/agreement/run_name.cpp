@@ -3,11 +3,12 @@
 namespace collab::protocol {
 namespace {
 
-constexpr int kRandomBits = 20;  // of 64: the time above them has room for centuries
+constexpr int kRandomBits = 30;  // of 64: the seconds above them have room for centuries
+constexpr std::uint64_t kRandom = (std::uint64_t{1} << kRandomBits) - 1;
 
 }  // namespace
 
-RunId run_name(std::chrono::milliseconds since_1970, std::uint64_t random) {
+RunId run_name(std::chrono::seconds since_1970, std::uint64_t random) {
   const std::uint64_t time = static_cast<std::uint64_t>(since_1970.count()) << kRandomBits;
   return RunId{time | (random >> (64 - kRandomBits))};
 }
@@ -16,7 +17,7 @@ RunId run_name_after(RunId known, RunId own) {
   constexpr std::uint64_t kNoClockShows = std::uint64_t{1} << 63;  // 2248
   if (known < own || known.value >= kNoClockShows) return own;
   const std::uint64_t next_time = ((known.value >> kRandomBits) + 1) << kRandomBits;
-  return RunId{next_time + (own.value & ((std::uint64_t{1} << (2 * kRandomBits)) - 1))};
+  return RunId{next_time + (own.value & kRandom)};
 }
 
 }  // namespace collab::protocol
