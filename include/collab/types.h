@@ -58,6 +58,7 @@ enum class CodecId : std::uint8_t {
   kTopK64 = 7,
   kTopK128 = 8,
 };
+inline constexpr CodecId kLastCodec = CodecId::kTopK128;
 // How elements travel: contributions up to a slice's owner, the owner's mean down to all.
 struct Codecs {
   CodecId up = CodecId::kFp16;

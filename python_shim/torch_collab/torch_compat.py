@@ -7,8 +7,11 @@ Where a new torch can break collab, in the order in which it shows:
 
 - When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
   `plugin/torch/hub_backend.h` override `c10d::Backend`, `plugin/torch/work.h` overrides `c10d::Work` twice,
-  `plugin/torch/device.h` includes `c10/core/impl/VirtualGuardImpl.h`, and `cmake/CollabFindTorch.cmake` names
-  torch's libraries. The compiler or the linker says so.
+  `plugin/torch/device.h` includes `c10/core/impl/VirtualGuardImpl.h`, `ATen/core/LegacyTypeDispatch.h` is included
+  where autograd is passed by, and `cmake/CollabFindTorch.cmake` names torch's libraries. The compiler or the linker
+  says so.
+- When it is imported from a wheel that has no extension for that minor version: `native.py` refuses
+  (`ddp.torch-not-in-wheel`).
 - When it was built beside another torch: `check_build` refuses (`ddp.torch-replaced`).
 - When a world is made: `check(EXPECTED)`. When an agent of `torchrun --rdzv-backend=collab` starts:
   `check(EXPECTED_OF_AGENT)`. Both name what is missing (`ddp.torch-unfit`). One that has all, and is not in TESTED, is

@@ -10,7 +10,7 @@ namespace collab::fuzz {
 namespace {
 
 constexpr std::size_t kHeader = 3;
-constexpr std::size_t kCodecs = static_cast<std::size_t>(CodecId::kTopK128) + 1;
+constexpr std::size_t kCodecs = static_cast<std::size_t>(kLastCodec) + 1;
 
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });

@@ -484,6 +484,29 @@ def test_the_site_of_this_machine_may_lead_where_the_first_machine_is_gone(
     assert main(asked) == 0 and "coordinator: 127.0.0.1:29402\n" in capsys.readouterr().out, "once is enough"
 
 
+def test_forget_tells_the_site_of_this_machine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tell(transport: object, address: str, sites: list[str], seconds: float) -> tuple[bool, str]:
+        if address.startswith("192.0.2.7"):
+            raise ConnectionError("nobody listens there")
+        return True, f"{sites[0]} is forgotten"
+
+    runs = ["night"]
+    monkeypatch.setattr(native, "query_status", lambda *_: json.dumps({"swarm": runs[0]}), raising=False)
+    monkeypatch.setattr(native, "tell_forget", tell)
+    for name in [name for name in os.environ if name.startswith("COLLAB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLLAB_INSECURE", "1")
+    (tmp_path / "collab.toml").write_text(FILE.format("192.0.2.7"))
+    asked = ["forget", "paris", "--config", str(tmp_path / "collab.toml")]
+    assert main(asked) == 0
+    away = "192.0.2.7:29402: no answer (nobody listens there)\n"
+    assert capsys.readouterr().out == away + "localhost:29402: paris is forgotten\n"
+    runs[0] = "day"
+    assert main(asked) == 1 and capsys.readouterr().out == away, "another run's coordinator is not told"
+
+
 def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
     assert status.render({"round": 0, "period": 0}).splitlines() == ["round: 0", "period: as COLLAB_SYNC_EVERY says"]
     assert status.render({"period": 30}) == "period: 30"

@@ -18,7 +18,7 @@ struct Description {
   std::string_view rule;  // what every block of a payload keeps to, for messages
 };
 
-constexpr std::array<Description, 9> kCodecs = {{
+constexpr std::array<Description, static_cast<std::size_t>(kLastCodec) + 1> kCodecs = {{
     {CodecId::kFp32, true, "finite float32 values"},
     {CodecId::kBf16, false, "finite bfloat16 values"},
     {CodecId::kFp16, false, "an exponent in [-113, 126] and finite values that fill it"},

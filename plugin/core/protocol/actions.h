@@ -55,8 +55,8 @@ struct Hangup {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
-// So begins the operation of a step in which the trainings of those who have come stand still: the one that leads in a
-// barrier of the world. Other calls may be a thread's beside the training.
+// The name of a barrier of the world begins with this: the training of those who have come to it stands still. Other
+// calls may be a thread's beside the training.
 inline constexpr std::string_view kStandsStill = "barrier: ";
 
 // A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.

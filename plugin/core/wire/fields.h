@@ -320,7 +320,7 @@ void fields(auto& io, Of<Chunk> auto& m) {
   io.id("attempt", m.attempt);
   io.id("from", m.from);
   io.part("range", m.range);
-  io.enumeration("codec", m.codec, CodecId::kTopK128);
+  io.enumeration("codec", m.codec, kLastCodec);
   io.number("payload_hash", m.payload_hash);
 }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 from torch_collab import native
@@ -19,7 +21,8 @@ def add_to(parsers: Any) -> None:
         "say that sites will not come back, so that those who wait for them go on",
         "Sites that are a minority of those who agreed last wait for the others, and train on. Told that the missing "
         "ones will not come, they go on without them, as another run. A missing site that comes back joins them. "
-        "`collab status` and the sites' logs say who is missing.",
+        "`collab status` and the sites' logs say who is missing. Where collab.toml names the coordinator, the first "
+        "machine's is told, and the one that this machine's own site has.",
         ["collab forget tokyo osaka HOST:29500"],
         {0: "a coordinator has taken the word", 1: "none has: nobody waits for them, or none answers"},
         usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
@@ -39,7 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     sites, given = split(arguments.words)
     how = "name its coordinators after the sites (HOST:PORT)"
     config = knobs.load_of_swarm({"coordinator": given} if given else {}, arguments.config, how)
+    told = list(config.coordinator)
+    own = knobs.of_this_machine(config, arguments.config)
     transport = links.make(config, "")
+    if own and _is_of(config.run, own, transport, arguments.timeout):
+        told.append(own)
 
     def tell(address: str) -> tuple[bool | None, str]:
         try:
@@ -48,15 +55,23 @@ def run(arguments: argparse.Namespace) -> int:
             return None, f"no answer ({str(error).removeprefix('collab: ')})"
 
     # All of them: a site waits now here, now there.
-    with ThreadPoolExecutor(len(config.coordinator)) as pool:
-        answers = list(pool.map(tell, config.coordinator))
-    for address, (_, text) in zip(config.coordinator, answers, strict=True):
+    with ThreadPoolExecutor(len(told)) as pool:
+        answers = list(pool.map(tell, told))
+    for address, (_, text) in zip(told, answers, strict=True):
         print(f"{address}: {text}")
     if all(taken is None for taken, _ in answers):
         raise ConnectionError(
             "nobody was told: no coordinator answers; do they run, with the same key? [cli.nobody-told]"
         )
     return 0 if any(taken for taken, _ in answers) else 1
+
+
+def _is_of(run: str, address: str, transport: dict[str, Any], timeout: float) -> bool:
+    try:
+        told = json.loads(native.query_status(transport, address, timedelta(seconds=timeout)))
+    except (OSError, RuntimeError):
+        return False
+    return bool(told.get("swarm") == run)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], str]:

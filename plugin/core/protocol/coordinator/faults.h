@@ -7,8 +7,8 @@
 //   often or for long, all of them together                       first takes part
 //   then that one fails, too                                      nobody without a say takes part
 //
-// Names cost nothing, a say costs a round. Whoever keeps others from their first round by names that fail has to have
-// come before them, with a name for each round.
+// Anyone can invent names, but a say costs a committed round. Whoever keeps others from their first round by names that
+// fail has to have come before them, with a name for each round.
 //
 // Of what failed for want of a link the pair is counted (reachability.h), which comes to an end by itself.
 //
@@ -25,9 +25,12 @@
 
 namespace collab::protocol {
 
-// How often one kind of trouble with one member is answered with another try: another anchor than the others' within a
-// round; another mean until its mean was right; that it has leaders here step down, in one COLLAB_LINK_GRACE. An
-// exchange that stands still for one is tried once less, counted by its name for good.
+// How often one kind of trouble with one member is answered with another try. The kinds, and how long each is counted:
+//
+//   it has another anchor than the others            a round
+//   it has another mean than the others              until its mean was right
+//   it has leaders here step down                    a COLLAB_LINK_GRACE
+//   an exchange stands still for it                  for good, by its name; once less than the others
 inline constexpr std::uint32_t kMaxRepeats = 3;
 // How often an exchange that makes progress gets its time again.
 inline constexpr std::uint32_t kMaxExtensions = 2;

@@ -26,6 +26,8 @@
 //   active      its anchor differs from the others' (install_again)                 installing; joined without a source
 //   stale       Ready: its parameters stand still (wait)                            joined
 //   stale       it was sent the commit, and has applied it (on_installed)           active
+//   joined,     AnchorInstalled with the swarm's digest: it held it, or its last    active
+//   stale       source went when it had all of it (on_installed)
 //   any         another anchor is chosen (all_wait)                                 joined
 //
 // From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.

@@ -13,8 +13,9 @@
 //   the first three times                                    named: event `repair`, [round.mean-differs]
 //   then, with a say, where the round can do without it      left out of the round: event `straggler`
 //   then, else                                               expelled [round.mean-beyond-repair]
-//   without a say, as it is of no membership yet             that too; and of those without a say only the first takes
-//                                                            part in the rest of the round, then nobody (faults.h)
+//   without a say, as it is of no membership yet             named, and expelled after the third time. From the first
+//                                                            on only one of those without a say takes part in the
+//                                                            rest of the round, then nobody (faults.h)
 //
 // Times are counted until a commit in which its mean was right, over rounds.
 #include <algorithm>

@@ -503,7 +503,7 @@ void SiteRound::on_tick() {
   if (all_->now < gives_up_at()) return;
   const Duration limit = kRoundLimits * all_->config.round_timeout + all_->coordinator.grace();
   const std::string whom = all_->membership.waiting_text(all_->now);
-  if (all_->coordinator.link()) all_->coordinator.drop("it bounds no wait: " + whom);
+  if (all_->coordinator.link()) all_->coordinator.drop("it let this round wait beyond its limit: " + whom);
   skip("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);
 }
 
