@@ -387,6 +387,21 @@ TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
 }
 
+// By the next candidate of its list the script may have ended, and its Leave would reach nobody.
+TEST_F(SiteRound, TheLeaderWhoseAttemptFindsItNotReadyIsDialledAgainAtOnce) {
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  CoordinatorConnected second{LinkId{5}};
+  second.candidate = 1;
+  static_cast<void>(s.step(second));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"}));
+  EXPECT_EQ(all<Hangup>(s.hear(5, H::start(1, 1, 2))).size(), 1U);
+  const auto dialled = all<DialCoordinator>(s.tick(Duration{}));
+  ASSERT_EQ(dialled.size(), 1U);
+  EXPECT_EQ(dialled[0].candidate, 1U);
+}
+
 // Its Leave waits for the disk: with the link it would be lost, and the others would miss a voter for ever.
 TEST_F(SiteRound, AnAttemptThatFindsItLeavingIsIgnoredAndItsLeaveIsSaid) {
   s.writes_wait = true;
@@ -492,10 +507,14 @@ TEST_F(SiteOwes, WhatItIsApplyingItConfirmsOnceThatIsDone) {
 TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
   EXPECT_TRUE(sent<wire::Ready>(s.step(Applied{RoundId{1}, kWrong})).empty()) << "nobody has let it in";
   EXPECT_EQ(sent<wire::Ready>(s.hear(6, wire::Welcome{TermId{3}, SiteId{1}, 1000, 60000})).size(), 1U);
-  const auto confirmed = sent<wire::AnchorInstalled>(committed(6, 3));
+  const auto actions = committed(6, 3);
+  const auto confirmed = sent<wire::AnchorInstalled>(actions);
   ASSERT_EQ(confirmed.size(), 1U);
   EXPECT_EQ(confirmed[0].second.round, RoundId{1});
   EXPECT_EQ(confirmed[0].second.digest, kWrong);
+  const auto ready = sent<wire::Ready>(actions);
+  ASSERT_EQ(ready.size(), 1U) << "the one before came to a leader for which it was a round behind";
+  EXPECT_EQ(ready[0].second.round, RoundId{2});
 }
 
 TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {

@@ -6,7 +6,7 @@
 //   Refuse               SiteMembership      it fails with that reason; who was a member asks once more
 //   Hold                 SiteMembership      it waits, and looks at other candidates (Inquiry)
 //   Prepare              SiteMembership      `Promise`, once that is durable, for a term above the one it follows
-//   Accept               SiteMembership      `Accepted`, once that is durable
+//   Accept               SiteMembership      `Accepted`, once what it accepts is durable
 //   Roster, Keys         PeerLinks           who is a member, and how it proves that; links that wait for it are made
 //   InstallAnchor        AnchorInstallation  it takes the anchor from its sources; at its trigger if it trains
 //   StartAttempt         SiteRound           at its trigger: links, exchange, `Done`; not ready: the link ends

@@ -215,10 +215,12 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
     all_->note(Note::Level::kWarning, "ignored",
                "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
                    " was formed, but " + why + " [round.start-ignored]");
-    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices. Who
-    // leaves says so on this one.
+    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices. It
+    // is dialled again at once, as a Leave may be due. Who leaves says so on this one.
     if (!is_ready() && !all_->membership.leaves() && !mutant(Mutant::kStartIgnoredInSilence)) {
+      const std::uint32_t candidate = all_->coordinator.candidate();
       all_->coordinator.drop("it counts on this site, which is not ready");
+      all_->coordinator.go_to(candidate);
     }
     return;
   }
@@ -312,6 +314,8 @@ void SiteRound::confirm(const wire::Commit& commit) {
   if (commit.round != all_->held.anchor()->round || all_->membership.phase() != SitePhase::kWaiting) return;
   all_->membership.becomes_active();
   all_->held.tell();
+  retract_ready();  // said before, it came to a leader that took this site for one without this anchor, and was dropped
+  send_ready();
 }
 
 void SiteRound::on_commit(const wire::Commit& commit) {

@@ -15,7 +15,9 @@
 //   Back to ready: declined, unreachable, the coordinator is lost, the next StartAttempt. What this site is done with
 //   when it loses its coordinator is kept.
 //
-// Ready is sent when the round is `ready` (or `done`) and the site is an active member, whichever comes last.
+// Ready is sent when the round is `ready` (or `done`) and the site is an active member, or has been welcomed back,
+// whichever comes last; and again after what may have made the leader drop it: InstallAnchor, a commit that is
+// confirmed.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
