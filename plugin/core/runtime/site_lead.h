@@ -1,0 +1,88 @@
+// What the leader of a site decides for all its ranks: what came of a call, which it makes with the swarm, and when the
+// next is due. A call that fails says so in what it returns: the other ranks wait for that, whatever it is.
+//
+// Threads: the session's caller. Ownership: the Leader, with its arena and node.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/rate_limit.h"
+#include "core/runtime/leader.h"
+#include "core/runtime/one_model.h"
+#include "core/runtime/rank_rounds.h"
+#include "core/runtime/site_channel.h"
+#include "core/runtime/step_pace.h"
+
+namespace collab {
+
+class SiteLead {
+ public:
+  // `rounds` are those of this rank: they follow what is decided here.
+  SiteLead(const SessionOptions& options, ParameterVector& parameters, RankRounds& rounds)
+      : options_(options), rounds_(rounds), leader_(options_, parameters), one_model_(options_.site) {}
+
+  Status prepare() { return leader_.prepare(); }
+
+  // ---- the calls of all ranks, with what each reports
+  Outcome join(const std::vector<RankReport>& reports);
+  void training_begins() { pace_.triggered(clock_.now(), 0); }
+  // A whole round; with `behind` its begin. While one is in flight: its merge.
+  Outcome call(const std::vector<RankReport>& reports, bool behind, TimePoint called);
+  Outcome keeps_out(const std::vector<RankReport>& reports) const;
+  // The call is over, at this rank as at the others; the script stood still since `called`.
+  void call_over(TimePoint called);
+
+  // ---- between calls: the step that is to be announced to the other ranks, 0: none
+  std::uint64_t step_of_round();
+  std::uint64_t step_of_merge();
+  [[nodiscard]] bool round_is_over();  // of one in flight: merging it would not wait, or the site is to leave
+
+  // ---- the end
+  void ask_to_leave() { leaving_ = true; }
+  void ends() { ends_ = true; }  // what follows are the site's last rounds
+  void leave(std::uint32_t next_generation);
+  // It has been left, or was never let in: this rank trains on alone.
+  void goes_on_alone();
+  void tell_alone();  // where a round would be due
+
+  void note_loss(float loss);
+  void add_to(SessionStatus& status) const;
+  // Why the site is alone, or a call has failed.
+  [[nodiscard]] const std::string& why_alone() const { return why_alone_; }
+  [[nodiscard]] StatusCode failure() const { return failure_; }
+  [[nodiscard]] ArenaWriter& arena() { return leader_.arena(); }
+  [[nodiscard]] Node* node() { return leader_.node(); }  // null once it has left
+  [[nodiscard]] const Node* node() const { return leader_.node(); }
+
+ private:
+  [[nodiscard]] protocol::Trigger trigger() const;
+  [[nodiscard]] bool budget_is_over() const;
+  [[nodiscard]] bool asks_again(const Outcome& outcome, Duration waited);
+  [[nodiscard]] bool nothing_was_averaged(const RoundReport& report) const;
+  Outcome outcome_of(const Result<RoundReport>& report, bool leaving);
+  Outcome failed(Outcome outcome, const Status& status);
+  void tell_of_delay();
+  void part(const std::string& reason, std::uint32_t next_generation);
+
+  const SessionOptions& options_;
+  RankRounds& rounds_;
+  SteadyClock clock_;
+  Leader leader_;
+  OneModel one_model_;
+  StepPace pace_;
+  RateLimit tells_of_delay_{std::chrono::minutes(1)};
+  std::uint64_t samples_ = 0;        // of all ranks, in all, but what was dropped
+  std::uint64_t dropped_steps_ = 0;  // likewise
+  std::uint32_t asked_again_ = 0;    // rounds that stayed due since the last one that came about
+  std::uint32_t loss_ = wire::kNoLoss;
+  Digest state_;
+  std::uint64_t egress_spent_ = 0;  // once it has left
+  bool leaving_ = false;            // was asked to
+  bool ends_ = false;
+  std::string why_alone_;
+  StatusCode failure_ = StatusCode::kRefused;
+};
+
+}  // namespace collab
