@@ -54,8 +54,8 @@ step() {
 
 # In a folder as deep as that of the tests' build, so that ccache knows the core.
 build_collab() {
-  nice python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -v -C build-dir="$build" \
-    -C cmake.define.BUILD_TESTING=ON -C cmake.define.COLLAB_BUILD_TESTS=ON -C cmake.define.COLLAB_WITH_UCX=OFF . &&
+  nice python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -v --config-settings build-dir="$build" \
+    --config-settings cmake.define.BUILD_TESTING=ON --config-settings cmake.define.COLLAB_BUILD_TESTS=ON --config-settings cmake.define.COLLAB_WITH_UCX=OFF . &&
     python -c 'import torch; from torch_collab import _C; print(torch.__version__, torch.version.cuda, _C.build_info())'
 }
 

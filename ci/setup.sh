@@ -102,5 +102,5 @@ fi
 
 say "collab"
 # Not isolated: the extension is compiled against the torch in .venv. The kept build folder makes the next time fast.
-python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -C build-dir=build/wheel .
+python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --config-settings build-dir=build/wheel .
 python -c 'import torch, torch_collab; print("torch", torch.__version__, "with torch_collab from", torch_collab.__path__[0])'

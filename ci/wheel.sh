@@ -41,8 +41,8 @@ build_wheel() {
   environment_with "$version"
   say "wheel beside $("$packages" -c 'import torch; print("torch", torch.__version__)')"
   PATH="$(dirname "$packages"):$PATH" VIRTUAL_ENV="$(dirname "$(dirname "$packages")")" CCACHE_BASEDIR="$scratch/source" \
-    "$packages" -m pip wheel --no-build-isolation --no-deps -C build-dir="build/wheel$version" \
-    -C cmake.define.COLLAB_WITH_UCX=ON "$@" -w "$folder" "$scratch/source"
+    "$packages" -m pip wheel --no-build-isolation --no-deps --config-settings build-dir="build/wheel$version" \
+    --config-settings cmake.define.COLLAB_WITH_UCX=ON "$@" -w "$folder" "$scratch/source"
 }
 
 # One of its own for each release: `_C-torch2.13.cpython-311-x86_64-linux-gnu.so`. `native` chooses.

@@ -25,7 +25,7 @@ namespace {
 constexpr std::array<char, 8> kStateMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
 constexpr std::uint32_t kStateVersion = 7;
 constexpr std::size_t kStatePrologueBytes = 24;
-constexpr std::size_t kHashAt = 16;
+constexpr std::size_t kStateHashAt = 16;
 constexpr std::uint64_t kEnded = std::uint64_t{0xff} << 56;  // that byte of the hash is inverted
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -163,7 +163,7 @@ Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
   put<std::uint32_t>(start.data() + 8, kStateVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + kHashAt, header_hash(body));
+  put<std::uint64_t>(start.data() + kStateHashAt, header_hash(body));
   std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
@@ -204,7 +204,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   std::vector<std::byte> body(header_bytes);
   if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
-  const auto said = get<std::uint64_t>(prologue.data() + kHashAt);
+  const auto said = get<std::uint64_t>(prologue.data() + kStateHashAt);
   const std::uint64_t hash = header_hash(body);
   if (said != hash && said != (hash ^ kEnded)) return damaged(path, "its header does not have the hash it says");
   Opened opened;
@@ -358,7 +358,7 @@ Status mark_ended(Disk& disk, const std::string& path, bool ended) {
   if (!opened.ok()) return opened.status();
   if (opened->header.ended == ended) return {};
   const auto last = static_cast<std::byte>((ended ? opened->hash ^ kEnded : opened->hash) >> 56);
-  const bool written = disk.pwrite(file.fd(), &last, 1, kHashAt + 7) == 1;
+  const bool written = disk.pwrite(file.fd(), &last, 1, kStateHashAt + 7) == 1;
   if (written && disk.fsync(file.fd()) == 0) return {};
   return unavailable("cannot write to the state file " + path + ": " + error_text());
 }
