@@ -212,6 +212,15 @@ def test_a_dockerfile_copies_from_stages_it_has_and_builds_with_the_packages_of_
     )
 
 
+def test_the_set_up_asks_nothing_of_pip_that_debians_does_not_have() -> None:
+    """A fresh Debian 12 makes environments with pip 23.0, which has --config-settings and not yet its short form."""
+    scripts = [*(ROOT / "ci").glob("*.sh"), *(ROOT / "docker").glob("*"), *(ROOT / "examples").glob("*.sh")]
+    text = "\n".join(path.read_text("utf-8") for path in scripts).replace("\\\n", " ")
+    calls = re.findall(r"\bpip (?:install|wheel)\b[^\n]*", text)
+    assert len(calls) >= 6 and any("--config-settings" in call for call in calls)
+    assert not [call for call in calls if re.search(r" -C\b", call)]
+
+
 def test_what_the_coordinators_image_builds_is_there() -> None:
     text = (ROOT / "docker" / "coordinator.Dockerfile").read_text("utf-8")
     targets = re.search(r"--target (.+)", text)[1].split()  # type: ignore[index]

@@ -20,11 +20,11 @@ def test_in_a_short_run_each_test_has_its_part_of_those_that_are_aimed() -> None
 def test_in_the_hour_the_longest_bounds_are_reached() -> None:
     plan = shares(NAMES, 1200, AIMED, AIMED[:1])
     assert sum(plan.values()) == pytest.approx(1200)
-    assert {name for name, seconds in plan.items() if seconds == 100} == set(LONG)
-    assert plan["terms"] == pytest.approx(1000 / 24)
+    assert {name for name, seconds in plan.items() if seconds == 120} == set(LONG)
+    assert plan["terms"] == pytest.approx(960 / 24)
 
 
-@pytest.mark.parametrize("seconds", [300, 3000])
+@pytest.mark.parametrize("seconds", [300, 3600])
 def test_between_and_beyond_all_have_the_same(seconds: float) -> None:
     assert set(shares(NAMES, seconds, AIMED, ()).values()) == {seconds / len(NAMES)}
 
