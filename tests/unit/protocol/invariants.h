@@ -93,6 +93,7 @@ class Invariants {
     std::optional<wire::Accept> to_accept;        // as it was asked last
     bool let_in = false;                          // since it was asked to promise
     std::set<AcceptorId> lost{};                  // of what this process could not write
+    std::map<AcceptorId, RunId> runs{};           // the one each of its memories is of
   };
 
   void check(bool holds, const std::string& what) {
@@ -120,7 +121,7 @@ class Invariants {
   void on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message);
   void on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted);
   void check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise);
-  void check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept);
+  void check_memory(const std::string& site, SiteRecord& record, const wire::Record& kept);
   void check_member_left(const std::string& site, const wire::MemberLeft& left, const std::vector<SiteAction>& actions);
   void check_membership(const std::string& site, const SiteRecord& record, const KnownMembership& kept);
   void says_as(const std::string& site, const SiteRecord& record, AcceptorId acceptor);
@@ -138,7 +139,7 @@ class Invariants {
   std::map<std::string, SiteRecord> sites_;
   std::map<Memory, TermId> promised_;  // last, as said
   std::set<Memory> heard_;             // something was said under its name
-  std::map<Memory, RunId> runs_;       // the one each is a memory of
+  std::map<Memory, RunId> runs_;       // the one each is a memory of, durably
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;

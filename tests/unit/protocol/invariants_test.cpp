@@ -383,6 +383,20 @@ TEST_F(Memories, AreOfOneRunEach) {
   keeps(3, RunId{8}, {}, AcceptorId{3});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("in one memory what it agreed on in two runs")));
 }
+
+// Its record says of no run, and a process that goes on from it may come to another.
+TEST_F(Memories, OfWhichNothingWasDurableAreOfNoRun) {
+  wire::Record kept = record(TermId{2}, {}, AcceptorId{3});
+  kept.anchor = {RunId{7}, RoundId{0}, {1, 1}};
+  wire::Join join;
+  join.site = "paris";
+  for (const char* process : {"paris.1", "paris.2"}) site(process, Begin{join}, {});
+  site("paris.1", Tick{}, {Persist{1, kept}});
+  kept.anchor.run = RunId{8};
+  site("paris.2", Tick{}, {Persist{1, kept}});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+
 TEST_F(Memories, HoldNoAttemptOfAnotherRun) {
   keeps(1, RunId{8}, {{start, true, {{5, 5}}, {}}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("of another run than its anchor")));

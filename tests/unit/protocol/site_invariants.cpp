@@ -129,13 +129,16 @@ void Invariants::check_promise(const std::string& site, const SiteRecord& record
   last = std::max(last, promise.term);
 }
 
-// A memory is of one run: what it has taken part in, and seen committed. (What it has accepted from a successor may be
-// of the run that it is about to go over to.)
-void Invariants::check_memory(const std::string& site, const SiteRecord& record, const wire::Record& kept) {
+// A memory is of one run: what it has taken part in, and seen committed. Of a process that ended the memory is what was
+// durable: one that had an anchor put in place, of which nothing was written yet, was of no run. (What it has accepted
+// from a successor may be of the run that it is about to go over to.)
+void Invariants::check_memory(const std::string& site, SiteRecord& record, const wire::Record& kept) {
   const RunId run = kept.anchor.run;
   if (run.value == 0) return;
-  const auto [known, fresh] = runs_.try_emplace({record.name, kept.acceptor}, run);
-  check(known->second == run, site + " keeps in one memory what it agreed on in two runs");
+  const auto before = runs_.find({record.name, kept.acceptor});
+  const bool same = before == runs_.end() || before->second == run;
+  check(same && record.runs.try_emplace(kept.acceptor, run).first->second == run,
+        site + " keeps in one memory what it agreed on in two runs");
   const bool own = std::ranges::all_of(kept.recent, [&](const wire::Past& past) { return past.run == run; }) &&
                    std::ranges::all_of(kept.proposals, [&](const wire::Proposal& p) {
                      return p.settled.value != 0 || p.start.run == run;
@@ -180,6 +183,9 @@ void Invariants::on_persisted(const std::string& site, SiteRecord& record, const
   check(asked != record.asked.end(), site + ": record " + std::to_string(persisted.number) + " is not on its way");
   if (asked == record.asked.end()) return;
   record.durable = persisted.why.ok() ? std::optional(asked->second) : std::nullopt;
+  if (record.durable && record.durable->anchor.run.value != 0) {
+    runs_.try_emplace({record.name, record.durable->acceptor}, record.durable->anchor.run);
+  }
   record.asked.erase(record.asked.begin(), std::next(asked));
 }
 

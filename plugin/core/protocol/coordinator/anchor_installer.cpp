@@ -121,6 +121,8 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   member.anchor.holds_ = installed;
   if (!anchor) return;
   if (installed.run != anchor->run || installed.round != anchor->round) {
+    // It has it under the swarm's name by now, with the answer to what it had contributed under another.
+    if (installed.run == anchor->run) member.anchor.renamed_from_.reset();
     if (waited_for) installed_another(member, installed);
     return;
   }
