@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 from torch_collab import native
-from torch_collab.cli import forms, knobs, swarm_file
+from torch_collab.cli import forms, knobs, status, swarm_file
 from torch_collab.network import addresses, links
 
 
@@ -45,8 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     told = list(config.coordinator)
     own = knobs.of_this_machine(config, arguments.config)
     transport = links.make(config, "")
-    if own and _is_of(config.run, own, transport, arguments.timeout):
-        told.append(own)
+    if own:
+        with contextlib.suppress(OSError, RuntimeError):  # none is here, or of another run
+            status.ask(transport, {own: config.run}, timedelta(seconds=arguments.timeout))
+            told.append(own)
 
     def tell(address: str) -> tuple[bool | None, str]:
         try:
@@ -64,14 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
             "nobody was told: no coordinator answers; do they run, with the same key? [cli.nobody-told]"
         )
     return 0 if any(taken for taken, _ in answers) else 1
-
-
-def _is_of(run: str, address: str, transport: dict[str, Any], timeout: float) -> bool:
-    try:
-        told = json.loads(native.query_status(transport, address, timedelta(seconds=timeout)))
-    except (OSError, RuntimeError):
-        return False
-    return bool(told.get("swarm") == run)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], str]:

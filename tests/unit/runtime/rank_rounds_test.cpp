@@ -36,11 +36,16 @@ struct Rounds : RankRounds {
   void average() {
     call([](Decision&) {});
   }
-  void skip() {
-    call([this](Decision& decided) {
+  template <typename Change>
+  void skip(Change change) {
+    call([this, change](Decision& decided) {
       decided.round = round();
       decided.skipped = true;
+      change(decided);
     });
+  }
+  void skip() {
+    skip([](Decision&) {});
   }
   void start() {
     call([](Decision& decided) { decided.in_flight = true; });
@@ -94,10 +99,7 @@ TEST(RankRounds, OneWithoutANewAnchorIsSkippedWhateverItIsCalled) {
 TEST(RankRounds, WhatStaysDueIsAskedForByTheNextStepAndCountedOnce) {
   Rounds rounds(2);
   rounds.train(2);
-  rounds.call([&rounds](Decision& decided) {
-    decided.round = rounds.round();
-    decided.skipped = decided.stays_due = true;
-  });
+  rounds.skip([](Decision& decided) { decided.stays_due = true; });
   rounds.train(1);
   EXPECT_TRUE(rounds.schedule().due_by_steps());
   EXPECT_EQ(rounds.steps_not_common(), 3U);
@@ -165,10 +167,7 @@ TEST(RankRounds, OfSeveralFragmentsEachHasItsTurnAfterTheLastStep) {
 TEST(RankRounds, WhoHasLeftHasHadItsLastRoundButNotByASkippedOne) {
   Rounds rounds(2);
   rounds.train(1);
-  rounds.call([&rounds](Decision& decided) {
-    decided.round = rounds.round();
-    decided.skipped = decided.leaving = true;
-  });
+  rounds.skip([](Decision& decided) { decided.leaving = true; });
   EXPECT_FALSE(rounds.has_left());
   EXPECT_TRUE(rounds.ends_with_round());
   rounds.call([](Decision& decided) { decided.leaving = true; });
