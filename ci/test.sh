@@ -51,7 +51,7 @@ set +m
 trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
 workers=()
 [ "$(id -u)" -ne 0 ] || workers=(-n 3) # three tests at a time (tests/python/turns.py)
-part pytest python -m pytest "${workers[@]}" --durations=15
+part pytest python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
 say "lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
 tail -n 5 "$logs"/{lint,docs,model}.log || echo "cut off: see $logs/beside.log"

@@ -18,9 +18,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 # The line above lets these be found.
-from second_tries import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401  (hooks)
+from second_tries import mark_second_tries, pytest_terminal_summary  # noqa: F401  (a hook)
 from torchruns import Nodes
-from turns import have_own_shared_memory, pytest_runtest_protocol  # noqa: F401  (a hook)
+from turns import alone_last, have_own_shared_memory, pytest_runtest_protocol  # noqa: F401  (a hook)
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,11 @@ def pytest_configure(config: object) -> None:
     config.addinivalue_line("markers", "alone: runs beside no other test of `pytest -n`")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "cuda: needs a GPU, and a torch that knows it")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_second_tries(items)
+    alone_last(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -54,11 +54,20 @@ def turn(run: str, alone: bool) -> Iterator[None]:
         yield
 
 
+def is_alone(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ALONE)
+
+
+def alone_last(items: list[pytest.Item]) -> None:
+    """Among the others each would wait for two tests to end, while all that come after it wait for it."""
+    items.sort(key=is_alone)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Around the whole test, its limit of time included: waiting for a turn is no part of that."""
     worker = getattr(item.config, "workerinput", None)
     if worker is None:
         return (yield)
-    with turn(worker["testrunuid"], any(item.get_closest_marker(name) for name in ALONE)):
+    with turn(worker["testrunuid"], is_alone(item)):
         return (yield)
