@@ -71,5 +71,7 @@ class Codec {
 [[nodiscard]] Result<Codecs> codecs_from_name(std::string_view text);
 // Of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
 [[nodiscard]] bool needs_error_feedback(CodecId id);
+// One way or both sends the largest elements alone.
+[[nodiscard]] bool has_top_k(const Codecs& codecs);
 
 }  // namespace collab

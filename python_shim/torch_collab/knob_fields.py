@@ -120,9 +120,9 @@ class OptionFields:
     error_feedback: bool | None = None
     """Whether what a codec of 8 bits or fewer leaves out is put into the next round; takes memory for one more
     copy of the parameters in float32. (0|1; default 1)"""
-    feedback_decay: float | None = None
-    """What error feedback multiplies what earlier rounds left out by before it goes into the next one. Below 1,
-    such as 0.95 with top-k, what has waited long counts less. (0..1; default 1)"""
+    feedback_decay: float | str | None = None
+    """What error feedback multiplies what earlier rounds left out by before it goes into the next one: below 1,
+    what has waited long counts less. auto: 0.95 with top-k, else 1. (0..1 or auto; default auto)"""
     keep_fp16: str | None = None
     """Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements,
     any other word names those whose names contain it (small,embedding,norm). Float buffers always do. (none, or

@@ -66,8 +66,8 @@ def behind(merge: str, steps: int, what: str = "", at_most: float | None = 1.5, 
 
 # Biases, norms and embeddings: all tensors of these models are `small`.
 KEPT = "wte,wpe,ln_,bias"
-SLOW = {"codec": "topk64/int4", "keep_fp16": KEPT, "feedback_decay": "0.95"}
-SLOW_WORDS = f"`topk64/int4`, `keep_fp16={KEPT}`, `feedback_decay=0.95`"
+SLOW = {"codec": "topk64/int4", "keep_fp16": KEPT}
+SLOW_WORDS = f"`topk64/int4`, `keep_fp16={KEPT}`"
 SETTINGS = {
     "ddp": Setting("DDP, gradients averaged at every step"),
     "alone": Setting("one site alone, the same samples in twice the steps"),
@@ -77,8 +77,8 @@ SETTINGS = {
     "h30-int8": sites(", `int8`", at_most=0.3, codec="int8"),
     "h30-int4": sites(", `int4`", at_most=1.0, codec="int4"),
     "h30-int4-kept": sites(f", `int4`, `keep_fp16={KEPT}`", at_most=1.0, codec="int4", keep_fp16=KEPT),
-    "h30-topk64": sites(", `topk64/int8`", codec="topk64/int8"),
-    "h30-topk64-decay": sites(", `topk64/int8`, `feedback_decay=0.95`", codec="topk64/int8", feedback_decay="0.95"),
+    "h30-topk64": sites(", `topk64/int8`, `feedback_decay=1`", codec="topk64/int8", feedback_decay="1"),
+    "h30-topk64-decay": sites(", `topk64/int8`", codec="topk64/int8"),
     "h30-rebase0.5-7": behind("rebase:0.5", 7),
     "h30-rebase0.5-15": behind("rebase:0.5", 15),
     "h30-rebase1-7": behind("rebase:1", 7),

@@ -1,4 +1,4 @@
-// What codecs are called: the one table of their names.
+// What codecs are called: the one table of their names, and what is told by the name.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -40,6 +40,11 @@ Result<Codecs> codecs_from_name(std::string_view text) {
   const Result<CodecId> down = codec_from_name(text.substr(slash + 1));
   if (!down.ok()) return down.status();
   return Codecs(*up, *down);
+}
+
+bool has_top_k(const Codecs& codecs) {
+  const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
+  return is_top_k(codecs.up) || is_top_k(codecs.down);
 }
 
 }  // namespace collab

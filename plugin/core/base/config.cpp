@@ -4,6 +4,7 @@
 #include <cctype>
 #include <optional>
 
+#include "collab/codec.h"
 #include "core/base/knobs.h"
 #include "core/base/presets.h"
 #include "core/base/strangers.h"
@@ -254,8 +255,7 @@ std::vector<std::string> value_warnings(const Config& config) {
         "with a higher loss than with average; take COLLAB_OUTER_OPTIMIZER=average, or less momentum "
         "[knob.few-rounds]");
   }
-  const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
-  if (!is_top_k(config.codec.up) && !is_top_k(config.codec.down)) return warnings;
+  if (!has_top_k(config.codec)) return warnings;
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);
   if (!config.error_feedback) {
     warnings.push_back("COLLAB_ERROR_FEEDBACK=0 with " + codec +
@@ -265,8 +265,8 @@ std::vector<std::string> value_warnings(const Config& config) {
     warnings.push_back(
         "COLLAB_OUTER_OPTIMIZER=nesterov with " + codec +
         ": its momentum repeats the few elements that a round sends, while the residual sends the others "
-        "late; take COLLAB_OUTER_OPTIMIZER=average with COLLAB_FEEDBACK_DECAY=0.95, or a codec that "
-        "sends every element, such as int4 [knob.top-k-momentum]");
+        "late; take COLLAB_OUTER_OPTIMIZER=average, or a codec that sends every element, such as int4 "
+        "[knob.top-k-momentum]");
   }
   return warnings;
 }

@@ -154,6 +154,14 @@ inline std::string format_outer_lr(const Config& config) {
 inline constexpr KnobForm kOuterLr{KnobType::kRealOrAuto, "a number", parse_outer_lr, format_outer_lr,
                                    data<&Config::outer_lr>};
 
+// auto is what goes with the codec, whose row comes first: what top-k leaves out waits for many rounds.
+inline bool parse_feedback_decay(std::string_view text, Config& config) {
+  config.feedback_decay = has_top_k(config.codec) ? 0.95 : 1.0;
+  return text == "auto" || parse_real<&Config::feedback_decay, 0, 10'000>(text, config);
+}
+inline constexpr KnobForm kFeedbackDecay{KnobType::kRealOrAuto, "a number", parse_feedback_decay,
+                                         format_real<&Config::feedback_decay>, data<&Config::feedback_decay>};
+
 inline bool parse_site_index(std::string_view text, Config& config) {
   config.site_index.reset();
   if (text.empty()) return true;

@@ -273,13 +273,13 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .advanced = true},
      on_or_off<&C::error_feedback>()},
     {{.name = "feedback_decay",
-      .default_ = "1",
-      .range = "0..1",
-      .sentence = "What error feedback multiplies what earlier rounds left out by before it goes into the next one. "
-                  "Below 1, such as 0.95 with top-k, what has waited long counts less.",
+      .default_ = "auto",
+      .range = "0..1 or auto",
+      .sentence = "What error feedback multiplies what earlier rounds left out by before it goes into the next one: "
+                  "below 1, what has waited long counts less. auto: 0.95 with top-k, else 1.",
       .scope = kSites,
       .advanced = true},
-     real<&C::feedback_decay, 0, 10'000>()},
+     kFeedbackDecay},
     {{.name = "keep_fp16",
       .default_ = "none",
       .unit = "words",

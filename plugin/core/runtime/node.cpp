@@ -27,10 +27,6 @@ constexpr std::chrono::seconds kBeyondLimit{60};
 // Chunks are whole groups of top-k, so that their size does not change what is sent.
 constexpr std::uint64_t kGrain = 4096;
 
-[[nodiscard]] bool has_top_k(const Codecs& codecs) {
-  return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
-}
-
 // By which COLLAB_OUTER_LR=auto goes. All sites must have the same, whenever they came: not what the leader has chosen.
 [[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
   const std::uint64_t steps = period_of_elements(config.sync_every, fragments);

@@ -355,6 +355,19 @@ TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
   }
 }
 
+TEST(LoadConfig, WhatWaitsForTopKDecays) {
+  EXPECT_EQ(config_of({}).feedback_decay, 1);
+  EXPECT_EQ(config_of({{"COLLAB_CODEC", "int4"}, {"COLLAB_FEEDBACK_DECAY", "auto"}}).feedback_decay, 1);
+  for (const char* codec : {"topk128", "topk64/int8", "int4/topk64"}) {
+    EXPECT_EQ(config_of({{"COLLAB_CODEC", codec}}).feedback_decay, 0.95) << codec;
+    EXPECT_EQ(config_of({{"COLLAB_CODEC", codec}, {"COLLAB_FEEDBACK_DECAY", "1"}}).feedback_decay, 1) << codec;
+  }
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "slow"}}).feedback_decay, 0.95);
+  for (const char* bad : {"-0.1", "1.1", "nan", "slow", ""}) {
+    EXPECT_THAT(error_of({{"COLLAB_FEEDBACK_DECAY", bad}}), HasSubstr("0..1 or auto")) << bad;
+  }
+}
+
 TEST(LoadConfig, CoordinatorIsAListOfAddresses) {
   EXPECT_EQ(config_of({{"COLLAB_COORDINATOR", "paris:29500,[::1]:29501"}}).coordinator,
             (std::vector<std::string>{"paris:29500", "[::1]:29501"}));
