@@ -21,7 +21,7 @@
 namespace collab {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kDiskPatience = std::chrono::seconds(10);
 constexpr auto kMoment = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -132,7 +132,7 @@ EventsFile::EventsFile(std::shared_ptr<Shared> shared) : shared_(std::move(share
 
 EventsFile::~EventsFile() {
   if (shared_ == nullptr) return;
-  if (shared_->end(kPatience)) {
+  if (shared_->end(kDiskPatience)) {
     thread_.join();
   } else {
     log_warning(

@@ -13,7 +13,7 @@ namespace collab {
 namespace {
 
 // Two dials to a hub that is gone, after a grace of silence, still leave time to find the next within two graces.
-constexpr Duration kDialTimeout = std::chrono::seconds(10);
+constexpr Duration kHubDialTimeout = std::chrono::seconds(10);
 constexpr std::chrono::seconds kLeaveLimit{3};
 constexpr std::chrono::seconds kEaseEvery{5};
 
@@ -52,7 +52,7 @@ Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr
 HubLink::HubLink(Options options, std::unique_ptr<Transport> transport)
     : hubs_(options.hubs),
       ranks_(options.site_of.size()),
-      dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 4)),
+      dial_timeout_(std::min<Duration>(kHubDialTimeout, options.config.link_grace / 4)),
       machine_(machine_config(options)),
       transport_(std::move(transport)) {}
 

@@ -1,480 +1,60 @@
 #include "core/runtime/data/data_plane.h"
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "core/base/digest.h"
-#include "core/base/log.h"
-#include "core/protocol/agreement/attempt.h"
-#include "core/protocol/fragments.h"
-#include "core/reduce/reduce.h"
-#include "core/runtime/data/payload_buffer.h"
-#include "core/runtime/tensors/not_finite.h"
-#include "core/wire/encoding.h"
-#include "core/wire/limits.h"
-
 namespace collab {
-namespace {
-
-// As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
-[[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
-  return as_buffer(protocol::Payload{std::move(payload), 0, used});
-}
-
-[[nodiscard]] auto order_of(RoundId round, AttemptId attempt) { return std::pair(round, attempt); }
-
-}  // namespace
 
 DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional<StoredResidual> residual)
     : settings_(settings),
       parts_(parts),
-      up_(settings.codec.up, settings.kept, parts.parameters->size()),
-      down_(settings.codec.down, settings.kept, parts.parameters->size()),
       residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements,
                 settings.feedback_decay, settings.kept, settings.outer_elements, parts.passing),
-      pool_(make_buffer_pool()),
-      early_(
-          std::max(up_.encoded_size({0, parts.parameters->size()}), down_.encoded_size({0, parts.parameters->size()}))),
+      reader_(*parts.parameters),
       sender_(*parts.transport),
+      exchange_(settings_, parts_, sender_, reader_, residual_),
       anchors_({parts.clock, parts.arena, &sender_, parts.tell,
                 [this](const SealedAnchor& anchor) {
-                  seal(anchor);
+                  tensors_.seal(anchor);
                   residual_.settle(anchor.run);
                 },
                 parts.passing},
-               parts.parameters->size(), settings.tile_elements) {
+               parts.parameters->size(), settings.tile_elements),
+      tensors_(settings_, parts_, exchange_, anchors_, reader_, residual_) {
   if (residual) residual_.restore(std::move(*residual));
 }
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
-  cancel();
   anchors_.forget();
-  carried_.begin(action.start, action.self, action.links);
-  protocol::ExchangePlan plan{.start = action.start,
-                              .self = action.self,
-                              .chunk_elements = settings_.chunk_elements,
-                              .peers = action.peers(),
-                              .held = carried_.held(),
-                              .delivered = carried_.delivered()};
-  const std::size_t peers = plan.peers.size();
-  const std::size_t of_each =
-      std::max(settings_.least_window_bytes, settings_.window_bytes / std::max<std::size_t>(1, peers));
-  const auto chunks = [&](const MixedCodec& codec) {
-    const std::size_t bytes = std::max<std::size_t>(1, codec.usual_size(settings_.chunk_elements));
-    return static_cast<std::uint32_t>(std::max<std::size_t>(1, of_each / bytes));
-  };
-  plan.window = chunks(up_);
-  plan.mean_window = chunks(down_);
-  attempt_.emplace(Attempt{.start = action.start,
-                           .self = action.self,
-                           .range = protocol::covered_by(action.start.slices),
-                           .links = {},
-                           .peers = peers,
-                           .exchange = protocol::Exchange(std::move(plan)),
-                           .scales = {},
-                           .outer = for_contributors(settings_.outer, protocol::contributors_of(action.start).size()),
-                           .means = {},
-                           .own_means = {},
-                           .digests = {}});
-  std::vector<double> weights;
-  for (std::size_t i = 0; i < action.start.participants.size(); ++i) {
-    attempt_->links[action.start.participants[i].site] = action.links[i];
-    weights.push_back(action.start.participants[i].weight);
-  }
-  attempt_->scales = mean_scales(weights);
-  if (attempt_->outer.id == OuterId::kRda) {
-    std::vector<float> shares;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] > 0) shares.push_back(attempt_->scales[i]);
-    }
-    attempt_->norms.emplace(settings_.radial, attempt_->range, std::move(shares));
-  }
-  contributed_ = attempt_->range;
-  residual_.start(action.start, action.self, scale_of_self());
-  Events events = advance(protocol::ExchangeStart{}, action.self);
-  // What came before we knew of the attempt.
-  for (Incoming& incoming : early_.take()) {  // should the attempt fail meanwhile, what is left waits for the next
-    Events more = accept(std::move(incoming));
-    events.insert(events.end(), more.begin(), more.end());
-  }
-  Events lossy = close_lossy();
-  events.insert(events.end(), lossy.begin(), lossy.end());
-  if (const auto gone = attempt_ ? attempt_->exchange.lacks() : std::nullopt) {
-    Events more = fail(*gone, "it was lost, and its contribution is incomplete here");
-    events.insert(events.end(), more.begin(), more.end());
-  }
-  return events;
+  tensors_.forget_mean();
+  return exchange_.start(action);
 }
 
 void DataPlane::cancel() {
-  attempt_.reset();
-  kept_mean_ = {};
-  chunks_on_their_way_.clear();
-}
-
-void DataPlane::start_round_clock() {
-  round_traffic_ = {};
-  bytes_on_their_way_.clear();  // some were lost with their links
-  up_rate_.begin_round();
-  down_rate_.begin_round();
+  exchange_.cancel();
+  tensors_.forget_mean();
 }
 
 DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
-  const std::size_t payload_size = payload ? payload->bytes().size() : 0;
-  const TimePoint now = parts_.clock->now();
-  bytes_received_ += payload_size;
-  Incoming incoming{link, from, chunk, std::move(payload)};
+  bytes_received_ += payload ? payload->bytes().size() : 0;
+  IncomingChunk incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind >= wire::ChunkKind::kAnchor) return anchors_.arrived(incoming);
-  round_traffic_.bytes_received += payload_size;
-  round_traffic_.passed(now);
-  down_rate_.add(now, payload_size);
-  return accept(std::move(incoming));
-}
-
-DataPlane::Events DataPlane::accept(Incoming incoming) {
-  const wire::Chunk& chunk = incoming.chunk;
-  const auto order = order_of(chunk.round, chunk.attempt);
-  const auto ours = attempt_ ? order_of(attempt_->start.round, attempt_->start.attempt) : decltype(order)();
-  if (!attempt_ || chunk.run != attempt_->start.run || order > ours) {
-    if (const std::optional<SealedAnchor> sealed = parts_.arena->sealed()) {
-      early_.keep(sealed->run, sealed->round, std::move(incoming));
-    }
-    return {};
-  }
-  if (order == ours && attempt_->complete) return {};  // nothing is missing, and it may be committed
-  attempt_->moved += incoming.payload ? incoming.payload->bytes().size() : 0;
-  const bool older = order < ours;
-  const bool of_round = chunk.round == attempt_->start.round && chunk.kind == wire::ChunkKind::kContribution;
-  if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
-
-  if (chunk.from != incoming.from) {
-    return fail(incoming.from, "a chunk says it is from site " + std::to_string(chunk.from.value) +
-                                   " but came from site " + std::to_string(incoming.from.value));
-  }
-  const std::size_t got = incoming.payload ? incoming.payload->bytes().size() : 0;
-  if (const Status fits = check_payload(chunk, got); !fits.ok()) return fail(incoming.from, fits.message());
-  if (hash64(incoming.payload->view()) != chunk.payload_hash) {
-    return fail(incoming.from, "chunk " + text_of(chunk.range) + " was damaged on its way: its hash differs");
-  }
-  if (chunk.kind == wire::ChunkKind::kContribution) {
-    using Arrival = protocol::Carryover<BufferPtr>::Arrival;
-    const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
-    if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
-    if (older && !attempt_->exchange.contributes(incoming.from)) return {};  // it may come back into the round
-    return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
-  }
-  attempt_->means[chunk.range.begin] = std::move(incoming.payload);
-  return advance(protocol::MeanArrived{incoming.from, chunk.range}, incoming.from);
-}
-
-// Links of which chunks were dropped while this attempt was not begun: of what else comes over them nothing can be
-// relied on, and their senders have to see that it was lost.
-DataPlane::Events DataPlane::close_lossy() {
-  Events events;
-  for (const auto& [link, lossy] : early_.lossy()) {
-    parts_.transport->close(link);
-    if (!attempt_) continue;
-    const auto used = attempt_->links.find(lossy.from);
-    if (used != attempt_->links.end() && used->second == link) events = fail(lossy.from, lossy.why);
-  }
-  return events;
-}
-
-void DataPlane::seal(const SealedAnchor& anchor) {
-  parts_.arena->seal(anchor);
-  early_.round_is_past(anchor.run, anchor.round);
+  return exchange_.on_chunk(std::move(incoming));
 }
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
-  if (anchors_.sent(token)) return {};
-  if (const auto bytes = bytes_on_their_way_.extract(token)) {
-    const TimePoint now = parts_.clock->now();
-    if (attempt_) attempt_->moved += bytes.mapped();
-    up_rate_.add(now, bytes.mapped());
-    if (bytes_on_their_way_.empty()) up_rate_.set_busy(now, false);
-  }
-  const auto sent = chunks_on_their_way_.extract(token);
-  return sent ? advance(sent.mapped(), attempt_->self) : Events();
+  return anchors_.sent(token) ? Events() : exchange_.on_sent(token);
 }
 
-wire::Exchanged DataPlane::exchanged() {
-  if (!attempt_) return {};
-  if (attempt_->complete) return {.moved = attempt_->moved};
-  auto [means, sites] = attempt_->exchange.missing(wire::kMaxLacked);
-  return {.moved = attempt_->moved, .means = means, .lacks = std::move(sites)};
-}
-
-DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteId peer) {
-  if (!attempt_) return {};
-  Result<std::vector<protocol::ExchangeAction>> actions = attempt_->exchange.step(event);
-  if (!actions.ok()) return fail(peer, actions.status().message());
-  Events events;
-  for (const protocol::ExchangeAction& action : *actions) {
-    Events more = std::visit([this](const auto& each) { return run(each); }, action);
-    events.insert(events.end(), more.begin(), more.end());
-    if (!attempt_) break;  // it failed
-  }
-  return events;
-}
-
-DataPlane::Events DataPlane::fail(SiteId peer, std::string reason) {
-  if (!attempt_) return {};
-  carried_.drop(peer);
-  if (attempt_->complete) {  // it may be committed: what was lost is lost with its link, for an attempt after it
-    if (const LinkId link = attempt_->links[peer]; link != LinkId(0)) parts_.transport->close(link);
-    return {};
-  }
-  protocol::ExchangeFailed failed{attempt_->start.round, attempt_->start.attempt, peer, std::move(reason)};
+Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action) {
+  Result<Applied> applied = tensors_.apply(action);
+  if (!applied.ok()) return applied;
   cancel();
-  return {failed};
+  forget_contributions();
+  return applied;
 }
 
-DataPlane::Events DataPlane::unfit(std::string reason) {
-  protocol::ContributionUnfit event{attempt_->start.round, attempt_->start.attempt, std::move(reason)};
-  cancel();
-  return {event};
-}
-
-// Said by the first tensor of the vector that is not finite: which chunk is looked at first depends on who owns what.
-DataPlane::Events DataPlane::not_finite(ElementRange range) {
-  std::string reason =
-      not_finite_text(*parts_.parameters, parts_.arena->anchor(), parts_.model, settings_.outer_elements);
-  if (reason.empty()) {
-    reason =
-        "with what earlier payloads left out (COLLAB_ERROR_FEEDBACK) the delta is beyond float32 in " + text_of(range);
-  }
-  return unfit(std::move(reason));
-}
-
-Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
-  const std::span<float> view = parts_.parameters->view(range.begin, range.size());
-  if (!view.empty()) return std::span<const float>(view);
-  staging_.resize(range.size());
-  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(range.begin, staging_));
-  return std::span<const float>(staging_);
-}
-
-float DataPlane::scale_of_self() const {
-  const auto& in = attempt_->start.participants;
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    if (in[i].site == attempt_->self) return attempt_->scales[i];
-  }
-  return 0;
-}
-
-SiteId DataPlane::owner_of(ElementRange chunk) const {
-  for (const wire::Slice& slice : attempt_->start.slices) {
-    if (slice.range.begin <= chunk.begin && chunk.end <= slice.range.end) return slice.owner;
-  }
-  return attempt_->self;
-}
-
-const MixedCodec& DataPlane::codec_of(wire::ChunkKind kind) const {
-  return kind == wire::ChunkKind::kContribution ? up_ : down_;
-}
-
-// By its length alone; what the bytes say the decoder judges.
-Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
-  const MixedCodec& codec = codec_of(chunk.kind);
-  const ElementRange range = chunk.range.end <= parts_.parameters->size() ? chunk.range : ElementRange{};
-  const std::size_t norms = chunk.kind == wire::ChunkKind::kMean ? norms_size(range) : 0;
-  const std::size_t bound = codec.encoded_size(range) + norms;
-  const bool fits = codec.fixed_size() ? bytes == bound : bytes > norms && bytes <= bound;
-  if (chunk.codec == codec.id() && range.size() > 0 && fits) return {};
-  return corrupt((chunk.kind == wire::ChunkKind::kContribution ? "contribution " : "mean ") + text_of(chunk.range) +
-                 ": expected " + (codec.fixed_size() ? "" : "at most ") + std::to_string(bound) + " bytes of " +
-                 std::string(codec.name()) + ", got " + std::to_string(bytes) + " of codec " +
-                 std::to_string(static_cast<int>(chunk.codec)));
-}
-
-std::size_t DataPlane::norms_size(ElementRange chunk) const {
-  return attempt_->norms ? attempt_->norms->size(chunk) : 0;
-}
-
-wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
-  return {.kind = kind,
-          .run = attempt_->start.run,
-          .round = attempt_->start.round,
-          .attempt = attempt_->start.attempt,
-          .from = attempt_->self,
-          .range = range,
-          .codec = codec_of(kind).id(),
-          .payload_hash = hash64(payload.view())};
-}
-
-DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
-  const ElementRange range = action.range;
-  const Result<std::span<const float>> parameters = parameters_at(range);
-  if (!parameters.ok()) return unfit("the parameters could not be read: " + parameters.status().message());
-  BufferPtr payload = pool_->take(up_.encoded_size(range));
-  const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
-  const std::optional<std::size_t> used = residual_.encode_contribution(range, anchor, *parameters, payload->bytes());
-  if (!used) return not_finite(range);
-  payload = trimmed(std::move(payload), *used);
-  const wire::Chunk chunk = announce(wire::ChunkKind::kContribution, range, *payload);
-  send_chunk(action.owner, chunk, std::move(payload), action.more);
-  carried_.sent(action.owner, range);
-  return {};
-}
-
-bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::vector<double>& squares,
-                            std::optional<Fault>& fault) {
-  bool first = true;
-  if (attempt_->norms) measured_.resize(range.size());
-  const auto& participants = attempt_->start.participants;
-  for (std::size_t i = 0; i < participants.size(); ++i) {
-    const SiteId site = participants[i].site;
-    if (participants[i].weight == 0) continue;
-    const float scale = attempt_->scales[i];
-    if (site == attempt_->self) {
-      const Result<std::span<const float>> parameters = parameters_at(range);
-      if (!parameters.ok()) {
-        fault = Fault{site, parameters.status()};
-        return true;
-      }
-      const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
-      if (!accumulate_difference(anchor, *parameters, scale, first, sum)) return false;
-      if (attempt_->norms) static_cast<void>(accumulate_difference(anchor, *parameters, 1.0F, true, measured_));
-    } else {
-      const BufferPtr* encoded = carried_.find(site, range);
-      COLLAB_CHECK(encoded != nullptr, "the exchange reduces a contribution that has not arrived");
-      const std::span<const std::byte> bytes = (*encoded)->view();
-      Status added =
-          first ? up_.decode_scaled(range, bytes, scale, sum) : up_.decode_accumulate(range, bytes, scale, sum);
-      if (added.ok() && attempt_->norms) added = up_.decode(range, bytes, measured_);
-      if (!added.ok()) {
-        fault = Fault{site, added};
-        return true;
-      }
-    }
-    if (attempt_->norms) attempt_->norms->measure(range, measured_, squares);
-    first = false;
-  }
-  return true;
-}
-
-DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
-  const ElementRange range = action.range;
-  const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
-  std::optional<Fault> fault;
-  std::vector<double> squares;
-  const bool fit = reduce_into(mean, range, squares, fault);
-  if (fault && fault->with == attempt_->self) {
-    return unfit("the parameters could not be read: " + fault->why.message());
-  }
-  if (fault) return fail(fault->with, "the contribution " + text_of(range) + ": " + fault->why.message());
-  if (!fit) return not_finite(range);
-
-  if (attempt_->start.participants.size() > 1) {
-    const std::size_t bound = down_.encoded_size(range);
-    const std::size_t norms = norms_size(range);
-    BufferPtr payload = pool_->take(bound + norms);
-    const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes().first(bound));
-    if (!used) return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
-    if (attempt_->norms) attempt_->norms->write(range, squares, mean, payload->bytes().subspan(*used, norms));
-    payload = trimmed(std::move(payload), *used + norms);
-    // Everyone applies the decoded bytes, the owner too.
-    if (const Status status = open_mean(range, payload->view(), !down_.lossless() || residual_.on()); !status.ok()) {
-      return fail(attempt_->self, status.message());
-    }
-    const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
-    if (attempt_->peers > 0) attempt_->own_means[range.begin] = {chunk, std::move(payload), attempt_->peers};
-  }
-  take_mean(range.begin, mean);
-  return {};
-}
-
-DataPlane::Events DataPlane::run(const protocol::SendMean& action) {
-  const auto found = attempt_->own_means.find(action.range.begin);
-  COLLAB_CHECK(found != attempt_->own_means.end(), "the exchange sends a mean that it has not reduced");
-  Attempt::OwnMean& mean = found->second;
-  const bool last = --mean.to_go == 0;
-  send_chunk(action.to, mean.chunk, last ? std::move(mean.payload) : mean.payload, action.more);
-  if (last) attempt_->own_means.erase(found);
-  return {};
-}
-
-DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
-  const ElementRange range = action.range;
-  const auto found = attempt_->means.find(range.begin);
-  COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
-  if (const Status status = open_mean(range, found->second->view(), true); !status.ok()) {
-    return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
-  }
-  attempt_->means.erase(found);
-  take_mean(range.begin, parts_.arena->mean().subspan(range.begin, range.size()));
-  return {};
-}
-
-Status DataPlane::open_mean(ElementRange range, std::span<const std::byte> bytes, bool decode) {
-  const std::size_t encoded = bytes.size() - norms_size(range);
-  if (attempt_->norms) COLLAB_RETURN_IF_ERROR(attempt_->norms->take(range, bytes.subspan(encoded)));
-  if (!decode) return {};
-  return down_.decode(range, bytes.first(encoded), parts_.arena->mean().subspan(range.begin, range.size()));
-}
-
-void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
-  // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
-  // it stands in the arena's free slot, where nobody looks. What is told as done is then the digest of the parameters
-  // to come, which the commit needs not take again.
-  if (steps_at_once()) step_from(begin, mean, {});
-  Digest digest = hash128(as_bytes_of(mean));
-  if (attempt_->norms) {
-    DigestChain both;
-    both.add(digest);
-    both.add(hash128(std::as_bytes(attempt_->norms->taken(begin))));
-    digest = both.finish();
-  }
-  attempt_->digests[begin] = {digest, mean.size()};
-}
-
-void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
-  const std::span<const float> anchor = parts_.arena->anchor().subspan(begin, mean.size());
-  const std::size_t trained =
-      begin >= settings_.outer_elements ? 0 : std::min<std::uint64_t>(mean.size(), settings_.outer_elements - begin);
-  multiply(attempt_->factors, begin, mean.first(trained));
-  if (attempt_->shrink != 1.0F) multiply(mean.first(trained), attempt_->shrink);
-  outer_step(attempt_->outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
-  outer_step({.id = OuterId::kAverage, .lr = 1.0F}, anchor.subspan(trained), mean.subspan(trained), {});
-}
-
-bool DataPlane::averages_itself() const {
-  return attempt_->start.participants.size() == 1 && attempt_->outer.id == OuterId::kAverage &&
-         settings_.outer.lr == 1.0F;
-}
-
-bool DataPlane::steps_at_once() const {
-  if (settings_.outer.clip > 0 || attempt_->norms) return false;  // norms are those of the whole
-  const bool mean_is_lost = attempt_->outer.id != OuterId::kAverage || settings_.outer.lr != 1.0F;
-  return !has_outer_state(settings_.outer.id) && !averages_itself() && !(settings_.keeps_mean && mean_is_lost);
-}
-
-DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
-  protocol::ExchangeComplete complete{attempt_->start.round, attempt_->start.attempt, {}};
-  for (const wire::Slice& slice : attempt_->start.slices) {
-    DigestChain chain;
-    for (auto chunk = attempt_->digests.lower_bound(slice.range.begin);
-         chunk != attempt_->digests.end() && chunk->first < slice.range.end; ++chunk) {
-      chain.add(chunk->second.digest);
-    }
-    complete.slices.push_back(chain.finish());
-  }
-  attempt_->complete = true;
-  if (attempt_->norms) attempt_->factors = attempt_->norms->factors();
-  return {complete};
-}
-
-// Of the attempt under way.
-void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more) {
-  const std::uint64_t token = sender_.next_token();
-  chunks_on_their_way_.insert({token, {to, chunk.kind}});
-  const TimePoint now = parts_.clock->now();
-  bytes_on_their_way_[token] = payload->bytes().size();
-  up_rate_.set_busy(now, true);
-  round_traffic_.passed(now);
-  const std::uint64_t follows = up_.usual_size(more.contributions) + down_.usual_size(more.means);
-  round_traffic_.bytes_sent += sender_.send(attempt_->links[to], chunk, std::move(payload), token, follows);
+void DataPlane::receive_anchor(const protocol::ReceiveAnchor& action) {
+  cancel();  // the scratch slot is needed
+  forget_contributions();
+  anchors_.receive(action);
 }
 
 }  // namespace collab

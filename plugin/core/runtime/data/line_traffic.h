@@ -1,0 +1,68 @@
+// What of rounds goes over this site's line, and how fast it carried it.
+//
+// Threads: one caller at a time. Ownership: its own numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "collab/clock.h"
+#include "core/protocol/site/rate_meter.h"
+
+namespace collab {
+
+// Of the current round's exchange; what joiners are given meanwhile is no part of it.
+struct RoundTraffic {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  TimePoint first_payload = kNever;
+  TimePoint last_payload{};
+
+  void passed(TimePoint now) {
+    first_payload = std::min(first_payload, now);
+    last_payload = now;
+  }
+};
+
+class LineTraffic {
+ public:
+  void begin_round() {
+    round_ = {};
+    on_their_way_.clear();  // some were lost with their links
+    up_.begin_round();
+    down_.begin_round();
+  }
+  void came(TimePoint now, std::uint64_t payload) {
+    round_.bytes_received += payload;
+    round_.passed(now);
+    down_.add(now, payload);
+  }
+  void leaves(TimePoint now, std::uint64_t token, std::uint64_t payload) {
+    on_their_way_[token] = payload;
+    up_.set_busy(now, true);
+    round_.passed(now);
+  }
+  void sending(std::uint64_t bytes) { round_.bytes_sent += bytes; }  // head and payload
+  // How many bytes of a payload of this round have left with it.
+  std::uint64_t left(TimePoint now, std::uint64_t token) {
+    const auto sent = on_their_way_.extract(token);
+    if (!sent) return 0;
+    up_.add(now, sent.mapped());
+    if (on_their_way_.empty()) up_.set_busy(now, false);
+    return sent.mapped();
+  }
+
+  [[nodiscard]] const RoundTraffic& round() const { return round_; }
+  // Per second; 0: not known.
+  [[nodiscard]] std::uint32_t up_kbit() const { return up_.kbit_per_second(); }
+  [[nodiscard]] std::uint32_t down_kbit() const { return down_.kbit_per_second(); }
+
+ private:
+  RoundTraffic round_;
+  protocol::RateMeter up_;
+  protocol::RateMeter down_;
+  std::map<std::uint64_t, std::uint64_t> on_their_way_;  // payloads of the round, by token
+};
+
+}  // namespace collab
