@@ -1,7 +1,7 @@
 # collab-coordinator and collab-helper, without torch and without a GPU. From the repository's root:
 #
 #   docker build -f docker/coordinator.Dockerfile -t collab-coordinator .
-#   docker run -p 29500:29500 -v "$PWD/swarm.key:/run/swarm.key:ro" -e COLLAB_TOKEN_FILE=/run/swarm.key collab-coordinator
+#   docker run --user "$(id -u)" -p 29500:29500 -v "$PWD/swarm.key:/run/swarm.key:ro" -e COLLAB_TOKEN_FILE=/run/swarm.key collab-coordinator
 
 FROM debian:12-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \

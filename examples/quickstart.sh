@@ -17,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 setup=yes lab=yes out=out/quickstart
-# A step's gradients take three seconds on this line, a round one and a half.
+# A step's gradients take three seconds on this line, a round about two.
 line=(--line 20 --rtt 60 --loss 0) training=(--seconds 80 --look 4 --batch 4)
 batch=128
 model=(--data stdlib --size nano --context 64)
