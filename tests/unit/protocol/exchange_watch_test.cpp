@@ -218,8 +218,10 @@ TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
 TEST_F(HeldUp, WhereTheirAttemptsLastUpToTheLimitTheOthersGoOnWithoutNewcomers) {
   CoordinatorConfig config = H::defaults();
   config.round_timeout = seconds(60);
+  config.link_grace = seconds(5);
   H two(config);
   two.gather({"paris", "tokyo"});
+  static_cast<void>(two.pass(seconds(1), {1, 2}));
   const wire::StartAttempt first = two.start(1, 2);
   static_cast<void>(two.hear(1, H::done(first)));
   static_cast<void>(two.hear(2, H::done(first)));
@@ -236,7 +238,7 @@ TEST_F(HeldUp, WhereTheirAttemptsLastUpToTheLimitTheOthersGoOnWithoutNewcomers) 
     start = next[0].second;
     EXPECT_EQ(start.participants.size(), 4U);
   }
-  const auto actions = two.pass(seconds(20), {1, 2, 3, 4});
+  const auto actions = two.pass(seconds(21), {1, 2, 3, 4});
   EXPECT_TRUE(sent<wire::RoundSkipped>(actions).empty());
   EXPECT_THAT(notes(actions), HasSubstr("[round.exchange-timeout]"));
   const auto starts = sent<wire::StartAttempt>(actions);
