@@ -116,20 +116,23 @@ TEST(TcpGuest, AForkedChildKeepsNoPortOfItsParent) {
   TcpPair::begin(first, {});
   const std::string address = *first.transport->listen("127.0.0.1:0");
   int gate[2];
+  int begun[2];
   ASSERT_EQ(pipe(gate), 0);
+  ASSERT_EQ(pipe(begun), 0);
   const pid_t child = fork();
+  char byte = 0;
   if (child == 0) {
     close(gate[1]);
-    char byte = 0;
-    _exit(static_cast<int>(read(gate[0], &byte, 1)));
+    const bool told = write(begun[1], &byte, 1) == 1;
+    _exit(static_cast<int>(read(gate[0], &byte, 1)) + (told ? 0 : 1));
   }
+  ASSERT_EQ(read(begun[0], &byte, 1), 1);  // it closes what it has of its parent's as it begins
   first.transport.reset();
   Peer next;
   TcpPair::begin(next, {});
   const auto listens = next.transport->listen(address);
   EXPECT_TRUE(listens.ok()) << listens.status().to_string();
-  close(gate[0]);
-  close(gate[1]);
+  for (const int end : {gate[0], gate[1], begun[0], begun[1]}) close(end);
   EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 

@@ -87,11 +87,11 @@ void Inside::write(Canon& canon, const ExchangeWatch& watch) {
 }
 
 void Inside::write(Canon& canon, const CommittedRounds& committed) {
-  const auto& [rounds, given_up_after] = committed;
-  canon.put(rounds.size());
+  const auto& [rounds, run, given_up_after] = committed;
+  canon.all(rounds.size(), run);
   for (const auto& [number, round] : rounds) {
-    const auto& [run, attempt, contributors, mean] = round;
-    canon.all(number, run, attempt, contributors, mean);
+    const auto& [of, attempt, contributors, mean] = round;
+    canon.all(number, of, attempt, contributors, mean);
   }
   canon.put(given_up_after);
 }

@@ -35,9 +35,30 @@ TEST(CommittedRounds, WhatWasGivenUpCountedNobody) {
 TEST(CommittedRounds, ARunThatBeginsEarlierKnowsNothingOfWhatCameAfter) {
   CommittedRounds rounds;
   for (std::uint64_t round = 1; round <= 5; ++round) rounds.add(past(7, round, {"paris"}));
-  rounds.forget_after(RoundId{3});
+  rounds.begin_run(anchor(7, 3), RunId{8});
   EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
   EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Answer{Counted::kUnknown});
+}
+
+// Round 4 of run 9 was committed and lost: what goes on from run 7's anchor of the same round has nothing of it.
+TEST(CommittedRounds, ARunThatBeginsFromAnothersAnchorKnowsNothingOfTheLostOne) {
+  CommittedRounds rounds;
+  for (std::uint64_t round = 1; round <= 3; ++round) rounds.add(past(7, round, {"paris"}));
+  rounds.begin_run(anchor(7, 3), RunId{9});
+  rounds.add(past(9, 4, {"paris"}));
+  rounds.begin_run(anchor(7, 4), RunId{10});
+  EXPECT_EQ(rounds.counted("paris", anchor(9, 3)), Answer{Counted::kUnknown});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
+  rounds.begin_run(anchor(6, 4), RunId{11});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Answer{Counted::kUnknown}) << "of run 6 none is known";
+}
+
+TEST(CommittedRounds, ARunThatIsRenamedTwiceKnowsWhatCameBefore) {
+  CommittedRounds rounds;
+  for (std::uint64_t round = 1; round <= 3; ++round) rounds.add(past(7, round, {"paris"}));
+  rounds.begin_run(anchor(7, 3), RunId{8});
+  rounds.begin_run(anchor(8, 3), RunId{9});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
 }
 
 TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
@@ -82,7 +103,7 @@ TEST(CommittedRounds, ARoundThatWasCommittedAfterAllIsNotTakenForGivenUp) {
   rounds.give_up_after(anchor(7, 2));
   EXPECT_EQ(rounds.counted("paris", anchor(7, 2)).counted, wire::Counted::kNo);
   rounds.add(past_of(start, {}));
-  rounds.forget_after(RoundId{0});
+  rounds.begin_run(anchor(7, 0), RunId{8});
   EXPECT_EQ(rounds.counted("paris", anchor(7, 2)).counted, wire::Counted::kUnknown);
 }
 

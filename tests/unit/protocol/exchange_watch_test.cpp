@@ -214,6 +214,38 @@ TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
   EXPECT_EQ(starts[0].second.participants.size(), 2U);
 }
 
+// They make two attempts fail for want of a link, and the third is under way.
+TEST_F(HeldUp, WhereTheirAttemptsLastUpToTheLimitTheOthersGoOnWithoutNewcomers) {
+  CoordinatorConfig config = H::defaults();
+  config.round_timeout = seconds(60);
+  config.link_grace = seconds(5);
+  H two(config);
+  two.gather({"paris", "tokyo"});
+  static_cast<void>(two.pass(seconds(1), {1, 2}));
+  const wire::StartAttempt first = two.start(1, 2);
+  static_cast<void>(two.hear(1, H::done(first)));
+  static_cast<void>(two.hear(2, H::done(first)));
+  for (const std::uint64_t link : {3, 4}) static_cast<void>(two.hear(link, join_of("new" + std::to_string(link), 2)));
+  for (const std::uint64_t link : {1, 2, 3, 4}) {
+    static_cast<void>(two.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  }
+  wire::StartAttempt start = two.start(2, 4);
+  for (int tries = 0; tries < 2; ++tries) {
+    static_cast<void>(two.pass(seconds(20), {1, 2, 3, 4}));
+    const auto next = sent<wire::StartAttempt>(
+        two.hear(2, wire::PeerUnreachable{RoundId{2}, start.attempt, SiteId{2}, "no link within 20 s"}));
+    ASSERT_FALSE(next.empty());
+    start = next[0].second;
+    EXPECT_EQ(start.participants.size(), 4U);
+  }
+  const auto actions = two.pass(seconds(21), {1, 2, 3, 4});
+  EXPECT_TRUE(sent<wire::RoundSkipped>(actions).empty());
+  EXPECT_THAT(notes(actions), HasSubstr("[round.exchange-timeout]"));
+  const auto starts = sent<wire::StartAttempt>(actions);
+  ASSERT_EQ(starts.size(), 2U) << "among paris and tokyo";
+  EXPECT_EQ(starts[0].second.participants.size(), 2U);
+}
+
 // So it may be a minute and as long as the others' exchange takes, before and after.
 TEST_F(HeldUp, TheMinuteBeginsOnceNoTwoMoveAnyMore) {
   static_cast<void>(c.start(1, 3));

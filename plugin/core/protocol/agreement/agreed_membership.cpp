@@ -33,9 +33,9 @@ void AgreedMembership::settle(const Mandate& mandate) {
   for (const wire::Voter& voter : mandate.next_voters) voters_[voter.site] = voter;
 }
 
-// What was committed after this anchor is no part of what begins here: who contributed to it cannot be told yes.
-void AgreedMembership::begin_run(const wire::Offer& anchor, Voters founders) {
-  if (!mutant(Mutant::kHistoryOfOtherRun)) history_.forget_after(anchor.round);
+// Who contributed to what is no part of the run that begins cannot be told yes.
+void AgreedMembership::begin_run(const wire::Offer& anchor, RunId name, Voters founders) {
+  if (!mutant(Mutant::kHistoryOfOtherRun)) history_.begin_run(anchor, name);
   voters_ = std::move(founders);
 }
 

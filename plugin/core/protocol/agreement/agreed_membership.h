@@ -30,7 +30,7 @@ class AgreedMembership {
   // ---- what is agreed on
   void inherit(const Mandate& mandate);  // what counts of the past
   void settle(const Mandate& mandate);   // an older term's attempt is committed
-  void begin_run(const wire::Offer& anchor, Voters founders);
+  void begin_run(const wire::Offer& anchor, RunId name, Voters founders);
   // The membership after an attempt of these sites. `holders`: those who are here and hold the anchor.
   const Voters& propose(Voters holders, const std::set<SiteId>& participants);
   void commit(const wire::StartAttempt& start, const std::vector<Digest>& mean);

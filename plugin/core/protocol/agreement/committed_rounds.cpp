@@ -17,6 +17,7 @@ void CommittedRounds::add(const wire::Past& past) {
   // A later attempt at the round was committed after all: when it is not remembered any more, that is unknown again.
   const auto& after = given_up_after_;
   if (after && after->run == past.run && after->round.value + 1 == past.round.value) given_up_after_.reset();
+  run_ = past.run;
   rounds_[past.round] = Round{past.run, past.attempt, {past.contributors.begin(), past.contributors.end()}, past.mean};
   while (rounds_.size() > kRemembered) {  // rounds of another run first: their numbers may be higher
     const auto other = std::ranges::find_if(rounds_, [&](const auto& entry) { return entry.second.run != past.run; });
@@ -24,8 +25,16 @@ void CommittedRounds::add(const wire::Past& past) {
   }
 }
 
-void CommittedRounds::forget_after(RoundId round) {
-  std::erase_if(rounds_, [round](const auto& entry) { return entry.first > round; });
+void CommittedRounds::begin_run(const wire::Offer& anchor, RunId name) {
+  RoundId last = anchor.round;
+  if (anchor.run != run_) {  // another one than these have led to: they are of it up to its own last one
+    last = RoundId{};
+    for (const auto& [round, past] : rounds_) {
+      if (past.run == anchor.run) last = std::min(round, anchor.round);
+    }
+  }
+  std::erase_if(rounds_, [last](const auto& entry) { return entry.first > last; });
+  run_ = name;
 }
 
 CommittedRounds::Answer CommittedRounds::counted(const std::string& site, const wire::Offer& held) const {

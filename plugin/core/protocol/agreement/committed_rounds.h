@@ -19,8 +19,9 @@ class CommittedRounds {
   void add(const wire::Past& past);
   // The round after this anchor was never committed under the anchor's run.
   void give_up_after(const wire::Offer& anchor) { given_up_after_ = anchor; }
-  // Another run begins at this round: what was committed after it is no part of that run.
-  void forget_after(RoundId round);
+  // A run of this name begins from that anchor: what was committed after it, or by a run that left its run before, is
+  // no part of what begins.
+  void begin_run(const wire::Offer& anchor, RunId name);
 
   // Whether a site of this name that holds this anchor was counted in the round after it. An attempt may be committed
   // to which the site's earlier process contributed, so `attempt` says which one.
@@ -42,7 +43,8 @@ class CommittedRounds {
     std::set<std::string> contributors;  // names
     Digest mean;                         // of the slices' digests
   };
-  std::map<RoundId, Round> rounds_;
+  std::map<RoundId, Round> rounds_;  // one after the other, though run names may change between them
+  RunId run_;                        // of the last that was added, or begun
   std::optional<wire::Offer> given_up_after_;
 };
 

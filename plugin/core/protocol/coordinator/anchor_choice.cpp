@@ -299,7 +299,7 @@ void AnchorChoice::choose() {
     for (const auto& [id, member] : all_->members()) {
       if (helpers_alone || !member.helper) founders.emplace(id, voter_of(member));
     }
-    all_->agreed.begin_run(chosen, std::move(founders));
+    all_->agreed.begin_run(source.brought(), chosen.run, std::move(founders));
   }
   anchor_ = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   all_->installer.begin_from(source, chosen);

@@ -115,6 +115,7 @@ class Round {
   void part_with(const Member& lost);                    // who takes part in the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
+  [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // of these, without a say
   void go_on_without(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again

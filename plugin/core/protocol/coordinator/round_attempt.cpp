@@ -129,9 +129,16 @@ void Round::on_tick() {
   if (waited && !whom.empty()) all_->note(Note::Level::kInfo, "waiting", whom + " (" + in_seconds(*waited) + ")");
 }
 
+std::set<SiteId> Round::open_newcomers(const std::set<SiteId>& open) const {
+  std::set<SiteId> newcomers = open;
+  std::erase_if(newcomers, [this](SiteId id) { return has_say(id); });
+  return newcomers;
+}
+
 // Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is
 // done, or too few, that is whose contributions most owners lack; where all lines are slow the exchange is given time
-// while it gets on, and then ends, or goes on without those whose means most lack.
+// while it gets on, and then goes on without those whose means most lack, or without those that were in no round yet;
+// else it ends.
 void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
@@ -158,6 +165,7 @@ void Round::on_limit() {
                             "; it makes progress, and gets the same time again [round.slow]");
     }
     late = watch_.keep_means_back();
+    if (!can_go_on(late)) late = open_newcomers(open);
     if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
       return skip("its exchange was not done within " + limit +
                   (round_.limits > 1 ? ", " + times_text(round_.limits) : ""));
