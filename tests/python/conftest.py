@@ -18,7 +18,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 # The line above lets these be found.
-from second_tries import mark_second_tries, pytest_terminal_summary  # noqa: F401  (a hook)
+import second_tries
+from second_tries import pytest_terminal_summary  # noqa: F401  (a hook)
 from torchruns import Nodes
 from turns import alone_last, have_own_shared_memory, pytest_runtest_protocol  # noqa: F401  (a hook)
 
@@ -46,7 +47,7 @@ def pytest_configure(config: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_second_tries(items)
+    second_tries.pytest_collection_modifyitems(items)
     alone_last(items)
 
 

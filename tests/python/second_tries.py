@@ -22,7 +22,7 @@ def has_reruns(config: pytest.Config) -> bool:
     return any(config.pluginmanager.hasplugin(name) for name in ("rerunfailures", "pytest_rerunfailures"))
 
 
-def mark_second_tries(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (why := why_twice(item)) is not None and has_reruns(item.config):
             item.user_properties.append(("second_try", why))
