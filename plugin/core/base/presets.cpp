@@ -14,10 +14,8 @@ constexpr auto kWan = std::to_array<Value>({{"outer_optimizer", "average"},
                                             {"overlap", "1"},
                                             {"codec", "int4"},
                                             {"keep_fp16", "small"}});
-constexpr auto kSlow = std::to_array<Value>({{"sync_every", "100"},
-                                             {"overlap", "1"},
-                                             {"codec", "topk64/int4"},
-                                             {"keep_fp16", "small"}});
+constexpr auto kSlow =
+    std::to_array<Value>({{"sync_every", "100"}, {"overlap", "1"}, {"codec", "topk64/int4"}, {"keep_fp16", "small"}});
 constexpr auto kPretrain = std::to_array<Value>({{"outer_optimizer", "nesterov"},
                                                  {"outer_momentum", "0.9"},
                                                  {"outer_lr", "auto"},

@@ -111,7 +111,7 @@ class AnchorTensors {
   ParameterReader& reader_;
   Residual& residual_;
   Snapshot snapshot_;             // of the parameters as they were contributed
-  std::vector<float> kept_mean_;  // of an attempt that was complete while the site trained on; empty: it is in the arena
+  std::vector<float> kept_mean_;  // of an attempt that is complete, as the site trains on; empty: it is in the arena
   TileDigests tiles_;
 };
 
