@@ -175,6 +175,17 @@ class HeldUp : public testing::Test {
     }
     return actions;
   }
+  // After a round of its two sites two others have come, on links 3 and 4: the attempt at the next, of all four.
+  static wire::StartAttempt start_with_newcomers(H& two) {
+    const wire::StartAttempt first = two.start(1, 2);
+    static_cast<void>(two.hear(1, H::done(first)));
+    static_cast<void>(two.hear(2, H::done(first)));
+    for (const std::uint64_t link : {3, 4}) static_cast<void>(two.hear(link, join_of("new" + std::to_string(link), 2)));
+    for (const std::uint64_t link : {1, 2, 3, 4}) {
+      static_cast<void>(two.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+    }
+    return two.start(2, 4);
+  }
   const wire::Exchanged kLacksLima{0, false, {SiteId{2}}};
   const wire::Exchanged kLacksParis{0, false, {SiteId{0}}};
   H c;
@@ -192,14 +203,7 @@ TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
 TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
   H two;
   two.gather({"paris", "tokyo"});
-  const wire::StartAttempt first = two.start(1, 2);
-  static_cast<void>(two.hear(1, H::done(first)));
-  static_cast<void>(two.hear(2, H::done(first)));
-  for (const std::uint64_t link : {3, 4}) static_cast<void>(two.hear(link, join_of("new" + std::to_string(link), 2)));
-  for (const std::uint64_t link : {1, 2, 3, 4}) {
-    static_cast<void>(two.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
-  }
-  EXPECT_EQ(two.start(2, 4).participants.size(), 4U);
+  EXPECT_EQ(start_with_newcomers(two).participants.size(), 4U);
   H::Actions actions;
   for (std::uint64_t second = 1; second < 63; ++second) {
     for (const std::uint64_t link : {1, 2})
@@ -222,14 +226,7 @@ TEST_F(HeldUp, WhereTheirAttemptsLastUpToTheLimitTheOthersGoOnWithoutNewcomers) 
   H two(config);
   two.gather({"paris", "tokyo"});
   static_cast<void>(two.pass(seconds(1), {1, 2}));
-  const wire::StartAttempt first = two.start(1, 2);
-  static_cast<void>(two.hear(1, H::done(first)));
-  static_cast<void>(two.hear(2, H::done(first)));
-  for (const std::uint64_t link : {3, 4}) static_cast<void>(two.hear(link, join_of("new" + std::to_string(link), 2)));
-  for (const std::uint64_t link : {1, 2, 3, 4}) {
-    static_cast<void>(two.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
-  }
-  wire::StartAttempt start = two.start(2, 4);
+  wire::StartAttempt start = start_with_newcomers(two);
   for (int tries = 0; tries < 2; ++tries) {
     static_cast<void>(two.pass(seconds(20), {1, 2, 3, 4}));
     const auto next = sent<wire::StartAttempt>(
