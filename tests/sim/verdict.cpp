@@ -255,7 +255,8 @@ bool Verdict::may_elect(std::vector<Known> known, std::uint32_t generation) cons
     if (i > 0) electors.aside.insert(known[i - 1].name);
     if (i > 0 && !is_newer(known[i - 1], known[i])) continue;
     const std::vector<Known> rest(known.begin() + static_cast<std::ptrdiff_t>(i), known.end());
-    if (can_go_on(rest, electors) && (i == 0 || witnesses(rest) > i)) return true;
+    const bool by_their_records = witnesses(rest) > i && 2 * witnesses(rest) >= rest.front().record.voters.size();
+    if (can_go_on(rest, electors) && (i == 0 || by_their_records)) return true;
   }
   return false;
 }

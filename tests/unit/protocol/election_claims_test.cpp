@@ -306,13 +306,19 @@ TEST(ElectionClaims, ALatePromiseCounts) {
 
 // To come and go, and under other names, gains no time.
 TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
-  Claim world;
+  ElectionWorld world;
   for (std::uint64_t link = 3; link < 12; ++link) {
     EXPECT_FALSE(world.come(link, claims(link, {"lima", "oslo", "rome"})));
+    for (const std::uint64_t member : {1, 2}) {
+      if (link > 3) continue;
+      EXPECT_FALSE(world.come(member, voter(kNames.at(member - 1))));
+    }
     EXPECT_FALSE(world.pass(seconds(7)));
     for (const std::uint64_t member : {1, 2}) world.election.heard(world.now, LinkId{member});
     if (link < 11) static_cast<void>(world.go(link));
   }
+  EXPECT_FALSE(world.elect()) << "they had not answered for a grace";
+  static_cast<void>(world.pass(seconds(1)));
   EXPECT_TRUE(world.elect());
 }
 
@@ -326,6 +332,28 @@ TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereItIsNeeded) {
   const auto mandate = world.elect();
   ASSERT_TRUE(mandate);
   EXPECT_EQ(mandate->anchor.round, RoundId{6});
+}
+
+// Lima, the only one that knows of round 5, is slow to accept, and tokyo to promise. Round 5 may have been committed:
+// to go on from round 4 under another name would lose it.
+TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereTheOthersDoNotAnswer) {
+  Claim world;
+  static_cast<void>(world.come(3, claims(5, kNames)));
+  world.election.forget({"tokyo"});
+  for (int half_a_grace = 0; half_a_grace < 20; ++half_a_grace) {
+    for (const std::uint64_t link : {1, 3}) EXPECT_FALSE(world.promise(link));
+    EXPECT_FALSE(world.accept(1));
+    for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
+    EXPECT_FALSE(world.pass(seconds(30))) << half_a_grace;
+  }
+  std::optional<Mandate> mandate;
+  for (int attempt = 0; attempt < 4 && !mandate; ++attempt) {
+    for (const std::uint64_t link : {1, 3}) static_cast<void>(world.promise(link));
+    for (const std::uint64_t link : {1, 3}) mandate = mandate ? std::move(mandate) : world.accept(link);
+    if (!mandate) mandate = world.pass(seconds(30));
+  }
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->anchor.round, RoundId{5});
 }
 
 }  // namespace

@@ -258,7 +258,9 @@ void Invariants::check_mandate(const std::string& coordinator, const Coordinator
   if (membership == memberships_.end()) return;  // it is founded, or goes on under another name
   std::vector<wire::Voter> voters;
   for (const auto& [name, acceptor] : membership->second) {
-    voters.push_back({SiteId{}, name, acceptor, left_.count({name, acceptor}) != 0});
+    const auto elector = record.electors.find(name);  // what it has promised it has promised before it left
+    const bool left = elector == record.electors.end() || elector->second.acceptor != acceptor;
+    voters.push_back({SiteId{}, name, acceptor, left && left_.count({name, acceptor}) != 0});
   }
   const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
     const auto elector = record.electors.find(voter.name);

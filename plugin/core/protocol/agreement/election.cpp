@@ -279,10 +279,10 @@ void Election::set_aside_if(Is is) {
   }
 }
 
-// What somebody says is not needed only as long as the others can do without.
+// What somebody says is not needed only as long as the others can do without: those of them who answer.
 void Election::count_again() {
   const auto is_set_aside = [](const auto& entry) { return entry.second.set_aside; };
-  if (std::ranges::none_of(applicants_, is_set_aside) || weakest(decide(kCredible), kCredible).can_promise()) return;
+  if (std::ranges::none_of(applicants_, is_set_aside) || weakest(decide(kCredible), kAnswers).can_promise()) return;
   for (auto& [link, applicant] : applicants_) applicant.set_aside = false;
 }
 
@@ -316,7 +316,8 @@ bool Election::doubt(TimePoint now) {
       const wire::Record& record = applicant.join.report.record;
       return !applicant.set_aside && (record.voters.empty() || !newer(&record, claims[i]));
     };
-    const Quorum quorum = weakest(decide(counts), counts);
+    const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.owes; };
+    const Quorum quorum = weakest(decide(counts), answers);
     if (!quorum.can_promise() || quorum.with_record <= i) continue;
     set_aside_if([&](const wire::Record& record) { return newer(&record, claims[i]); });
     return true;
@@ -359,6 +360,9 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
+  for (auto& [link, applicant] : applicants_) {
+    applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
+  }
   if (!decision_) count_again();
   for (;;) {  // each time with one claim less
     Step step = seek_once(now, out);
@@ -377,9 +381,6 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
     return {lead({}, known)};
   }
   known_last_ = now;
-  for (auto& [link, applicant] : applicants_) {
-    applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
-  }
   const Quorum quorum = weakest(known, kAnswers);
   if (const std::string why = reason_for_new_run(now, known, quorum); !why.empty()) return {lead(why, known)};
   if (doubt(now)) return {.again = true};
