@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/protocol/agreement/term_limit.h"
 #include "core/wire/limits.h"
 #include "tests/hostile/attack.h"
 
@@ -15,13 +16,11 @@ constexpr Duration kInstallLimit = std::chrono::seconds(2);
 // A number of a term near an edge.
 TermId draw_term(Context& context) {
   const std::uint64_t known = context.swarm.term;
-  const std::vector<std::uint64_t> edges{wire::kMaxTerm,
-                                         wire::kMaxTerm - 1,
-                                         known + wire::kMaxTermStep,
-                                         known + wire::kMaxTermStep + 1,
-                                         known + 1,
-                                         0,
-                                         context.prng.below(wire::kMaxTerm)};
+  const TimePoint now = SteadyClock().now();
+  const std::uint64_t highest = protocol::term_limit(std::chrono::system_clock::now(), now).at(now).value;
+  const std::vector<std::uint64_t> edges{
+      wire::kMaxTerm,       wire::kMaxTerm - 1, highest - 1, highest,
+      highest + 600 * 4096, known + 1,          0,           context.prng.below(wire::kMaxTerm)};
   return TermId(std::min(edges[context.prng.below(edges.size())], wire::kMaxTerm));
 }
 

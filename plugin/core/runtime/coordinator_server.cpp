@@ -57,6 +57,7 @@ constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator
   return {.swarm = config.run,
           .fresh_run = fresh_run(),
           .secret = {random_bits(), random_bits()},
+          .terms = protocol::term_limit(std::chrono::system_clock::now(), SteadyClock().now()),
           .min_sites = config.min_sites,
           .init_from = config.init_from,
           .heartbeat = config.heartbeat,

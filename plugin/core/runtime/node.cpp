@@ -104,7 +104,8 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
   const protocol::SiteConfig site{.coordinators = options_.coordinators,
                                   .join_timeout = options_.config.join_timeout,
                                   .round_timeout = options_.config.round_timeout,
-                                  .weight = options_.config.weight};
+                                  .weight = options_.config.weight,
+                                  .terms = protocol::term_limit(std::chrono::system_clock::now(), SteadyClock().now())};
   KeptTensors kept =
       kept_tensors(options_.config.keep_fp16, options_.model, parameters.size(), options_.outer_elements);
   for (const std::string& word : kept.unmatched) {

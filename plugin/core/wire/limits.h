@@ -27,12 +27,8 @@ inline constexpr std::size_t kMaxModelEntries = 65536;
 inline constexpr std::size_t kMaxTensorsBytes = kMaxBodyBytes - kMaxJsonBytes - kMaxSettings * 1024;
 inline constexpr std::size_t kMaxDims = 16;
 inline constexpr std::uint64_t kMaxTerm = std::uint64_t{1} << 48;
-// How far a term may be above the newest that is known. Each election begins the next: so many never pass, and who lies
-// does not come near the highest.
+// How far a rank's ballot may be above its hub's. Of sites' terms see term_limit.h.
 inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
-[[nodiscard]] inline constexpr bool is_too_far_ahead(TermId said, TermId known) {
-  return said.value > known.value + kMaxTermStep;
-}
 // Of rounds likewise: one a second make so many in a hundred years.
 inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t kMaxRoundStep = std::uint64_t{1} << 32;

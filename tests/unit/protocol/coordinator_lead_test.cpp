@@ -528,12 +528,81 @@ TEST_F(Lead, TheTermOfANewcomerOrAHelperDoesNotDeposeIt) {
   EXPECT_EQ(c.coordinator.members(), 4U);
 }
 
-TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
+// ---- terms out of the air --------------------------------------------------------------------------
+
+// The clock stands at 1000 s since 1970.
+class FarTerms : public Lead {
+ protected:
+  static constexpr std::uint64_t kLimit = 1000 * 4096;
+  FarTerms() {
+    CoordinatorConfig early = config();
+    early.terms.since_1970 = seconds(1000);
+    c.coordinator = Coordinator(early);
+  }
+  static SiteConfig early_site() {
+    SiteConfig config = SiteHarness::defaults();
+    config.terms.since_1970 = seconds(1000);
+    return config;
+  }
+};
+
+TEST_F(FarTerms, OneAboveWhatTheClockAllowsIsNotHeardUntilItDoes) {
   installed(elected());
-  const auto refused = sent<wire::Refuse>(c.hear(3, voter("lima", (1 << 24) + 4)));
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.record-damaged]"));
+  const auto actions = c.hear(3, voter("lima", kLimit + 1));
+  EXPECT_THAT(all<Hangup>(actions).at(0).why, HasSubstr("[join.far-term]"));
+  EXPECT_THAT(sent<wire::Refuse>(actions), IsEmpty()) << "its clock or this one may be wrong: it may come again";
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
+  static_cast<void>(c.pass(seconds(1), {1, 2}));
+  EXPECT_THAT(notes(c.hear(4, voter("lima", kLimit + 1))), HasSubstr("leads no more"));
+}
+
+TEST_F(FarTerms, OneInAPromiseIsNotHeard) {
+  static_cast<void>(c.hear(1, voter("paris")));
+  static_cast<void>(c.hear(2, voter("tokyo")));
+  const wire::Join lies = voter("tokyo", kLimit + 1);
+  EXPECT_THAT(all<Hangup>(c.hear(2, wire::Promise{TermId{2}, lies.offer, lies.report})).at(0).why,
+              HasSubstr("[join.far-term]"));
+  EXPECT_FALSE(c.coordinator.knows(LinkId{2}));
+}
+
+TEST_F(FarTerms, WhoHasPromisedTheHighestAndGoesKeepsNoFreshSiteOut) {
+  wire::Join liar = join_of("liar");
+  liar.report.record.promised = TermId{kLimit};
+  static_cast<void>(c.come(1, liar));
+  static_cast<void>(c.close(1));
+  const auto welcomes = sent<wire::Welcome>(c.come(2, join_of("tokyo")));
+  ASSERT_EQ(welcomes.size(), 1U);
+  EXPECT_GT(welcomes[0].second.term, TermId{kLimit});
+
+  SiteHarness fresh(early_site());
+  static_cast<void>(fresh.step(Begin{join_of("tokyo")}));
+  static_cast<void>(fresh.step(CoordinatorConnected{LinkId{1}}));
+  const auto actions = fresh.hear(1, welcomes[0].second);
+  EXPECT_THAT(all<Hangup>(actions), IsEmpty()) << notes(actions);
+  EXPECT_EQ(fresh.site.record().promised, welcomes[0].second.term);
+}
+
+TEST_F(FarTerms, AVoterThatHasPromisedTheHighestEndsNoElection) {
+  installed(elected());
+  static_cast<void>(c.hear(3, voter("lima", kLimit)));  // it steps down for that
+  ASSERT_EQ(c.coordinator.members(), 0U);
+  static_cast<void>(c.come(4, voter("paris", 2)));
+  static_cast<void>(c.come(5, voter("tokyo", 2)));
+  EXPECT_GE(c.coordinator.members(), 2U);
+  EXPECT_GT(c.said.at(4).report.record.promised, TermId{kLimit});
+  EXPECT_TRUE(c.coordinator.knows(LinkId{4}));
+}
+
+// Nothing that they follow may keep sites out, as it is in their records from there on.
+TEST(TermLimit, WhatOneHasBeenMadeToPromiseIsHeardEverywhereAMomentLater) {
+  const TermLimit terms{seconds(1000)};
+  const TermId raised{terms.at(TimePoint{}).value + 1};
+  EXPECT_GT(raised, terms.at(TimePoint{}));
+  EXPECT_LE(raised, terms.at(TimePoint{seconds(1)}));
+  EXPECT_EQ(TermLimit{}.at(TimePoint{}), TermId{wire::kMaxTerm});
+  EXPECT_EQ(TermLimit{-seconds(5)}.at(TimePoint{}), TermId{}) << "a clock before 1970";
+  constexpr std::chrono::hours kOf2126(24 * 365 * 156);
+  EXPECT_LT(TermLimit{kOf2126}.at(TimePoint{}), TermId{wire::kMaxTerm});
 }
 
 // A newcomer's word makes no round of which there is no next one.

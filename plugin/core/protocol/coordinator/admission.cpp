@@ -64,11 +64,23 @@ void Admission::hang_up_helpers(const std::string& site) {
   }
 }
 
+// A clock may be wrong, so it is no refusal: the site comes again.
+std::string Admission::far_term(const wire::Message& message) const {
+  const auto* join = std::get_if<wire::Join>(&message);
+  const auto* promise = std::get_if<wire::Promise>(&message);
+  if (join == nullptr && promise == nullptr) return {};
+  const TermId promised = (join != nullptr ? join->report : promise->report).record.promised;
+  TermId limit = all_->config.terms.at(all_->now);
+  if (promise != nullptr) limit = std::max(limit, all_->leadership.election().term());  // as it was asked
+  if (promised <= limit) return {};
+  return "its record says that it has promised term " + std::to_string(promised.value) +
+         ", and by the clock of this coordinator no swarm has got beyond term " + std::to_string(limit.value) +
+         ": set the clocks; if they are right, the record is damaged: remove it (COLLAB_STATE_DIR) [join.far-term]";
+}
+
 std::string Admission::damage(const wire::Message& message) const {
-  TermId term;
   RoundId round;
   const auto look = [&](const wire::Offer& offer, const wire::Record& record) {
-    term = record.promised;
     round = std::max(offer.round, record.anchor.round);
   };
   if (const auto* join = std::get_if<wire::Join>(&message)) {
@@ -78,18 +90,12 @@ std::string Admission::damage(const wire::Message& message) const {
   } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
     round = installed->round;
   }
-  if (!wire::is_too_far_ahead(term, {}) && !wire::is_too_far_ahead(round, {})) return {};
-  const Election& election = all_->leadership.election();
-  const TermId known = std::max(all_->leadership.term(), election.term());
-  const RoundId agreed =
-      std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second, election.newest().anchor.round);
-  const bool of_term = wire::is_too_far_ahead(term, known);
-  if (!of_term && !wire::is_too_far_ahead(round, agreed)) return {};
-  return "its record says " +
-         (of_term ? "that it has promised term " + std::to_string(term.value) + ", the newest known here is " +
-                        std::to_string(known.value)
-                  : "that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
-                        std::to_string(agreed.value)) +
+  if (!wire::is_too_far_ahead(round, {})) return {};
+  const RoundId agreed = std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second,
+                                  all_->leadership.election().newest().anchor.round);
+  if (!wire::is_too_far_ahead(round, agreed)) return {};
+  return "its record says that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
+         std::to_string(agreed.value) +
          ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
          "[join.record-damaged]";
 }

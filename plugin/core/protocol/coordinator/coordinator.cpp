@@ -157,6 +157,10 @@ void on_event(CoordinatorParts& all, const Closed& event) {
 
 void on_event(CoordinatorParts& all, const Received& event) {
   const auto& [link, message] = event;
+  if (const std::string why = all.admission.far_term(message); !why.empty()) {
+    all.out.emplace_back(Hangup{link, why});
+    return on_event(all, Closed{link, refused(why)});
+  }
   if (const std::string why = all.admission.damage(message); !why.empty()) {
     const Member* said = all.membership.behind(link);
     const auto* join = std::get_if<wire::Join>(&message);

@@ -9,6 +9,7 @@
 
 #include "collab/swarm_status.h"
 #include "core/protocol/actions.h"
+#include "core/protocol/agreement/term_limit.h"
 
 namespace collab::protocol {
 
@@ -20,6 +21,7 @@ struct CoordinatorConfig {
   RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
   Digest secret{};              // drawn, and never told: keys of pairs of sites are made with it
   TermId term{1};               // at least; a successor's is above all its members have granted
+  TermLimit terms;
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
   Duration heartbeat = std::chrono::seconds(1);

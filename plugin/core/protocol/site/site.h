@@ -10,6 +10,7 @@
 
 #include "collab/config.h"
 #include "core/protocol/actions.h"
+#include "core/protocol/agreement/term_limit.h"
 
 namespace collab::protocol {
 
@@ -20,6 +21,7 @@ struct SiteConfig {
   Duration join_timeout = std::chrono::seconds(300);
   Duration round_timeout = std::chrono::seconds(1800);
   WeightBy weight = WeightBy::kSamples;
+  TermLimit terms{};
 };
 
 class Site {

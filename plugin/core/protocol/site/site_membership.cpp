@@ -11,6 +11,7 @@
 namespace collab::protocol {
 namespace {
 
+constexpr Duration kClocksDiffer = std::chrono::minutes(10);  // a site's and a coordinator's
 constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
 constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
 
@@ -108,6 +109,18 @@ void SiteMembership::on_hold(const wire::Hold& told) {
   if (!std::exchange(was_held_, true)) may_ask_for(2 * all_->config.join_timeout);
 }
 
+bool SiteMembership::is_too_high(TermId term) const {
+  return term > all_->config.terms.at(later(all_->now, kClocksDiffer));
+}
+
+void SiteMembership::drop_for(TermId term) {
+  const TermId limit = all_->config.terms.at(later(all_->now, kClocksDiffer));
+  all_->coordinator.drop("it acts under term " + std::to_string(term.value) +
+                         ", and by the clock of this site no swarm has got beyond term " + std::to_string(limit.value) +
+                         ": set the clocks, if they differ by more than " + in_seconds(kClocksDiffer) +
+                         " [coordinator.far-term]");
+}
+
 void SiteMembership::on_prepare(const wire::Prepare& prepare) {
   const TermId followed = all_->acceptor.term();
   if (phase_ != SitePhase::kAsking || !all_->acceptor.may_promise(prepare.term)) {
@@ -115,10 +128,7 @@ void SiteMembership::on_prepare(const wire::Prepare& prepare) {
                       "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                           std::to_string(followed.value) + " [coordinator.old-term]");
   }
-  if (wire::is_too_far_ahead(prepare.term, followed)) {
-    return all_->coordinator.drop("it asks to promise term " + std::to_string(prepare.term.value) +
-                                  ", and no swarm gets so far ahead of term " + std::to_string(followed.value));
-  }
+  if (is_too_high(prepare.term)) return drop_for(prepare.term);
   all_->acceptor.promise(prepare.term);
   all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
   wire::Promise promise{prepare.term, join_.offer, report()};
@@ -160,10 +170,7 @@ void SiteMembership::on_welcome(const wire::Welcome& welcome) {
     return all_->coordinator.drop("it acts under term " + std::to_string(welcome.term.value) +
                                   ", and this site follows term " + std::to_string(term.value));
   }
-  if (wire::is_too_far_ahead(welcome.term, term)) {
-    return all_->coordinator.drop("it acts under term " + std::to_string(welcome.term.value) +
-                                  ", and no swarm gets so far ahead of term " + std::to_string(term.value));
-  }
+  if (is_too_high(welcome.term)) return drop_for(welcome.term);
   if (term != welcome.term) {
     all_->roster.forget_members();
     if (was_member_) {

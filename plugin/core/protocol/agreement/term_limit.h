@@ -1,0 +1,35 @@
+// How high a term may be by now.
+//
+// Each election needs one, so that an honest swarm never comes near. Who claims a higher one, and is believed, has all
+// the others follow it; but what anybody has claimed is below the limit a moment later, everywhere. So no claim keeps
+// anybody out, and none uses the terms up.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+
+struct TermLimit {
+  // By the clock of this machine, at the beginning of its monotonic one. kNoLimit: any term that a message can carry.
+  static constexpr Duration kNoLimit = Duration::max();
+  Duration since_1970 = kNoLimit;
+
+  [[nodiscard]] TermId at(TimePoint now) const {
+    constexpr std::uint64_t kTermsInASecond = 4096;
+    if (since_1970 == kNoLimit) return TermId{wire::kMaxTerm};
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970 + now.time_since_epoch());
+    const auto passed = static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
+    return TermId{std::min(wire::kMaxTerm, passed * kTermsInASecond / 1000)};
+  }
+};
+
+[[nodiscard]] inline TermLimit term_limit(std::chrono::system_clock::time_point clock, TimePoint now) {
+  return {std::chrono::duration_cast<Duration>(clock.time_since_epoch()) - now.time_since_epoch()};
+}
+
+}  // namespace collab::protocol
