@@ -116,11 +116,8 @@ void CoordinatorLink::on_silence_tick() {
   const bool asks = all_->membership.phase() == SitePhase::kAsking;
   const Duration limit = asks ? patience() : grace_;
   if (all_->now - last_heard_ >= limit) {
-    const std::uint32_t silent = candidate_;
-    drop("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
     // A dial would be lost like all else that was sent there.
-    candidate_ = (silent + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
-    return;
+    return turn_from("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
   }
   if (all_->inquiry.asks_here()) send(wire::Inquire{all_->membership.join().swarm});
   if (!asks) send(wire::Heartbeat{++sequence_, false});
@@ -138,6 +135,12 @@ void CoordinatorLink::drop(const std::string& reason) {
   all_->out.emplace_back(Hangup{*link_, reason});
   link_.reset();
   lose(reason);
+}
+
+void CoordinatorLink::turn_from(const std::string& reason) {
+  const std::uint32_t left = candidate_;
+  drop(reason);
+  candidate_ = (left + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
 }
 
 // The head of coordinator_link.h says what follows. What was under way with this coordinator is given up, and asked for

@@ -331,8 +331,10 @@ void SiteRound::on_commit(const wire::Commit& commit) {
     return;
   }
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
-    return all_->membership.fail(internal_error(
-        what + ", which this site has not completed: coordinator and site disagree, report this [round.disagreement]"));
+    // A coordinator may say anything: what it says ends its link, and no training.
+    const std::string why = what + ", which this site has not completed: coordinator and site disagree";
+    all_->note(Note::Level::kError, "coordinator", why + "; another one is looked for [round.disagreement]");
+    return all_->coordinator.turn_from(why);
   }
   all_->membership.becomes_active();
   if (round_.phase != Phase::kTraining) return apply(commit);
