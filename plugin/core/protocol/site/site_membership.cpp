@@ -150,8 +150,7 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
 }
 
 void SiteMembership::on_notice(const wire::Notice& notice) {
-  all_->note(notice.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, known_kind(notice.event),
-             notice.text);
+  all_->note(notice.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, known_kind(notice.event), notice.text);
   if (notice.event == kWait && phase_ == SitePhase::kAsking) told_ = notice.text;
 }
 
