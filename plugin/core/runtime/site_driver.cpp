@@ -178,7 +178,12 @@ void SiteDriver::act(const protocol::Send& action) {
     beat->exchanged = data_.exchanged();
     last_heartbeat_ = clock_.now();
   }
-  transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
+  Result<std::vector<std::byte>> head = wire::try_encode(message);
+  if (!head.ok()) {
+    return host_.failed(invalid_argument(
+        "what this site has to say does not fit a message: " + head.status().message() + " [link.message-unfit]"));
+  }
+  transport_.send(action.link, {.lane = Lane::kControl, .head = std::move(*head), .payload = nullptr}, 0);
 }
 
 void SiteDriver::act(const protocol::Hangup& action) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/limits.h"
@@ -144,6 +145,9 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
                           " [coordinator.old-accept]");
   }
   if (accept.proposals.empty()) return all_->coordinator.send(accepted);
+  if (!is_short(accept.proposals[0].start)) {
+    return all_->coordinator.drop("it settles an attempt whose names are longer together than a site remembers");
+  }
   all_->acceptor.settle(accept.proposals[0]);
   if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);
   all_->writes.say_when_durable(accepted);

@@ -181,6 +181,7 @@ bool SiteRound::exchanges_with(SiteId peer) const {
 std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
   if (!is_ready()) return "this site is not ready";
+  if (!is_short(start)) return "its names are longer together than a site remembers";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
