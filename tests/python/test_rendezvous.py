@@ -14,10 +14,10 @@ from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab import log
-from torch_collab.rendezvous import candidate
+from torch_collab.rendezvous import candidate, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
-from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
+from torch_collab.rendezvous.gathering import Gathered, Gathering, GatheringError, Terms
 from torch_collab.rendezvous.handler import CollabRendezvous
 from torch_collab.rendezvous.settings import own_address, read_settings
 
@@ -33,16 +33,38 @@ def test_the_first_members_then_late_ones_then_one_that_comes_back() -> None:
     assert os.environ["COLLAB_START"] == "first-members" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
     assert os.environ["COLLAB_ENDPOINT"] == f"127.0.0.1:{port}"
     assert "COLLAB_MIN_SITES" not in os.environ
-    late = handler(port)
-    (info,) = rendezvous(late)
+    later = handler(port)
+    (info,) = rendezvous(later)
     assert os.environ["COLLAB_MIN_SITES"] == "2", "it founds no swarm beside the one that is there"
     assert (info.rank, info.world_size) == (0, 1) and info.bootstrap_store_info.master_port != port
     assert os.environ["COLLAB_START"] == "lone"
     (again,) = rendezvous(second)
     assert (again.rank, again.world_size) == (0, 1)
-    assert all(each.num_nodes_waiting() == 0 and not each.is_closed() for each in (first, second, late))
-    for each in (late, second, first):
+    assert all(each.num_nodes_waiting() == 0 and not each.is_closed() for each in (first, second, later))
+    for each in (later, second, first):
         each.shutdown()
+
+
+class _AllClosed:
+    """A store in which every list of late nodes is closed."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def part(self, name: str) -> _AllClosed:
+        return self
+
+    def check(self, keys: list[str]) -> bool:
+        self.asked += 1
+        return True
+
+
+def test_late_nodes_look_for_an_open_list_no_longer_than_their_limit() -> None:
+    store = _AllClosed()
+    mine = Node("1", "paris", "host", "host:1")
+    with pytest.raises(GatheringError, match=r"rendezvous\.in-no-list"):
+        late.meet(store, "paris", mine, None, Terms(2, 2, 0.0, 0.2), lambda there: None)
+    assert store.asked > 1
 
 
 def test_how_many_sites_begin_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:

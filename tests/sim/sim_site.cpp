@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "core/base/digest.h"
+#include "core/base/message_code.h"
 #include "core/runtime/storage/anchor_record.h"
 #include "core/runtime/storage/beginning.h"
 #include "core/wire/encoding.h"
@@ -368,7 +369,11 @@ void SimSite::act(const Failed& action) {
   if (rank_) rank_->site_over(true);
 }
 
-void SimSite::act(const Note& action) { log_(options_.process, action.event + ": " + action.text); }
+void SimSite::act(const Note& action) {
+  log_(options_.process, action.event + ": " + action.text);
+  // A site bears it; but no coordinator here lies.
+  if (message_code(action.text) == "round.disagreement") checkers_.fail(options_.process + ": " + action.text);
+}
 
 // ---- training --------------------------------------------------------------------------------------
 

@@ -151,11 +151,16 @@ void EventsFile::write(std::string_view site, std::string_view event, const Json
   shared_->append(std::move(line));
 }
 
+RateLimit& Notes::limit_of(const std::string& event) {
+  const bool fits = by_event_.size() < kMostKinds - 1 || by_event_.contains(event);
+  return by_event_.try_emplace(fits ? event : "other", kOfKindAtOnce, kOfKindASecond).first->second;
+}
+
 void Notes::record(TimePoint now, const protocol::Note& note) {
   using Level = protocol::Note::Level;
   constexpr double kBeside = 120;  // of a line, beside its text
   const double cost = 2 * (static_cast<double>(note.text.size()) + kBeside);
-  RateLimit& of_kind = by_event_.try_emplace(note.event, kOfKindAtOnce, kOfKindASecond).first->second;
+  RateLimit& of_kind = limit_of(note.event);
   if (!of_kind.would_allow(now, cost) || !all_.would_allow(now, cost)) return of_kind.keep_back();
   const std::uint64_t kept_back = of_kind.spend(cost);
   all_.spend(cost);

@@ -6,6 +6,7 @@
 // seconds when this ends keeps both until the process ends.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,16 +47,20 @@ class EventsFile {
 
 // A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them, so their bytes are
 // bounded, those of one kind of event and those of all: so many at once, then so many a second. The next of a kind that
-// is told has the number of those kept back.
+// is told has the number of those kept back. Beyond so many kinds all others are one.
 class Notes {
  public:
+  static constexpr std::size_t kMostKinds = 64;
   static constexpr double kOfKindAtOnce = 32 << 10, kOfKindASecond = 300;
   static constexpr double kAtOnce = 64 << 10, kASecond = 800;
 
   Notes(EventsFile& events, std::string site) : events_(events), site_(std::move(site)) {}
   void record(TimePoint now, const protocol::Note& note);
+  [[nodiscard]] std::size_t kinds() const { return by_event_.size(); }  // that are remembered
 
  private:
+  [[nodiscard]] RateLimit& limit_of(const std::string& event);
+
   EventsFile& events_;
   std::string site_;
   std::map<std::string, RateLimit> by_event_;

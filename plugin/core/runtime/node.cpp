@@ -104,6 +104,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
   const protocol::SiteConfig site{.coordinators = options_.coordinators,
                                   .join_timeout = options_.config.join_timeout,
                                   .round_timeout = options_.config.round_timeout,
+                                  .link_grace = options_.config.link_grace,
                                   .weight = options_.config.weight,
                                   .terms = protocol::term_limit(std::chrono::system_clock::now(), SteadyClock().now())};
   KeptTensors kept =

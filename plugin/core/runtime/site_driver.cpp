@@ -47,6 +47,11 @@ void SiteDriver::feed(protocol::SiteEvent event) {
   if (std::holds_alternative<protocol::Tick>(event)) {
     const auto is_known = [this](LinkId link) { return site_.knows(link); };
     for (const LinkId link : doorstep_.due(clock_.now(), is_known)) transport_.close(link);
+    if (const auto link = data_.anchors().in_the_way()) {
+      refuse(*link, "it has taken nothing of the anchor that it asked for within " +
+                        std::to_string(AnchorStreams::kTakesNothing / std::chrono::seconds(1)) +
+                        " s, and others wait for the room that this takes [join.fetch-not-taken]");
+    }
   }
   pending_.push_back(std::move(event));
   drain();
@@ -173,7 +178,12 @@ void SiteDriver::act(const protocol::Send& action) {
     beat->exchanged = data_.exchanged();
     last_heartbeat_ = clock_.now();
   }
-  transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
+  Result<std::vector<std::byte>> head = wire::try_encode(message);
+  if (!head.ok()) {
+    return host_.failed(invalid_argument(
+        "what this site has to say does not fit a message: " + head.status().message() + " [link.message-unfit]"));
+  }
+  transport_.send(action.link, {.lane = Lane::kControl, .head = std::move(*head), .payload = nullptr}, 0);
 }
 
 void SiteDriver::act(const protocol::Hangup& action) {

@@ -7,6 +7,7 @@ had, else at the endpoint.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,13 @@ def meet(
     shared: SignedStore, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]
 ) -> LoneWorld:
     """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
+    deadline = time.monotonic() + terms.limit
     for generation in itertools.count():
+        if time.monotonic() >= deadline:  # whoever writes there may have closed any number of lists
+            raise GatheringError(
+                f"the nodes of site {site} have closed {generation} lists, and this one came into none within "
+                f"{terms.limit:.0f} s [rendezvous.in-no-list]"
+            )
         gathering = Gathering(shared.part(f"late/{site}/{generation}"))
         if gathering.closed():
             continue

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/digest.h"
+#include "core/base/message_code.h"
 #include "core/protocol/agreement/attempt.h"
 #include "tests/sim/explorer/world.h"
 #include "tests/unit/protocol/harness.h"
@@ -222,6 +223,8 @@ void World::act(std::uint32_t site, const Failed& action) {
 
 void World::act(std::uint32_t site, const Note& action) {
   if (log) say("      " + sites_[site].id() + ": [" + action.event + "] " + action.text);
+  // A site bears it; but no coordinator here lies.
+  if (message_code(action.text) == "round.disagreement") ledger_.fail(sites_[site].id() + ": " + action.text);
 }
 
 std::optional<std::uint32_t> World::index_of(const std::string& name) const {

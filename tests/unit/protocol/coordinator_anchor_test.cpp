@@ -243,5 +243,16 @@ TEST(FirstAnchorAtASite, AWaitIsNoWarningALostStateIs) {
   EXPECT_EQ(level("passed-over"), Note::Level::kWarning);
 }
 
+TEST(FirstAnchorAtASite, ANoticeOfAnyOtherEventIsOfOneKind) {
+  SiteHarness s;
+  s.join_as(0, {"paris"}, resumed("paris"));
+  const auto kind = [&](const std::string& event) {
+    return all<Note>(s.hear(1, wire::Notice{event, "words"})).at(0).event;
+  };
+  EXPECT_EQ(kind("passed-over"), "passed-over");
+  EXPECT_EQ(kind("x1"), "notice");
+  EXPECT_EQ(kind("round"), "notice") << "a site tells of its rounds itself";
+}
+
 }  // namespace
 }  // namespace collab::protocol

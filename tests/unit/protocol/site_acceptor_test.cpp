@@ -4,6 +4,8 @@
 #include <set>
 
 #include "core/protocol/agreement/acceptor.h"
+#include "core/protocol/agreement/attempt.h"
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -12,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using H = SiteHarness;
 
 const std::vector<std::string> kTwo{"paris", "tokyo"};
@@ -56,6 +59,51 @@ class SiteAcceptor : public testing::Test {
   SiteHarness s;
   wire::Record record;
 };
+
+// ---- what is too long to be remembered ---
+
+TEST_F(SiteAcceptor, NamesThatAreLongTogetherAreNotFollowed) {
+  s.writes_wait = false;
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.step(Trigger{8, 4}));
+  wire::StartAttempt fits = H::start(1, 1, 2);
+  std::size_t bytes = 0;
+  for (const wire::Participant& each : fits.participants) bytes += each.name.size();
+  const auto lengthen = [&](wire::StartAttempt start, std::size_t to) {
+    std::uint32_t id = 100;
+    for (std::size_t left = to - bytes; left > 0; ++id) {
+      const std::size_t length = std::min(left, wire::kMaxNameBytes);
+      start.participants.push_back({SiteId{id}, std::string(length, 'x'), 0.0});
+      left -= length;
+    }
+    return start;
+  };
+  const wire::StartAttempt longer = lengthen(fits, kMaxNamesBytes + 1);
+  EXPECT_THAT(notes(s.hear(1, longer)), HasSubstr("its names are longer together than a site remembers"));
+  fits = lengthen(fits, kMaxNamesBytes);
+  EXPECT_THAT(notes(s.hear(1, fits)), Not(HasSubstr("longer together")));
+  wire::InstallAnchor install{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong};
+  for (std::uint32_t i = 0; i < wire::kMaxSites; ++i) {
+    install.voters.push_back({SiteId{i}, std::string(wire::kMaxNameBytes, 'x'), AcceptorId{i + 1}});
+  }
+  EXPECT_EQ(all<Hangup>(s.hear(1, install)).size(), 1U);
+  EXPECT_EQ(s.site.record().voters, voters_of(kTwo));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Prepare{TermId{4}}));
+  EXPECT_EQ(all<Hangup>(s.hear(5, wire::Accept{TermId{4}, {{longer, true, kMean, TermId{4}}}})).size(), 1U);
+}
+
+TEST(SiteAcceptorAlone, OfCommitsWithLongNamesItTellsOfFewer) {
+  Acceptor acceptor;
+  const std::vector<std::string> names(kMaxNamesBytes / wire::kMaxNameBytes, std::string(wire::kMaxNameBytes, 'x'));
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    acceptor.committed({RunId{7}, RoundId{round}, AttemptId{1}, names, {}});
+  }
+  const std::vector<wire::Past> recent = acceptor.record(1, {}).recent;
+  ASSERT_EQ(recent.size(), 2U);
+  EXPECT_EQ(recent.back().round, RoundId{4}) << "the newest";
+}
 
 // ---- promises --------------------------------------------------------------------------------------
 

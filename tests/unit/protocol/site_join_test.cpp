@@ -58,6 +58,27 @@ TEST(SiteJoin, GivesUpAfterTheTimeoutNamingAddressesAndReason) {
   EXPECT_TRUE(s.step(Tick{}).empty());
 }
 
+TEST(SiteJoin, ItsCoordinatorsTimesAreTakenButNotAGraceOfADay) {
+  constexpr std::uint32_t kDay = 24 * 3600 * 1000;
+  for (const auto& [own, heartbeat_ms, grace_ms, heartbeat, grace] :
+       {std::tuple(60.0, 1000U, 600'000U, 1.0, 600.0), std::tuple(60.0, 1U, kDay, 0.01, 600.0),
+        std::tuple(900.0, 1000U, kDay, 1.0, 3600.0), std::tuple(60.0, kDay, kDay, 60.0, 600.0),
+        std::tuple(60.0, 1000U, 1U, 1.0, 2.0)}) {
+    SiteConfig config = SiteHarness::defaults();
+    config.link_grace = seconds(own);
+    SiteHarness s(config);
+    static_cast<void>(s.step(Begin{join_of("paris")}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    const auto told = s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, heartbeat_ms, grace_ms});
+    EXPECT_EQ(s.site.heartbeat(), seconds(heartbeat));
+    EXPECT_EQ(notes(told).find("[coordinator.times]") == std::string::npos, grace_ms == 600'000U);
+    const TimePoint began = s.now;
+    for (auto gone = told; all<Hangup>(gone).empty(); gone = s.pass(seconds(0.5)))
+      ASSERT_LT(s.now - began, seconds(4000));
+    EXPECT_NEAR(std::chrono::duration<double>(s.now - began).count(), grace, heartbeat + 1) << "it is silent so long";
+  }
+}
+
 // Else it would wander between candidates for good.
 TEST(SiteJoin, ACoordinatorThatAnswersOnceAHeartbeatIsNotLeft) {
   SiteHarness s;

@@ -208,7 +208,7 @@ TEST_F(SiteRound, AnAttemptOfANewerTermIsTakenWhateverItsNumber) {
 TEST(SiteTraining, CommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
+  EXPECT_EQ(all<Hangup>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
@@ -517,18 +517,22 @@ TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
   EXPECT_EQ(ready[0].second.round, RoundId{2});
 }
 
-TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
+TEST_F(SiteRound, ACommitOfWhatItHasNotDoneEndsTheLinkNotTheSite) {
   exchange();
-  const auto failed = all<Failed>(s.hear(1, commit));
-  ASSERT_EQ(failed.size(), 1U);
-  EXPECT_EQ(failed[0].why.code(), StatusCode::kInternal);
-  EXPECT_THAT(failed[0].why.message(), HasSubstr("committed attempt 1 of round 1, which this site has not completed"));
+  const auto actions = s.hear(1, commit);
+  EXPECT_TRUE(all<Failed>(actions).empty());
+  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_THAT(notes(actions), HasSubstr("committed attempt 1 of round 1, which this site has not completed"));
+  EXPECT_THAT(notes(actions), HasSubstr("[round.disagreement]"));
+  const auto dials = all<DialCoordinator>(s.pass(seconds(1)));
+  ASSERT_EQ(dials.size(), 1U);
+  EXPECT_EQ(dials[0].candidate, 1U) << "the one after it";
 }
 
 TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
   complete();
   EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
+  EXPECT_EQ(all<Hangup>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
             1U);
 }
 

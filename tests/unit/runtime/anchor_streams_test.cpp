@@ -194,7 +194,7 @@ class Joiners : public ::testing::Test {
   }
   [[nodiscard]] std::size_t on_their_way(std::uint64_t link) { return tokens_[LinkId{link}].size(); }
 
-  SteadyClock clock_;
+  ManualClock clock_;
   testing::NotingTransport transport_;
   ChunkSender sender_;
   std::unique_ptr<ArenaWriter> arena_;
@@ -231,6 +231,25 @@ TEST_F(Joiners, HoldNoMoreInAllWhoeverTakesNothing) {
   }
   note();
   EXPECT_EQ(on_their_way(200), 32U);
+}
+
+TEST_F(Joiners, WhoTakesNothingMakesRoomForWhoWaits) {
+  for (std::uint64_t link = 1; link <= 100; ++link) ask(link, 40);
+  EXPECT_EQ(on_their_way(100), 0U) << "it waits";
+  EXPECT_EQ(streams_->in_the_way(), std::nullopt) << "they may be about to take some";
+  clock_.advance(AnchorStreams::kTakesNothing - std::chrono::seconds(1));
+  EXPECT_TRUE(streams_->sent(tokens_[LinkId{1}].back()));
+  note();
+  ask(101, 1);
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_EQ(streams_->in_the_way(), LinkId{2}) << "it has as much as the first, which gets on";
+  for (int closed = 0; on_their_way(100) == 0; ++closed) {
+    ASSERT_LT(closed, 2) << "one makes room for many";
+    streams_->link_closed(*streams_->in_the_way());
+    note();
+  }
+  EXPECT_GT(on_their_way(101), 0U);
+  EXPECT_EQ(streams_->in_the_way(), std::nullopt) << "nobody waits";
 }
 
 }  // namespace

@@ -99,6 +99,15 @@ TEST_F(EventsFileTest, OfManyKindsTogetherSoMuchIsTold) {
   EXPECT_GE(told, Notes::kAtOnce / 4);
 }
 
+TEST_F(EventsFileTest, OfManyKindsNoMoreThanSoManyAreKept) {
+  auto file = EventsFile::open("");
+  Notes notes(*file, "paris");
+  for (int i = 0; i < 10'000; ++i) {
+    notes.record(TimePoint(), protocol::make_note(protocol::Note::Level::kDebug, "kind-" + std::to_string(i), "words"));
+  }
+  EXPECT_EQ(notes.kinds(), Notes::kMostKinds);
+}
+
 TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
   const std::string path = folder_ + "/events.jsonl";
   auto file = EventsFile::open(path);

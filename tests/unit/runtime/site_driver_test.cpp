@@ -6,6 +6,7 @@
 #include "core/runtime/line_probe.h"
 #include "core/runtime/tensors/host_vector.h"
 #include "core/wire/encoding.h"
+#include "core/wire/limits.h"
 #include "tests/unit/runtime/few_files.h"
 #include "tests/unit/runtime/noting_transport.h"
 #include "tests/unit/runtime/private_arena.h"
@@ -68,7 +69,10 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
     }
     within_ = false;
   }
-  void failed(const Status& why) override { ADD_FAILURE() << why.to_string(); }
+  void failed(const Status& why) override {
+    if (!may_fail_) ADD_FAILURE() << why.to_string();
+    why_failed_ = why.message();
+  }
   std::optional<protocol::SiteEvent> optimizer_part(LinkId, const wire::Chunk&, BufferPtr) override { return {}; }
 
   void begin() {
@@ -92,6 +96,8 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
     return found;
   }
 
+  bool may_fail_ = false;
+  std::string why_failed_;
   ManualClock clock_;
   NotingTransport transport_;
   SlowVector parameters_{clock_};
@@ -237,6 +243,20 @@ TEST_F(SiteDriverTest, ItsCoordinatorHearsAMemberThatPassesOverALargeModel) {
   driver_->feed(protocol::Tick{});
   EXPECT_THAT(transport_.closed, IsEmpty()) << "what the coordinator has said meanwhile is not looked at yet";
   EXPECT_THAT(transport_.sent, Not(IsEmpty())) << "the machine's own";
+}
+
+TEST_F(SiteDriverTest, WhatDoesNotFitAMessageEndsItInWords) {
+  wire::Join join;
+  join.swarm = "run";
+  join.site = "self";
+  join.elements = kElements;
+  join.report.record.acceptor = AcceptorId(4711);
+  const std::vector<std::string> names(wire::kMaxSites, std::string(wire::kMaxNameBytes, 'x'));
+  join.report.record.recent.assign(wire::kMaxRecent, wire::Past{RunId(1), RoundId(1), AttemptId(1), names, {}});
+  may_fail_ = true;
+  driver_->act(protocol::Send{LinkId{1001}, join});
+  EXPECT_THAT(why_failed_, HasSubstr("[link.message-unfit]"));
+  EXPECT_THAT(transport_.sent, IsEmpty());
 }
 
 TEST_F(SiteDriverTest, StoppedItFeedsNothingAndWaitsForNothing) {

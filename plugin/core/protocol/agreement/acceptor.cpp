@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/protocol/agreement/acceptor_id.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {
@@ -77,7 +78,14 @@ void Acceptor::drop_attempt() {
 
 void Acceptor::committed(const wire::Past& past) {
   recent_.push_back(past);
-  if (recent_.size() > kRecentRounds) recent_.erase(recent_.begin());
+  const auto bytes = [this] {
+    std::size_t sum = 0;
+    for (const wire::Past& each : recent_) {
+      for (const std::string& name : each.contributors) sum += name.size();
+    }
+    return sum;
+  };
+  while (recent_.size() > kRecentRounds || bytes() > kMaxRecentBytes) recent_.erase(recent_.begin());
 }
 
 // ---- what was agreed on ----------------------------------------------------------------------------

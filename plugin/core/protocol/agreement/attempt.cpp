@@ -5,6 +5,19 @@
 #include "core/base/digest.h"
 
 namespace collab::protocol {
+namespace {
+
+template <typename Named>
+bool names_are_short(const std::vector<Named>& list) {
+  std::size_t bytes = 0;
+  for (const Named& each : list) bytes += each.name.size();
+  return bytes <= kMaxNamesBytes;
+}
+
+}  // namespace
+
+bool is_short(const std::vector<wire::Voter>& list) { return names_are_short(list); }
+bool is_short(const wire::StartAttempt& start) { return is_short(start.voters) && names_are_short(start.participants); }
 
 bool takes_part(const wire::StartAttempt& start, SiteId site) {
   const auto found = std::ranges::lower_bound(start.participants, site, {}, &wire::Participant::site);

@@ -4,12 +4,16 @@
 // Threads and ownership: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
+
+inline constexpr std::size_t kMaxNamesBytes = std::size_t{512} << 10;  // in one list of sites that is remembered
+inline constexpr std::size_t kMaxRecentBytes = std::size_t{1} << 20;   // of names, in all that is remembered of commits
 
 // Takes part, and is here.
 [[nodiscard]] bool takes_part(const wire::StartAttempt& start, SiteId site);
@@ -24,6 +28,9 @@ namespace collab::protocol {
 // that whoever knows that has promised, or a leader of an older one could be elected by it. What else the site has
 // promised only its record tells.
 void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor);
+// Whether a site may have to remember these: its record goes into one message.
+[[nodiscard]] bool is_short(const std::vector<wire::Voter>& list);
+[[nodiscard]] bool is_short(const wire::StartAttempt& start);
 // The newest attempt that was accepted there is this one, and its mean is kept.
 [[nodiscard]] bool holds_mean(const wire::Report& report, const wire::StartAttempt& start);
 

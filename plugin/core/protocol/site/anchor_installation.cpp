@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/encoding.h"
 
@@ -18,6 +19,9 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   if (!all_->membership.is_let_in() || install.term < all_->acceptor.term() || all_->round.is_applying()) {
     return all_->note(Note::Level::kWarning, "ignored",
                       "the coordinator offered an anchor to a site that waits for none [join.anchor-unasked]");
+  }
+  if (!is_short(install.voters)) {
+    return all_->coordinator.turn_from("it names a membership whose names are longer together than a site remembers");
   }
   if (all_->membership.join().helper) {
     all_->membership.take_generation(install.generation);

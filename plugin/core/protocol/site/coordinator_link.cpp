@@ -12,6 +12,11 @@ namespace {
 // A quarter of the grace, within these. At the first candidate that can be reached all wait longer: at any time most of
 // them are there together.
 constexpr Duration kMostPatience = std::chrono::seconds(15);
+// A coordinator's times are taken, but within what its knobs may be; and no grace that is far longer than this site's
+// own, as its waits are made of it.
+constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
+constexpr Duration kMostHeartbeat = std::chrono::seconds(60);
+constexpr Duration kLongGrace = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -100,8 +105,14 @@ void CoordinatorLink::heard() { last_heard_ = all_->now; }
 void CoordinatorLink::begin_heartbeats() { next_heartbeat_ = later(all_->now, heartbeat_); }
 
 void CoordinatorLink::welcomed(Duration heartbeat, Duration grace) {
-  heartbeat_ = heartbeat;
-  grace_ = grace;
+  heartbeat_ = std::clamp(heartbeat, kLeastHeartbeat, kMostHeartbeat);
+  grace_ = std::clamp(grace, 2 * heartbeat_, std::max({kLongGrace, 4 * all_->config.link_grace, 2 * heartbeat_}));
+  if (heartbeat_ != heartbeat || grace_ != grace) {
+    all_->note(Note::Level::kWarning, "coordinator",
+               "the coordinator at " + address() + " tells a heartbeat of " + in_seconds(heartbeat) +
+                   " and a grace of " + in_seconds(grace) + ", this site takes " + in_seconds(heartbeat_) + " and " +
+                   in_seconds(grace_) + ": set COLLAB_LINK_GRACE alike everywhere [coordinator.times]");
+  }
   begin_heartbeats();
   lost_at_ = kNever;
 }
@@ -116,11 +127,8 @@ void CoordinatorLink::on_silence_tick() {
   const bool asks = all_->membership.phase() == SitePhase::kAsking;
   const Duration limit = asks ? patience() : grace_;
   if (all_->now - last_heard_ >= limit) {
-    const std::uint32_t silent = candidate_;
-    drop("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
     // A dial would be lost like all else that was sent there.
-    candidate_ = (silent + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
-    return;
+    return turn_from("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
   }
   if (all_->inquiry.asks_here()) send(wire::Inquire{all_->membership.join().swarm});
   if (!asks) send(wire::Heartbeat{++sequence_, false});
@@ -138,6 +146,12 @@ void CoordinatorLink::drop(const std::string& reason) {
   all_->out.emplace_back(Hangup{*link_, reason});
   link_.reset();
   lose(reason);
+}
+
+void CoordinatorLink::turn_from(const std::string& reason) {
+  const std::uint32_t left = candidate_;
+  drop(reason);
+  candidate_ = (left + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
 }
 
 // The head of coordinator_link.h says what follows. What was under way with this coordinator is given up, and asked for

@@ -2,7 +2,7 @@
 //
 //   dialling --connected--> heard --closed, dropped--> dialling, from the first candidate
 //      ^  | no answer             +-------silent-----> dialling, from the candidate after the silent one
-//      +--+ the next candidate; after the last one a back-off
+//      +--+ the next candidate; after the last one a back-off; likewise from one that commits what nobody here did
 //
 // What a site does when its coordinator is gone, because the link was closed or was silent for COLLAB_LINK_GRACE.
 // lose() begins it, and each part does its own:
@@ -74,8 +74,9 @@ class CoordinatorLink {
   void dial();
   void begin_heartbeats();
   void welcomed(Duration heartbeat, Duration grace);
-  void drop(const std::string& reason);  // hang up, then as if it had closed
-  void go_to(std::uint32_t candidate);   // next, and now
+  void drop(const std::string& reason);       // hang up, then as if it had closed
+  void turn_from(const std::string& reason);  // likewise, and the one after it is dialled next
+  void go_to(std::uint32_t candidate);        // next, and now
   void forget_failures() { backoff_ = kFirstBackoff; }
   void end(const std::string& why);  // this site goes
 

@@ -20,6 +20,7 @@ struct SiteConfig {
   std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
   Duration join_timeout = std::chrono::seconds(300);
   Duration round_timeout = std::chrono::seconds(1800);
+  Duration link_grace = std::chrono::seconds(60);  // this site's own; a coordinator tells the one that counts
   WeightBy weight = WeightBy::kSamples;
   TermLimit terms{};
 };

@@ -1,9 +1,12 @@
 #include "core/protocol/site/site_membership.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/limits.h"
@@ -14,6 +17,13 @@ namespace {
 constexpr Duration kClocksDiffer = std::chrono::minutes(10);  // a site's and a coordinator's
 constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
 constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
+
+// Of what else a coordinator may name there is one kind: each kind is counted by itself where it is told.
+std::string known_kind(const std::string& event) {
+  constexpr std::array<std::string_view, 9> kKnown{kDialOut,    kWait,         kMinority,  kForget,  kRefused,
+                                                   "same-data", "passed-over", "declined", "buffers"};
+  return std::ranges::find(kKnown, event) == kKnown.end() ? "notice" : event;
+}
 
 Duration milliseconds(std::uint32_t told) { return std::chrono::milliseconds(std::max<std::uint32_t>(1, told)); }
 
@@ -145,13 +155,16 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
                           " [coordinator.old-accept]");
   }
   if (accept.proposals.empty()) return all_->coordinator.send(accepted);
+  if (!is_short(accept.proposals[0].start)) {
+    return all_->coordinator.drop("it settles an attempt whose names are longer together than a site remembers");
+  }
   all_->acceptor.settle(accept.proposals[0]);
   if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);
   all_->writes.say_when_durable(accepted);
 }
 
 void SiteMembership::on_notice(const wire::Notice& notice) {
-  all_->note(notice.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, notice.event, notice.text);
+  all_->note(notice.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, known_kind(notice.event), notice.text);
   if (notice.event == kWait && phase_ == SitePhase::kAsking) told_ = notice.text;
 }
 

@@ -181,6 +181,7 @@ bool SiteRound::exchanges_with(SiteId peer) const {
 std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
   if (!is_ready()) return "this site is not ready";
+  if (!is_short(start)) return "its names are longer together than a site remembers";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
@@ -331,8 +332,10 @@ void SiteRound::on_commit(const wire::Commit& commit) {
     return;
   }
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
-    return all_->membership.fail(internal_error(
-        what + ", which this site has not completed: coordinator and site disagree, report this [round.disagreement]"));
+    // A coordinator may say anything: what it says ends its link, and no training.
+    const std::string why = what + ", which this site has not completed: coordinator and site disagree";
+    all_->note(Note::Level::kError, "coordinator", why + "; another one is looked for [round.disagreement]");
+    return all_->coordinator.turn_from(why);
   }
   all_->membership.becomes_active();
   if (round_.phase != Phase::kTraining) return apply(commit);

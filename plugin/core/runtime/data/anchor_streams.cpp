@@ -126,6 +126,21 @@ bool AnchorStreams::has_room(const Outgoing& job, std::uint64_t bytes) const {
   return job.in_flight == 0 || job.bytes + bytes <= kShared / outgoing_.size();
 }
 
+std::optional<LinkId> AnchorStreams::in_the_way() const {
+  const bool waits = std::ranges::any_of(outgoing_, [this](const auto& job) {
+    return job.second.in_flight == 0 && !job.second.asked.empty() &&
+           !has_room(job.second, bytes_of(job.second.asked.front()));
+  });
+  if (!waits) return std::nullopt;
+  const TimePoint now = parts_.clock->now();
+  const std::pair<const LinkId, Outgoing>* most = nullptr;
+  for (const auto& job : outgoing_) {
+    if (job.second.in_flight == 0 || now - job.second.since < kTakesNothing) continue;
+    if (most == nullptr || job.second.bytes > most->second.bytes) most = &job;
+  }
+  return most == nullptr ? std::nullopt : std::optional(most->first);
+}
+
 void AnchorStreams::pump(LinkId to, Outgoing& job) {
   const std::optional<SealedAnchor> sealed = parts_.arena->sealed();
   const RunId run = sealed && !outer_overwritten_ ? sealed->run : RunId{};
@@ -148,7 +163,7 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
                             .range = part.range,
                             .codec = CodecId::kFp32,
                             .payload_hash = hash64(payload->view())};
-    ++job.in_flight;
+    if (job.in_flight++ == 0) job.since = parts_.clock->now();
     job.bytes += bytes;
     bytes_on_their_way_ += bytes;
     const std::uint64_t token = parts_.sender->next_token();
@@ -186,6 +201,7 @@ bool AnchorStreams::sent(std::uint64_t token) {
   Outgoing& job = outgoing_.at(to);
   --job.in_flight;
   job.bytes -= bytes;
+  job.since = parts_.clock->now();
   pump_after(to);
   return true;
 }

@@ -47,7 +47,11 @@ class AnchorStreams {
   static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;      // bytes; each may have one part in any case
   static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // and then nobody
 
+  static constexpr Duration kTakesNothing = std::chrono::seconds(30);
+
   Status send(const protocol::SendAnchor& action);
+  // Where nobody else has room: who has most on its way, and has taken nothing for a while.
+  [[nodiscard]] std::optional<LinkId> in_the_way() const;
   // Whether it was a part of an anchor.
   bool sent(std::uint64_t token);
   void link_closed(LinkId link);
@@ -69,6 +73,7 @@ class AnchorStreams {
     std::deque<wire::FetchAnchor> asked{};
     std::uint32_t in_flight = 0;
     std::uint64_t bytes = 0;  // of those
+    TimePoint since{};        // it took one last, or the first of them left
   };
   struct OnItsWay {
     LinkId to;
