@@ -205,6 +205,28 @@ TEST(HubBounds, WhatARankNamesIsCounted) {
   EXPECT_LT(times, 10);
 }
 
+TEST(HubBounds, NoRankHoldsMoreOfAGroupThanAClientMay) {
+  HubFixture hub;
+  wire::Enter greedy = HubFixture::enter(0, 2);
+  for (std::uint64_t step = 1; step <= kMaxHeldOfGroup + 1; ++step) greedy.held.push_back({GroupId(2), step, {1, 1}});
+  EXPECT_EQ(hub.says(0, greedy), "");
+  greedy.held.push_back({GroupId(2), 1000, {1, 1}});
+  EXPECT_THAT(hub.says(0, greedy), HasSubstr("holds more than 65 results of one group [hub.bad-memory]"));
+}
+
+TEST(HubBounds, StepsThatAreOnlyHeldAreForgotten) {
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, 2));
+  EXPECT_EQ(hub.says(0, wire::Assemble{GroupId(2), ranks(2)}), "");
+  std::uint64_t step = 0;
+  for (int times = 0; times < 100; ++times) {
+    wire::Enter again = HubFixture::enter(0, 2);
+    for (std::size_t i = 0; i < kMaxHeldOfGroup; ++i) again.held.push_back({GroupId(2), ++step, {1, 1}});
+    EXPECT_EQ(hub.says(0, again), "");
+    ASSERT_LE(hub.hub().steps_known(), kMaxHeldOfGroup);
+  }
+}
+
 TEST(HubBounds, SendersThatAreSoughtAreCounted) {
   HubFixture hub;
   hub.gather(2, groups(1));

@@ -191,10 +191,16 @@ void HubGroup::tell_errors(std::uint32_t member) {
 }
 
 void HubGroup::catch_up() {
+  std::set<std::uint64_t> held;
   for (const RankId member : members()) {
     if (!world_.ranks[member].in) continue;
-    for (const auto& [number, ballot] : world_.memory.held(member, id())) steps_.try_emplace(number);
+    for (const auto& [number, ballot] : world_.memory.held(member, id())) held.insert(number);
   }
+  // A member may name others each time it enters.
+  std::erase_if(steps_, [&](const auto& step) {
+    return step.second.parts().empty() && !step.second.result() && !held.contains(step.first);
+  });
+  for (const std::uint64_t number : held) steps_.try_emplace(number);
   settle();
 }
 

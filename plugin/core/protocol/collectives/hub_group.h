@@ -36,6 +36,7 @@ class HubGroup {
   [[nodiscard]] bool is_deserted() const;    // all members are away, or have closed it
   [[nodiscard]] bool waits_to_send() const;  // its first member
   [[nodiscard]] std::size_t bytes_held() const;
+  [[nodiscard]] std::size_t steps() const { return steps_.size(); }
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
   [[nodiscard]] std::string who_is_in(std::uint64_t call) const;  // and has no result of it yet; empty: nobody
