@@ -259,6 +259,78 @@ TEST(HubBounds, GroupsThatAllHaveClosedCostNothing) {
   }
 }
 
+// ---- what a rank keeps -----------------------------------------------------------------------------
+
+class HubClientBounds : public ::testing::Test {
+ protected:
+  static constexpr GroupId kOpen{2};
+  static constexpr wire::Ballot kBallot{1, 50};
+  HubClient client{{HubFixture::enter(0, 2),
+                    {"x", "y"},
+                    std::chrono::seconds(1),
+                    std::chrono::seconds(60),
+                    std::chrono::seconds(300)}};
+
+  void SetUp() override {
+    (void)client.step({}, HubBegin{});
+    (void)client.step({}, HubConnected{LinkId(1)});
+    (void)told(wire::Entered{1000, 60'000, kBallot, {}});
+    (void)client.step({}, OpenGroup{kOpen, ranks(2), {}, 0});
+  }
+  std::vector<HubClientAction> told(wire::Message message) {
+    return client.step({}, HubReceived{LinkId(1), std::move(message), nullptr});
+  }
+  std::vector<HubClientAction> fails(GroupId group, std::uint64_t step) {
+    return told(wire::StepResult{group, step, kBallot, true, {}, "no"});
+  }
+  [[nodiscard]] static bool has_disbanded(const std::vector<HubClientAction>& actions) {
+    return std::ranges::any_of(actions, [](const HubClientAction& action) {
+      const auto* send = std::get_if<HubSend>(&action);
+      return send != nullptr && std::holds_alternative<wire::Disband>(send->message);
+    });
+  }
+  // The group that is open goes on.
+  void expect_a_result() {
+    HubRequest request;
+    request.id = 1;
+    request.group = kOpen;
+    request.operation = "sum";
+    (void)client.step({}, request);
+    const std::vector<HubClientAction> actions = told(wire::StepResult{kOpen, 1, kBallot, true, {}, ""});
+    const auto done = std::ranges::find_if(
+        actions, [](const HubClientAction& action) { return std::holds_alternative<HubExchanged>(action); });
+    ASSERT_NE(done, actions.end());
+    EXPECT_TRUE(std::get<HubExchanged>(*done).status.ok());
+  }
+};
+
+TEST_F(HubClientBounds, ErrorsOfGroupsThatAreNotOpenHereEndNoOther) {
+  int closed = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) closed += has_disbanded(fails(GroupId(100 + 2 * i), 1)) ? 1 : 0;
+  EXPECT_EQ(closed, 5000 - 4096);
+  expect_a_result();
+}
+
+TEST_F(HubClientBounds, OfAGroupThatIsNotOpenHereSoManyResultsAreHeld) {
+  for (std::uint64_t step = 1; step <= kMaxHeldOfGroup; ++step) EXPECT_FALSE(has_disbanded(fails(GroupId(100), step)));
+  EXPECT_TRUE(has_disbanded(fails(GroupId(100), kMaxHeldOfGroup + 1)));
+  EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
+}
+
+TEST_F(HubClientBounds, WhatIsAwaitedEndsNoGroup) {
+  for (std::uint64_t step = 2; step <= kMaxHeldOfGroup + 1; ++step) (void)fails(kOpen, step);
+  expect_a_result();
+}
+
+TEST_F(HubClientBounds, ARankSaysNoMoreThanAMessageHolds) {
+  for (std::uint64_t i = 0; i < wire::kMaxGroups + 5000; ++i) (void)fails(GroupId(100 + 2 * i), 1);
+  const std::vector<HubClientAction> actions = told(wire::PrepareWorld{{2, 60}});
+  ASSERT_EQ(actions.size(), 1U);
+  const auto& enter = std::get<wire::Enter>(std::get<HubSend>(actions[0]).message);
+  EXPECT_LE(enter.closed.size(), wire::kMaxGroups);
+  EXPECT_LE(enter.held.size() + enter.completed.size(), 4096U);
+}
+
 // ---- worlds ----------------------------------------------------------------------------------------
 
 // A hub whose worlds are begun from several hosts.

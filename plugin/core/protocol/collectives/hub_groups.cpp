@@ -29,7 +29,9 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
                                    "; all ranks of a group give new_group() the same ranks [hub.group-differs]");
   }
   group->assemble(*member);
+  const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
+  if (again) group->tell_errors(*member);  // while it took no part it was told none
   group->catch_up();
 }
 
