@@ -194,15 +194,11 @@ TEST(HubBounds, WhatARankNamesIsCounted) {
   EXPECT_THAT(hub.says(0, everything), HasSubstr("65546 steps and groups that it names"));
 
   std::uint64_t next = 0;
-  std::string why;
-  int times = 0;
-  for (; why.empty() && times < 20; ++times) {  // others each time
+  for (int times = 0; times < 20; ++times) {  // others each time: what it named before is forgotten
     wire::Enter each = HubFixture::enter(0, 2);
-    for (int i = 0; i < 10'000; ++i) each.completed.push_back({GroupId(++next), 1});
-    why = hub.says(0, each);
+    for (int i = 0; i < 60'000; ++i) each.completed.push_back({GroupId(++next), 1});
+    EXPECT_EQ(hub.says(0, each), "");
   }
-  EXPECT_THAT(why, HasSubstr("at most 16 MiB are kept for a rank"));
-  EXPECT_LT(times, 10);
 }
 
 TEST(HubBounds, NoRankHoldsMoreOfAGroupThanAClientMay) {

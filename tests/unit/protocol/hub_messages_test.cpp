@@ -88,6 +88,48 @@ TEST(HubMessages, WhatNoRankCanRememberIsRefused) {
   EXPECT_EQ(hub.says(1, HubFixture::enter(1, 3)), "");
 }
 
+// What a step of a group came to, as rank 0 is told.
+[[nodiscard]] std::string end_of_step(HubFixture& hub, GroupId group, std::uint64_t step) {
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::contribute(group, step));
+  const std::string error = hub.error();
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::ResultAck{group, step, {}});
+  return error;
+}
+
+TEST(HubMessages, NobodyHasCompletedWhatTheOthersCannotHaveBegun) {
+  for (const bool first : {true, false}) {
+    HubFixture hub;
+    const auto lie = [&] {
+      wire::Enter liar = HubFixture::enter(2, 3);
+      for (const std::uint64_t group : {2U, 4U}) liar.completed.push_back({GroupId(group), std::uint64_t{1} << 60});
+      EXPECT_EQ(hub.says(2, liar), "");
+    };
+    if (first) lie();
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+    for (const std::uint32_t rank : {0U, 1U}) {
+      (void)hub.says(rank, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}});
+      (void)hub.says(rank, wire::Assemble{GroupId(4), {RankId(0), RankId(1), RankId(2)}});
+    }
+    if (!first) lie();
+    EXPECT_EQ(end_of_step(hub, GroupId(2), 1), "") << "it is no member of it";
+    (void)hub.says(2, wire::Assemble{GroupId(4), {RankId(0), RankId(1), RankId(2)}});
+    (void)end_of_step(hub, GroupId(4), 1);
+    EXPECT_EQ(hub.error(), "") << "it is waited for, as long as it does not come";
+  }
+}
+
+TEST(HubMessages, WhatOneHasCompletedWithAnEarlierHubStands) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U}) {
+    wire::Enter enter = HubFixture::enter(rank, 2);
+    enter.completed = {{GroupId(2), rank == 0 ? 1000U : 1000U - kMaxHeldOfGroup}};
+    (void)hub.says(rank, enter);
+    (void)hub.says(rank, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}});
+  }
+  (void)hub.says(1, HubFixture::contribute(GroupId(2), 1001 - kMaxHeldOfGroup));
+  EXPECT_THAT(hub.error(), HasSubstr("[hub.too-late]"));
+}
+
 TEST(HubMessages, AWorldThatIsRefusedIsNotKept) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2 * kMaxWorlds; ++world) {

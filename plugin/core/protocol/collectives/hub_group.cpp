@@ -23,8 +23,8 @@ std::string calls_differ(const std::string& one, const std::string& other) {
   return "the ranks are not in the same call: " + one + ", " + other + " [hub.calls-differ]";
 }
 
-HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge)
-    : world_(world), open_(message), opener_(opener), charge_(std::move(charge)), assembled_(message.members.size()) {}
+HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge)
+    : world_(world), open_(message), charge_(std::move(charge)), assembled_(message.members.size()) {}
 
 std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
   const auto found = std::ranges::find(members(), rank);
@@ -171,7 +171,7 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
 void HubGroup::on_result_ack(std::uint32_t member, const wire::ResultAck& message) {
   const RankId rank = members()[member];
   const std::uint64_t step = message.step;
-  if (step <= world_.memory.newest_standing(id()) || (world_.only_hub && step <= newest_decided_)) {
+  if (step <= newest_stood_ || (world_.only_hub && step <= newest_decided_)) {
     world_.memory.complete(rank, id(), step);
   } else if (!world_.only_hub && steps_.contains(step)) {
     world_.memory.hold(rank, id(), step, message.ballot);
@@ -223,15 +223,32 @@ void HubGroup::settle(std::uint64_t number) {
   switch (phase_of(number)) {
     case Phase::kOpen: return try_to_decide(number);
     case Phase::kUnknown: return;
-    case Phase::kHeld: return stand(number);
-    case Phase::kStands: return pass_on(number);
+    case Phase::kHeld:
+    case Phase::kStands: return stand(number);
   }
+}
+
+// What members have completed stands, with earlier hubs or with this one. One that says so of steps to which no other
+// can have come is not believed.
+bool HubGroup::has_stood(std::uint64_t number) const {
+  if (number <= newest_stood_) return true;
+  std::vector<std::uint64_t> completed;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const RankId rank = members()[i];
+    const bool known = world_.ranks[rank].acceptor.value != 0 && !world_.memory.has_closed(rank, id());
+    if (known) completed.push_back(completed_by(i));
+  }
+  std::ranges::sort(completed);
+  while (completed.size() > 1 && completed.back() - completed[completed.size() - 2] > kMaxHeldOfGroup + 1) {
+    completed.pop_back();
+  }
+  return !completed.empty() && number <= completed.back();
 }
 
 // Who is here has promised our ballot: what it does not hold now it will hold under no older one, and without it
 // nothing stands.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
-  if (number <= world_.memory.newest_standing(id())) return Phase::kStands;
+  if (has_stood(number)) return Phase::kStands;
   std::optional<wire::Ballot> under;
   bool all_here = true;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -341,13 +358,9 @@ void HubGroup::conclude(std::uint64_t number) {
   stand(number);
 }
 
+// Who holds it may give it to its caller.
 void HubGroup::stand(std::uint64_t number) {
-  world_.memory.note_standing(opener_, id(), number);
-  pass_on(number);
-}
-
-// It stands: who holds it may give it to its caller.
-void HubGroup::pass_on(std::uint64_t number) {
+  newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
   steps_.erase(number);
   for (std::uint32_t i = 0; i < size(); ++i) {

@@ -24,7 +24,7 @@ struct HubWorld;
 
 class HubGroup {
  public:
-  HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge);
+  HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge);
 
   [[nodiscard]] GroupId id() const { return open_.group; }
   [[nodiscard]] const std::vector<RankId>& members() const { return open_.members; }
@@ -68,6 +68,7 @@ class HubGroup {
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
+  [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);
@@ -76,16 +77,15 @@ class HubGroup {
   void answer(std::uint64_t number, std::uint32_t member);
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
-  void pass_on(std::uint64_t number);
   void tell_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
   wire::Assemble open_;
-  RankId opener_;                // who has opened it first
-  HubCharge charge_;             // its
+  HubCharge charge_;             // of who has opened it first
   std::vector<bool> assembled_;  // the members that have opened it
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
+  std::uint64_t newest_stood_ = 0;  // at this hub
   std::string given_up_;  // why every step of it fails; empty: it goes on
 };
 

@@ -46,7 +46,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
                             " to which it does not belong [hub.not-in-group]");
   } else if (world_.memory.require_room(rank, cost, "a group of " + size)) {
     HubCharge charge = world_.memory.charge(rank, cost);
-    return &groups_.try_emplace(message.group, world_, message, rank, std::move(charge)).first->second;
+    return &groups_.try_emplace(message.group, world_, message, std::move(charge)).first->second;
   }
   return nullptr;
 }
