@@ -130,6 +130,22 @@ TEST(HubMessages, WhatOneHasCompletedWithAnEarlierHubStands) {
   EXPECT_THAT(hub.error(), HasSubstr("[hub.too-late]"));
 }
 
+TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+  (void)hub.says(2, wire::Assemble{GroupId(2), {RankId(2)}});
+  for (const std::uint32_t rank : {0U, 1U}) {
+    for (const std::uint64_t group : {2U, 4U}) {
+      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), {RankId(0), RankId(1)}}), "");
+    }
+    EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(2))), "");
+    EXPECT_THAT(hub.error(), HasSubstr("[hub.group-differs]"));
+    (void)hub.says(rank, wire::ResultAck{GroupId(2), 1, {}});
+    EXPECT_EQ(hub.says(rank, wire::Disband{GroupId(2)}), "");
+  }
+  EXPECT_EQ(end_of_step(hub, GroupId(4), 1), "");
+}
+
 TEST(HubMessages, AWorldThatIsRefusedIsNotKept) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2 * kMaxWorlds; ++world) {

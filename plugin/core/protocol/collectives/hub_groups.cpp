@@ -23,11 +23,8 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   HubGroup* const group = known == nullptr ? open(rank, message) : known;
   if (group == nullptr) return;
   const auto member = group->member_of(rank);
-  if (!member || group->members() != message.members) {
-    return world_.refuse(rank, "a group of " + std::to_string(group->size()) + " ranks has other members at " +
-                                   world_.ranks.text(rank) +
-                                   "; all ranks of a group give new_group() the same ranks [hub.group-differs]");
-  }
+  // Whoever came first may have taken the number of a group that is none of its own: that costs calls, and no rank.
+  if (!member || group->members() != message.members) return;
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
@@ -64,13 +61,22 @@ void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
 void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload) {
   HubGroup* const group = find(message.group);
   const auto member = group == nullptr ? std::nullopt : group->member_of(rank);
-  if (!member || !group->is_open_at(*member)) {
+  if (group != nullptr && !(member && group->is_open_at(*member))) return tell_differs(rank, *group, message.step);
+  if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
   if (!group->contribute(*member, message, payload)) return;
   tell_receiver(*group);
   compare_with_twin(*group, *member, message);
   group->settle(message.step);
+}
+
+void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
+  wire::StepResult result{group.id(), step, world_.membership.ballot(), true, {}, ""};
+  result.error = "a group of " + std::to_string(group.size()) + " ranks has other members at " +
+                 world_.ranks.text(rank) +
+                 "; all ranks of a group give new_group() the same ranks [hub.group-differs]";
+  world_.send(rank, std::move(result));
 }
 
 // The same call in the twin group is another one there: neither step would ever be whole. From here on the members of
