@@ -146,6 +146,26 @@ TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
   EXPECT_EQ(end_of_step(hub, GroupId(4), 1), "");
 }
 
+TEST(HubMessages, AStrangersTwinEndsNothing) {
+  const std::vector<RankId> both{RankId(0), RankId(1)};
+  for (const std::vector<RankId>& made : {std::vector{RankId(2), RankId(1)}, {RankId(0), RankId(1), RankId(2)}}) {
+    HubFixture hub;
+    for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::Assemble{GroupId(2), both});
+    (void)hub.says(2, wire::Assemble{GroupId(3), made});
+    wire::Contribute call = HubFixture::contribute(GroupId(2));
+    call.call = 7;
+    (void)hub.says(0, call);
+    wire::Contribute strange = HubFixture::contribute(GroupId(3));
+    strange.call = 7;
+    (void)hub.says(2, strange);
+    EXPECT_EQ(hub.error(), "");
+    (void)hub.says(1, call);
+    EXPECT_EQ(hub.error(), "");
+    EXPECT_GT(hub.sent(), 0U);
+  }
+}
+
 TEST(HubMessages, AWorldThatIsRefusedIsNotKept) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2 * kMaxWorlds; ++world) {

@@ -68,14 +68,16 @@ std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute&
   return world_.ranks.text(members()[member]) + " is in " + call_text(in);
 }
 
-std::string HubGroup::who_is_in(std::uint64_t call) const {
+const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& in) const {
   for (const auto& [number, step] : steps_) {
     if (step.result()) continue;
     for (const auto& [member, part] : step.parts()) {
-      if (part.contribute.call == call) return in_call_text(member, part.contribute);
+      if (part.contribute.call != call) continue;
+      in = member;
+      return &part.contribute;
     }
   }
-  return "";
+  return nullptr;
 }
 
 void HubGroup::tell_calls(CallsUnderWay& calls) const {

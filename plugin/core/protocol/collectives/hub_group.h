@@ -39,7 +39,8 @@ class HubGroup {
   [[nodiscard]] std::size_t steps() const { return steps_.size(); }
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
-  [[nodiscard]] std::string who_is_in(std::uint64_t call) const;  // and has no result of it yet; empty: nobody
+  // The part of a member that is `in` this call and has no result of it yet; null: none is.
+  [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
   void tell_calls(CallsUnderWay& calls) const;
 
   void assemble(std::uint32_t member) { assembled_[member] = true; }

@@ -1,11 +1,28 @@
 #include "core/protocol/collectives/hub_groups.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
 
 namespace collab::protocol {
+
+namespace {
+
+// One is a part of the other, and who is in the call of the smaller one has opened both: else a stranger to one may
+// have made the other.
+[[nodiscard]] bool are_twins(const HubGroup& one, std::uint32_t in_one, const HubGroup& other, std::uint32_t in_other) {
+  const bool one_is_smaller = one.size() <= other.size();
+  const HubGroup& smaller = one_is_smaller ? one : other;
+  const HubGroup& larger = one_is_smaller ? other : one;
+  const auto there = larger.member_of(smaller.members()[one_is_smaller ? in_one : in_other]);
+  if (!there || !larger.is_open_at(*there)) return false;
+  const std::set<RankId> all(larger.members().begin(), larger.members().end());
+  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return all.contains(rank); });
+}
+
+}  // namespace
 
 HubGroup* HubGroups::find(GroupId id) {
   const auto found = groups_.find(id);
@@ -83,9 +100,10 @@ void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t s
 // both count their steps differently.
 void HubGroups::compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message) {
   HubGroup* const twin = message.call == 0 ? nullptr : find(GroupId(message.group.value ^ 1));
-  const std::string there = twin == nullptr ? "" : twin->who_is_in(message.call);
-  if (there.empty()) return;
-  const std::string why = calls_differ(there, group.in_call_text(member, message));
+  std::uint32_t there = 0;
+  const wire::Contribute* const other = twin == nullptr ? nullptr : twin->find_call(message.call, there);
+  if (other == nullptr || !are_twins(group, member, *twin, there)) return;
+  const std::string why = calls_differ(twin->in_call_text(there, *other), group.in_call_text(member, message));
   twin->give_up(why);
   group.give_up(why);
 }
