@@ -134,6 +134,26 @@ TEST(HubBounds, AStepThatNobodyDecidedIsNotTaken) {
   EXPECT_EQ(hub.hub().bytes_held(), kMiB);
 }
 
+// It computes for half an hour; another asks for a time-out of a millisecond each time.
+TEST(HubBounds, NobodyFailsMoreStepsThanAnotherCanHoldInShort) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  std::uint64_t failed = 0;
+  for (int seconds = 0; seconds < 1800; ++seconds) {
+    wire::Contribute part = HubFixture::contribute(GroupId(2), failed + 1);
+    part.timeout_ms = 1;
+    EXPECT_EQ(hub.says(0, part), "");
+    hub.pass(std::chrono::seconds(1));
+    const std::string error = hub.error();
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::Heartbeat{});
+    if (error.empty()) continue;
+    ++failed;
+    EXPECT_EQ(hub.says(0, wire::ResultAck{GroupId(2), failed, {}}), "");
+  }
+  EXPECT_GE(failed, 8U);
+  EXPECT_LT(failed, kMaxHeldOfGroup);
+}
+
 TEST(HubBounds, BuffersOfTakenStepsGoBack) {
   HubFixture hub;
   hub.gather(4, groups(4));

@@ -64,7 +64,12 @@ class HubFixture {
   void close(LinkId link) { (void)hub_.step(now_, Closed{link, {}}); }
   void pass(Duration time) {
     now_ += time;
-    (void)hub_.step(now_, Tick{});
+    error_.clear();
+    for (const HubAction& action : hub_.step(now_, Tick{})) {
+      const auto* send = std::get_if<HubSend>(&action);
+      const auto* result = send == nullptr ? nullptr : std::get_if<wire::StepResult>(&send->message);
+      if (result != nullptr) error_ = result->error;
+    }
   }
   // Ranks [0, count) of a world of as many, all in one group of each of these numbers.
   void gather(std::uint32_t count, const std::vector<GroupId>& groups) {

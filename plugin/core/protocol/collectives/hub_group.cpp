@@ -16,6 +16,7 @@ namespace {
 }
 
 constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not taken, of the only hub
+constexpr std::uint64_t kFarAhead = 8;  // steps beyond the last one that a living member has come to
 
 }  // namespace
 
@@ -24,7 +25,7 @@ std::string calls_differ(const std::string& one, const std::string& other) {
 }
 
 HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge)
-    : world_(world), open_(message), charge_(std::move(charge)), assembled_(message.members.size()) {}
+    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {}
 
 std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
   const auto found = std::ranges::find(members(), rank);
@@ -39,6 +40,19 @@ bool HubGroup::is_away(std::uint32_t member) const {
 
 std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
   return world_.memory.completed(members()[member], id());
+}
+
+std::uint64_t HubGroup::slowest() const {
+  std::uint64_t slowest = UINT64_MAX - kFarAhead;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!is_away(i)) slowest = std::min(slowest, came_[i]);
+  }
+  return slowest;
+}
+
+void HubGroup::assemble(std::uint32_t member) {
+  if (!assembled_[member]) came_[member] = std::max(came_[member], completed_by(member));
+  assembled_[member] = true;
 }
 
 bool HubGroup::is_deserted() const {
@@ -117,8 +131,11 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     return false;
   }
   const TimePoint now = world_.hub.now;
-  const TimePoint deadline =
-      message.timeout_ms == 0 ? kNever : later(now, std::chrono::milliseconds(message.timeout_ms));
+  Duration timeout = std::chrono::milliseconds(message.timeout_ms);
+  // Who computes meanwhile is not to find more failures than it may hold.
+  if (message.step > slowest() + kFarAhead) timeout = std::max(timeout, world_.hub.config.link_grace);
+  const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
+  came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
   steps_[message.step].add(member, {message, payload, now, deadline, std::move(charge)});
   return true;

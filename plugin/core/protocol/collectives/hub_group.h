@@ -43,7 +43,7 @@ class HubGroup {
   [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
   void tell_calls(CallsUnderWay& calls) const;
 
-  void assemble(std::uint32_t member) { assembled_[member] = true; }
+  void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
@@ -64,6 +64,7 @@ class HubGroup {
   };
   [[nodiscard]] bool is_away(std::uint32_t member) const;
   [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
+  [[nodiscard]] std::uint64_t slowest() const;  // the last step to which a living member has come
   // Empty: it may be held.
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
@@ -84,6 +85,7 @@ class HubGroup {
   wire::Assemble open_;
   HubCharge charge_;             // of who has opened it first
   std::vector<bool> assembled_;  // the members that have opened it
+  std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
   std::uint64_t newest_stood_ = 0;  // at this hub
