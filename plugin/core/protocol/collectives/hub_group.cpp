@@ -15,7 +15,7 @@ namespace {
   return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
 }
 
-constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not taken, of the only hub
+constexpr std::size_t kMaxSteps = 64;   // failed ones that a member has not taken, of the only hub
 constexpr std::uint64_t kFarAhead = 8;  // steps beyond the last one that a living member has come to
 
 }  // namespace

@@ -83,13 +83,13 @@ class HubGroup {
 
   HubWorld& world_;
   wire::Assemble open_;
-  HubCharge charge_;             // of who has opened it first
-  std::vector<bool> assembled_;  // the members that have opened it
+  HubCharge charge_;                 // of who has opened it first
+  std::vector<bool> assembled_;      // the members that have opened it
   std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
   std::uint64_t newest_stood_ = 0;  // at this hub
-  std::string given_up_;  // why every step of it fails; empty: it goes on
+  std::string given_up_;            // why every step of it fails; empty: it goes on
 };
 
 [[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it

@@ -91,8 +91,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
 void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
   wire::StepResult result{group.id(), step, world_.membership.ballot(), true, {}, ""};
   result.error = "a group of " + std::to_string(group.size()) + " ranks has other members at " +
-                 world_.ranks.text(rank) +
-                 "; all ranks of a group give new_group() the same ranks [hub.group-differs]";
+                 world_.ranks.text(rank) + "; all ranks of a group give new_group() the same ranks [hub.group-differs]";
   world_.send(rank, std::move(result));
 }
 
