@@ -165,7 +165,11 @@ void HubLink::act(const protocol::DialHub& action) {
   dialing_ = transport_->connect(hubs_[action.candidate], dial_timeout_);
 }
 
-void HubLink::act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
+void HubLink::act(const protocol::HubSend& action) {
+  Result<std::vector<std::byte>> head = wire::try_encode(action.message);
+  if (head.ok()) return transport_->send(action.link, message_of(action, std::move(*head)), 0);
+  feed(protocol::HubUnsayable{invalid_argument(head.status().message() + " [hub.message-unfit]")});
+}
 
 void HubLink::act(const protocol::Hangup& action) {
   closing_ = action.link;

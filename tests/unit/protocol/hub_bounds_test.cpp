@@ -134,6 +134,26 @@ TEST(HubBounds, AStepThatNobodyDecidedIsNotTaken) {
   EXPECT_EQ(hub.hub().bytes_held(), kMiB);
 }
 
+// It computes for half an hour; another asks for a time-out of a millisecond each time.
+TEST(HubBounds, NobodyFailsMoreStepsThanAnotherCanHoldInShort) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  std::uint64_t failed = 0;
+  for (int seconds = 0; seconds < 1800; ++seconds) {
+    wire::Contribute part = HubFixture::contribute(GroupId(2), failed + 1);
+    part.timeout_ms = 1;
+    EXPECT_EQ(hub.says(0, part), "");
+    hub.pass(std::chrono::seconds(1));
+    const std::string error = hub.error();
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::Heartbeat{});
+    if (error.empty()) continue;
+    ++failed;
+    EXPECT_EQ(hub.says(0, wire::ResultAck{GroupId(2), failed, {}}), "");
+  }
+  EXPECT_GE(failed, 8U);
+  EXPECT_LT(failed, kMaxHeldOfGroup);
+}
+
 TEST(HubBounds, BuffersOfTakenStepsGoBack) {
   HubFixture hub;
   hub.gather(4, groups(4));
@@ -194,15 +214,33 @@ TEST(HubBounds, WhatARankNamesIsCounted) {
   EXPECT_THAT(hub.says(0, everything), HasSubstr("65546 steps and groups that it names"));
 
   std::uint64_t next = 0;
-  std::string why;
-  int times = 0;
-  for (; why.empty() && times < 20; ++times) {  // others each time
+  for (int times = 0; times < 20; ++times) {  // others each time: what it named before is forgotten
     wire::Enter each = HubFixture::enter(0, 2);
-    for (int i = 0; i < 10'000; ++i) each.completed.push_back({GroupId(++next), 1});
-    why = hub.says(0, each);
+    for (int i = 0; i < 60'000; ++i) each.completed.push_back({GroupId(++next), 1});
+    EXPECT_EQ(hub.says(0, each), "");
   }
-  EXPECT_THAT(why, HasSubstr("at most 16 MiB are kept for a rank"));
-  EXPECT_LT(times, 10);
+}
+
+TEST(HubBounds, NoRankHoldsMoreOfAGroupThanAClientMay) {
+  HubFixture hub;
+  wire::Enter greedy = HubFixture::enter(0, 2);
+  for (std::uint64_t step = 1; step <= kMaxHeldOfGroup + 1; ++step) greedy.held.push_back({GroupId(2), step, {1, 1}});
+  EXPECT_EQ(hub.says(0, greedy), "");
+  greedy.held.push_back({GroupId(2), 1000, {1, 1}});
+  EXPECT_THAT(hub.says(0, greedy), HasSubstr("holds more than 65 results of one group [hub.bad-memory]"));
+}
+
+TEST(HubBounds, StepsThatAreOnlyHeldAreForgotten) {
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, 2));
+  EXPECT_EQ(hub.says(0, wire::Assemble{GroupId(2), ranks(2)}), "");
+  std::uint64_t step = 0;
+  for (int times = 0; times < 100; ++times) {
+    wire::Enter again = HubFixture::enter(0, 2);
+    for (std::size_t i = 0; i < kMaxHeldOfGroup; ++i) again.held.push_back({GroupId(2), ++step, {1, 1}});
+    EXPECT_EQ(hub.says(0, again), "");
+    ASSERT_LE(hub.hub().steps_known(), kMaxHeldOfGroup);
+  }
 }
 
 TEST(HubBounds, SendersThatAreSoughtAreCounted) {
@@ -235,6 +273,78 @@ TEST(HubBounds, GroupsThatAllHaveClosedCostNothing) {
     for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::ResultAck{GroupId(group), 1, {}});
     for (const std::uint32_t rank : {0U, 1U}) ASSERT_EQ(hub.says(rank, wire::Disband{GroupId(group)}), "");
   }
+}
+
+// ---- what a rank keeps -----------------------------------------------------------------------------
+
+class HubClientBounds : public ::testing::Test {
+ protected:
+  static constexpr GroupId kOpen{2};
+  static constexpr wire::Ballot kBallot{1, 50};
+  HubClient client{{HubFixture::enter(0, 2),
+                    {"x", "y"},
+                    std::chrono::seconds(1),
+                    std::chrono::seconds(60),
+                    std::chrono::seconds(300)}};
+
+  void SetUp() override {
+    (void)client.step({}, HubBegin{});
+    (void)client.step({}, HubConnected{LinkId(1)});
+    (void)told(wire::Entered{1000, 60'000, kBallot, {}});
+    (void)client.step({}, OpenGroup{kOpen, ranks(2), {}, 0});
+  }
+  std::vector<HubClientAction> told(wire::Message message) {
+    return client.step({}, HubReceived{LinkId(1), std::move(message), nullptr});
+  }
+  std::vector<HubClientAction> fails(GroupId group, std::uint64_t step) {
+    return told(wire::StepResult{group, step, kBallot, true, {}, "no"});
+  }
+  [[nodiscard]] static bool has_disbanded(const std::vector<HubClientAction>& actions) {
+    return std::ranges::any_of(actions, [](const HubClientAction& action) {
+      const auto* send = std::get_if<HubSend>(&action);
+      return send != nullptr && std::holds_alternative<wire::Disband>(send->message);
+    });
+  }
+  // The group that is open goes on.
+  void expect_a_result() {
+    HubRequest request;
+    request.id = 1;
+    request.group = kOpen;
+    request.operation = "sum";
+    (void)client.step({}, request);
+    const std::vector<HubClientAction> actions = told(wire::StepResult{kOpen, 1, kBallot, true, {}, ""});
+    const auto done = std::ranges::find_if(
+        actions, [](const HubClientAction& action) { return std::holds_alternative<HubExchanged>(action); });
+    ASSERT_NE(done, actions.end());
+    EXPECT_TRUE(std::get<HubExchanged>(*done).status.ok());
+  }
+};
+
+TEST_F(HubClientBounds, ErrorsOfGroupsThatAreNotOpenHereEndNoOther) {
+  int closed = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) closed += has_disbanded(fails(GroupId(100 + 2 * i), 1)) ? 1 : 0;
+  EXPECT_EQ(closed, 5000 - 4096);
+  expect_a_result();
+}
+
+TEST_F(HubClientBounds, OfAGroupThatIsNotOpenHereSoManyResultsAreHeld) {
+  for (std::uint64_t step = 1; step <= kMaxHeldOfGroup; ++step) EXPECT_FALSE(has_disbanded(fails(GroupId(100), step)));
+  EXPECT_TRUE(has_disbanded(fails(GroupId(100), kMaxHeldOfGroup + 1)));
+  EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
+}
+
+TEST_F(HubClientBounds, WhatIsAwaitedEndsNoGroup) {
+  for (std::uint64_t step = 2; step <= kMaxHeldOfGroup + 1; ++step) (void)fails(kOpen, step);
+  expect_a_result();
+}
+
+TEST_F(HubClientBounds, ARankSaysNoMoreThanAMessageHolds) {
+  for (std::uint64_t i = 0; i < wire::kMaxGroups + 5000; ++i) (void)fails(GroupId(100 + 2 * i), 1);
+  const std::vector<HubClientAction> actions = told(wire::PrepareWorld{{2, 60}});
+  ASSERT_EQ(actions.size(), 1U);
+  const auto& enter = std::get<wire::Enter>(std::get<HubSend>(actions[0]).message);
+  EXPECT_LE(enter.closed.size(), wire::kMaxGroups);
+  EXPECT_LE(enter.held.size() + enter.completed.size(), 4096U);
 }
 
 // ---- worlds ----------------------------------------------------------------------------------------

@@ -44,12 +44,14 @@ class HubFixture {
     std::string why;
     std::vector<LinkId> closed;
     sent_ = 0;
+    error_.clear();
     for (const HubAction& action : hub_.step(now_, HubReceived{link, std::move(message), std::move(buffer), host_})) {
       if (const auto* note = std::get_if<Note>(&action)) lines_.push_back(note->text);
       if (const auto* hangup = std::get_if<Hangup>(&action)) closed.push_back(hangup->link);
       const auto* send = std::get_if<HubSend>(&action);
       if (send == nullptr) continue;
       ++sent_;
+      if (const auto* result = std::get_if<wire::StepResult>(&send->message)) error_ = result->error;
       const auto* refuse = std::get_if<wire::Refuse>(&send->message);
       if (refuse != nullptr && send->link == link) why = refuse->reason;
     }
@@ -62,7 +64,12 @@ class HubFixture {
   void close(LinkId link) { (void)hub_.step(now_, Closed{link, {}}); }
   void pass(Duration time) {
     now_ += time;
-    (void)hub_.step(now_, Tick{});
+    error_.clear();
+    for (const HubAction& action : hub_.step(now_, Tick{})) {
+      const auto* send = std::get_if<HubSend>(&action);
+      const auto* result = send == nullptr ? nullptr : std::get_if<wire::StepResult>(&send->message);
+      if (result != nullptr) error_ = result->error;
+    }
   }
   // Ranks [0, count) of a world of as many, all in one group of each of these numbers.
   void gather(std::uint32_t count, const std::vector<GroupId>& groups) {
@@ -81,6 +88,7 @@ class HubFixture {
   void trim() { pool_->trim(); }
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
   [[nodiscard]] std::size_t sent() const { return sent_; }
+  [[nodiscard]] const std::string& error() const { return error_; }  // of a step, in what was sent last
 
  private:
   TimePoint now_{std::chrono::hours(1)};
@@ -88,6 +96,7 @@ class HubFixture {
   CollectiveHub hub_{{"default", std::chrono::seconds(1), std::chrono::seconds(60), std::chrono::seconds(300), 50}};
   std::vector<std::string> lines_;
   std::size_t sent_ = 0;
+  std::string error_;
   std::string host_;
 };
 

@@ -88,6 +88,84 @@ TEST(HubMessages, WhatNoRankCanRememberIsRefused) {
   EXPECT_EQ(hub.says(1, HubFixture::enter(1, 3)), "");
 }
 
+// What a step of a group came to, as rank 0 is told.
+[[nodiscard]] std::string end_of_step(HubFixture& hub, GroupId group, std::uint64_t step) {
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::contribute(group, step));
+  const std::string error = hub.error();
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::ResultAck{group, step, {}});
+  return error;
+}
+
+TEST(HubMessages, NobodyHasCompletedWhatTheOthersCannotHaveBegun) {
+  for (const bool first : {true, false}) {
+    HubFixture hub;
+    const auto lie = [&] {
+      wire::Enter liar = HubFixture::enter(2, 3);
+      for (const std::uint64_t group : {2U, 4U}) liar.completed.push_back({GroupId(group), std::uint64_t{1} << 60});
+      EXPECT_EQ(hub.says(2, liar), "");
+    };
+    if (first) lie();
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+    for (const std::uint32_t rank : {0U, 1U}) {
+      (void)hub.says(rank, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}});
+      (void)hub.says(rank, wire::Assemble{GroupId(4), {RankId(0), RankId(1), RankId(2)}});
+    }
+    if (!first) lie();
+    EXPECT_EQ(end_of_step(hub, GroupId(2), 1), "") << "it is no member of it";
+    (void)hub.says(2, wire::Assemble{GroupId(4), {RankId(0), RankId(1), RankId(2)}});
+    (void)end_of_step(hub, GroupId(4), 1);
+    EXPECT_EQ(hub.error(), "") << "it is waited for, as long as it does not come";
+  }
+}
+
+TEST(HubMessages, WhatOneHasCompletedWithAnEarlierHubStands) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U}) {
+    wire::Enter enter = HubFixture::enter(rank, 2);
+    enter.completed = {{GroupId(2), rank == 0 ? 1000U : 1000U - kMaxHeldOfGroup}};
+    (void)hub.says(rank, enter);
+    (void)hub.says(rank, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}});
+  }
+  (void)hub.says(1, HubFixture::contribute(GroupId(2), 1001 - kMaxHeldOfGroup));
+  EXPECT_THAT(hub.error(), HasSubstr("[hub.too-late]"));
+}
+
+TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+  (void)hub.says(2, wire::Assemble{GroupId(2), {RankId(2)}});
+  for (const std::uint32_t rank : {0U, 1U}) {
+    for (const std::uint64_t group : {2U, 4U}) {
+      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), {RankId(0), RankId(1)}}), "");
+    }
+    EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(2))), "");
+    EXPECT_THAT(hub.error(), HasSubstr("[hub.group-differs]"));
+    (void)hub.says(rank, wire::ResultAck{GroupId(2), 1, {}});
+    EXPECT_EQ(hub.says(rank, wire::Disband{GroupId(2)}), "");
+  }
+  EXPECT_EQ(end_of_step(hub, GroupId(4), 1), "");
+}
+
+TEST(HubMessages, AStrangersTwinEndsNothing) {
+  const std::vector<RankId> both{RankId(0), RankId(1)};
+  for (const std::vector<RankId>& made : {std::vector{RankId(2), RankId(1)}, {RankId(0), RankId(1), RankId(2)}}) {
+    HubFixture hub;
+    for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::Assemble{GroupId(2), both});
+    (void)hub.says(2, wire::Assemble{GroupId(3), made});
+    wire::Contribute call = HubFixture::contribute(GroupId(2));
+    call.call = 7;
+    (void)hub.says(0, call);
+    wire::Contribute strange = HubFixture::contribute(GroupId(3));
+    strange.call = 7;
+    (void)hub.says(2, strange);
+    EXPECT_EQ(hub.error(), "");
+    (void)hub.says(1, call);
+    EXPECT_EQ(hub.error(), "");
+    EXPECT_GT(hub.sent(), 0U);
+  }
+}
+
 TEST(HubMessages, AWorldThatIsRefusedIsNotKept) {
   HubFixture hub;
   for (std::uint64_t world = 1; world <= 2 * kMaxWorlds; ++world) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/protocol/collectives/client_parts.h"
+#include "core/protocol/collectives/hub_limits.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
@@ -11,8 +12,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMaxHeld = 64;         // results of a group, all but one errors it has not come to
-constexpr std::size_t kMaxHeldSteps = 4096;  // of all groups
+constexpr std::size_t kMaxHeldEarly = 4096;  // results of all groups that are not open here
 constexpr std::size_t kMaxClosed = 4096;     // groups that are told to a later hub
 
 }  // namespace
@@ -92,8 +92,8 @@ void ClientGroup::on_result(const wire::StepResult& message) {
 
 void ClientGroup::hold(const wire::StepResult& message) {
   const auto [place, fresh] = held_.try_emplace(message.step);
-  if (fresh) all_.groups.count_held(1);
-  if (fresh && (held_.size() > kMaxHeld || all_.groups.held_steps() > kMaxHeldSteps)) {
+  // What is awaited ends nothing; a group that is not open here has no call that could be told so.
+  if (fresh && is_open() && !awaits(message.step) && is_behind()) {
     return break_off(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
                                  " steps of this group have failed without it, the last one so: " + message.error +
                                  " [hub.behind]"));
@@ -102,6 +102,11 @@ void ClientGroup::hold(const wire::StepResult& message) {
   std::map<std::uint32_t, Payload>& parts = place->second.parts;
   if (awaits(message.step)) parts = std::exchange(pending_->parts, {});
   for (const std::uint32_t member : message.absent) parts.erase(member);
+}
+
+bool ClientGroup::is_behind() const {
+  const bool awaited = pending_ && held_.contains(pending_->step);
+  return held_.size() - (awaited ? 1 : 0) > kMaxHeldOfGroup;
 }
 
 void ClientGroup::on_stands(std::uint64_t step) {
@@ -117,7 +122,6 @@ void ClientGroup::on_stands(std::uint64_t step) {
 void ClientGroup::give_out() {
   const Held held = std::move(held_.at(pending_->step));
   held_.erase(pending_->step);
-  all_.groups.count_held(-1);
   HubExchanged done{pending_->request.id, {}, {}, held.result.absent};
   std::erase_if(done.absent, [&](std::uint32_t member) { return member >= open_.members.size(); });
   if (!held.result.error.empty()) {
@@ -149,7 +153,6 @@ void ClientGroup::fail(const Status& why) {
 void ClientGroup::break_off(const Status& why) {
   const bool told = !std::exchange(broken_, why).ok();
   fail(why);
-  all_.groups.count_held(-static_cast<std::ptrdiff_t>(held_.size()));
   held_.clear();
   if (!told) all_.groups.tell_closed(id_);
 }
@@ -170,12 +173,14 @@ TimePoint ClientGroups::next_deadline() const {
 void ClientGroups::remember(wire::Enter& enter) {
   for (const auto& [id, group] : groups_) group.remember(enter);
   enter.closed.insert(enter.closed.end(), closed_.begin(), closed_.end());
+  if (enter.closed.size() > wire::kMaxGroups) enter.closed.resize(wire::kMaxGroups);
   untold_.clear();
 }
 
 void ClientGroups::open(const OpenGroup& event) {
   ClientGroup& group = groups_.try_emplace(event.group, all_, event.group).first->second;
   if (group.is_open()) return;
+  held_early_ -= group.held();
   std::erase(closed_, event.group);
   std::erase(untold_, event.group);
   group.open(event);
@@ -184,12 +189,17 @@ void ClientGroups::open(const OpenGroup& event) {
 void ClientGroups::close(GroupId id) {
   ClientGroup* const group = find(id);
   if (group == nullptr) return;
+  if (!group->is_open()) held_early_ -= group->held();
   const Status why = cancelled("the group was closed [hub.group-closed]");
   group->break_off(why);
+  forget(id);
+  all_.senders.close(id, why);
+}
+
+void ClientGroups::forget(GroupId id) {
   groups_.erase(id);
   closed_.push_back(id);
   if (closed_.size() > kMaxClosed) closed_.pop_front();
-  all_.senders.close(id, why);
 }
 
 void ClientGroups::exchange(const HubRequest& request) {
@@ -218,7 +228,19 @@ void ClientGroups::on_result(const wire::StepResult& message) {
   ClientGroup* const known = find(message.group);
   const bool awaited = known != nullptr && known->awaits(message.step);
   if (!awaited && message.error.empty()) return;  // a part in it was not asked for
-  groups_.try_emplace(message.group, all_, message.group).first->second.on_result(message);
+  if (known != nullptr && known->is_open()) return known->on_result(message);
+  hold_early(groups_.try_emplace(message.group, all_, message.group).first->second, message);
+}
+
+// Whether it is ever opened here is for others to say: beyond so much this rank takes no part in it.
+void ClientGroups::hold_early(ClientGroup& group, const wire::StepResult& message) {
+  const std::size_t before = group.held();
+  group.on_result(message);
+  held_early_ += group.held() - before;
+  if (!group.is_behind() && held_early_ <= kMaxHeldEarly) return;
+  held_early_ -= group.held();
+  tell_closed(message.group);
+  forget(message.group);
 }
 
 void ClientGroups::on_stands(const wire::Stands& message) {

@@ -24,6 +24,8 @@ class ClientGroup {
 
   [[nodiscard]] bool is_open() const { return !open_.members.empty(); }  // the caller has opened it
   [[nodiscard]] const Status& broken() const { return broken_; }
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
+  [[nodiscard]] bool is_behind() const;  // more results have come than it may hold without having come to them
   [[nodiscard]] bool awaits(std::uint64_t step) const { return pending_ && pending_->step == step; }
   [[nodiscard]] TimePoint next_deadline() const { return pending_ ? pending_->deadline : kNever; }
   void remember(wire::Enter& enter) const;
@@ -70,7 +72,6 @@ class ClientGroups {
  public:
   explicit ClientGroups(HubClientParts& all) : all_(all) {}
 
-  [[nodiscard]] std::size_t held_steps() const { return held_steps_; }
   [[nodiscard]] TimePoint next_deadline() const;
   // What is under way here, for a hub that may know nothing of it.
   void remember(wire::Enter& enter);
@@ -84,18 +85,18 @@ class ClientGroups {
   void on_stands(const wire::Stands& message);
   void on_tick();
   void fail(const Status& why);  // what is asked for in any of them
-  // ---- of a group
-  void count_held(std::ptrdiff_t more) { held_steps_ += static_cast<std::size_t>(more); }
-  void tell_closed(GroupId id);
+  void tell_closed(GroupId id);  // said by a group
 
  private:
   [[nodiscard]] ClientGroup* find(GroupId id);
+  void hold_early(ClientGroup& group, const wire::StepResult& message);
+  void forget(GroupId id);
 
   HubClientParts& all_;
   std::map<GroupId, ClientGroup> groups_;
   std::deque<GroupId> closed_;   // the last ones, for hubs that do not know
   std::vector<GroupId> untold_;  // closed since the last Enter
-  std::size_t held_steps_ = 0;   // of all groups
+  std::size_t held_early_ = 0;   // results of groups that are not open here
 };
 
 }  // namespace collab::protocol

@@ -77,6 +77,14 @@ std::size_t CollectiveHub::bytes_held() const {
   return bytes;
 }
 
+std::size_t CollectiveHub::steps_known() const {
+  std::size_t steps = 0;
+  for (const auto& [number, world] : parts_->worlds) {
+    for (const auto& [id, group] : world.groups) steps += group.steps();
+  }
+  return steps;
+}
+
 TimePoint CollectiveHub::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [number, world] : parts_->worlds) next = std::min(next, world.next_deadline());

@@ -49,6 +49,7 @@ class CollectiveHub {
   [[nodiscard]] CallsUnderWay calls_under_way() const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
+  [[nodiscard]] std::size_t steps_known() const;  // likewise
 
  private:
   std::unique_ptr<HubParts> parts_;

@@ -80,14 +80,18 @@ struct HubBegin {};
 struct HubLeave {
   std::string reason;
 };
+// What it was to say does not fit a message.
+struct HubUnsayable {
+  Status why;
+};
 struct HubConnected {
   LinkId link;
 };
 struct HubDialFailed {
   Status why;
 };
-using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, ResolveSender, HubLeave, HubConnected,
-                                    HubDialFailed, HubReceived, Closed, Tick>;
+using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, ResolveSender, HubLeave, HubUnsayable,
+                                    HubConnected, HubDialFailed, HubReceived, Closed, Tick>;
 
 struct DialHub {
   std::uint32_t candidate = 0;

@@ -15,7 +15,8 @@ namespace {
   return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
 }
 
-constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not taken, of the only hub
+constexpr std::size_t kMaxSteps = 64;   // failed ones that a member has not taken, of the only hub
+constexpr std::uint64_t kFarAhead = 8;  // steps beyond the last one that a living member has come to
 
 }  // namespace
 
@@ -23,8 +24,8 @@ std::string calls_differ(const std::string& one, const std::string& other) {
   return "the ranks are not in the same call: " + one + ", " + other + " [hub.calls-differ]";
 }
 
-HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge)
-    : world_(world), open_(message), opener_(opener), charge_(std::move(charge)), assembled_(message.members.size()) {}
+HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge)
+    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {}
 
 std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
   const auto found = std::ranges::find(members(), rank);
@@ -39,6 +40,19 @@ bool HubGroup::is_away(std::uint32_t member) const {
 
 std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
   return world_.memory.completed(members()[member], id());
+}
+
+std::uint64_t HubGroup::slowest() const {
+  std::uint64_t slowest = UINT64_MAX - kFarAhead;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!is_away(i)) slowest = std::min(slowest, came_[i]);
+  }
+  return slowest;
+}
+
+void HubGroup::assemble(std::uint32_t member) {
+  if (!assembled_[member]) came_[member] = std::max(came_[member], completed_by(member));
+  assembled_[member] = true;
 }
 
 bool HubGroup::is_deserted() const {
@@ -68,14 +82,16 @@ std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute&
   return world_.ranks.text(members()[member]) + " is in " + call_text(in);
 }
 
-std::string HubGroup::who_is_in(std::uint64_t call) const {
+const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& in) const {
   for (const auto& [number, step] : steps_) {
     if (step.result()) continue;
     for (const auto& [member, part] : step.parts()) {
-      if (part.contribute.call == call) return in_call_text(member, part.contribute);
+      if (part.contribute.call != call) continue;
+      in = member;
+      return &part.contribute;
     }
   }
-  return "";
+  return nullptr;
 }
 
 void HubGroup::tell_calls(CallsUnderWay& calls) const {
@@ -115,8 +131,11 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     return false;
   }
   const TimePoint now = world_.hub.now;
-  const TimePoint deadline =
-      message.timeout_ms == 0 ? kNever : later(now, std::chrono::milliseconds(message.timeout_ms));
+  Duration timeout = std::chrono::milliseconds(message.timeout_ms);
+  // Who computes meanwhile is not to find more failures than it may hold.
+  if (message.step > slowest() + kFarAhead) timeout = std::max(timeout, world_.hub.config.link_grace);
+  const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
+  came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
   steps_[message.step].add(member, {message, payload, now, deadline, std::move(charge)});
   return true;
@@ -171,7 +190,7 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
 void HubGroup::on_result_ack(std::uint32_t member, const wire::ResultAck& message) {
   const RankId rank = members()[member];
   const std::uint64_t step = message.step;
-  if (step <= world_.memory.newest_standing(id()) || (world_.only_hub && step <= newest_decided_)) {
+  if (step <= newest_stood_ || (world_.only_hub && step <= newest_decided_)) {
     world_.memory.complete(rank, id(), step);
   } else if (!world_.only_hub && steps_.contains(step)) {
     world_.memory.hold(rank, id(), step, message.ballot);
@@ -191,10 +210,16 @@ void HubGroup::tell_errors(std::uint32_t member) {
 }
 
 void HubGroup::catch_up() {
+  std::set<std::uint64_t> held;
   for (const RankId member : members()) {
     if (!world_.ranks[member].in) continue;
-    for (const auto& [number, ballot] : world_.memory.held(member, id())) steps_.try_emplace(number);
+    for (const auto& [number, ballot] : world_.memory.held(member, id())) held.insert(number);
   }
+  // A member may name others each time it enters.
+  std::erase_if(steps_, [&](const auto& step) {
+    return step.second.parts().empty() && !step.second.result() && !held.contains(step.first);
+  });
+  for (const std::uint64_t number : held) steps_.try_emplace(number);
   settle();
 }
 
@@ -217,15 +242,32 @@ void HubGroup::settle(std::uint64_t number) {
   switch (phase_of(number)) {
     case Phase::kOpen: return try_to_decide(number);
     case Phase::kUnknown: return;
-    case Phase::kHeld: return stand(number);
-    case Phase::kStands: return pass_on(number);
+    case Phase::kHeld:
+    case Phase::kStands: return stand(number);
   }
+}
+
+// What members have completed stands, with earlier hubs or with this one. One that says so of steps to which no other
+// can have come is not believed.
+bool HubGroup::has_stood(std::uint64_t number) const {
+  if (number <= newest_stood_) return true;
+  std::vector<std::uint64_t> completed;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const RankId rank = members()[i];
+    const bool known = world_.ranks[rank].acceptor.value != 0 && !world_.memory.has_closed(rank, id());
+    if (known) completed.push_back(completed_by(i));
+  }
+  std::ranges::sort(completed);
+  while (completed.size() > 1 && completed.back() - completed[completed.size() - 2] > kMaxHeldOfGroup + 1) {
+    completed.pop_back();
+  }
+  return !completed.empty() && number <= completed.back();
 }
 
 // Who is here has promised our ballot: what it does not hold now it will hold under no older one, and without it
 // nothing stands.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
-  if (number <= world_.memory.newest_standing(id())) return Phase::kStands;
+  if (has_stood(number)) return Phase::kStands;
   std::optional<wire::Ballot> under;
   bool all_here = true;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -335,13 +377,9 @@ void HubGroup::conclude(std::uint64_t number) {
   stand(number);
 }
 
+// Who holds it may give it to its caller.
 void HubGroup::stand(std::uint64_t number) {
-  world_.memory.note_standing(opener_, id(), number);
-  pass_on(number);
-}
-
-// It stands: who holds it may give it to its caller.
-void HubGroup::pass_on(std::uint64_t number) {
+  newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
   steps_.erase(number);
   for (std::uint32_t i = 0; i < size(); ++i) {

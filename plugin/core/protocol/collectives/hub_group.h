@@ -24,7 +24,7 @@ struct HubWorld;
 
 class HubGroup {
  public:
-  HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge);
+  HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge);
 
   [[nodiscard]] GroupId id() const { return open_.group; }
   [[nodiscard]] const std::vector<RankId>& members() const { return open_.members; }
@@ -36,12 +36,14 @@ class HubGroup {
   [[nodiscard]] bool is_deserted() const;    // all members are away, or have closed it
   [[nodiscard]] bool waits_to_send() const;  // its first member
   [[nodiscard]] std::size_t bytes_held() const;
+  [[nodiscard]] std::size_t steps() const { return steps_.size(); }
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
-  [[nodiscard]] std::string who_is_in(std::uint64_t call) const;  // and has no result of it yet; empty: nobody
+  // The part of a member that is `in` this call and has no result of it yet; null: none is.
+  [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
   void tell_calls(CallsUnderWay& calls) const;
 
-  void assemble(std::uint32_t member) { assembled_[member] = true; }
+  void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
@@ -62,11 +64,13 @@ class HubGroup {
   };
   [[nodiscard]] bool is_away(std::uint32_t member) const;
   [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
+  [[nodiscard]] std::uint64_t slowest() const;  // the last step to which a living member has come
   // Empty: it may be held.
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
+  [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);
@@ -75,17 +79,17 @@ class HubGroup {
   void answer(std::uint64_t number, std::uint32_t member);
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
-  void pass_on(std::uint64_t number);
   void tell_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
   wire::Assemble open_;
-  RankId opener_;                // who has opened it first
-  HubCharge charge_;             // its
-  std::vector<bool> assembled_;  // the members that have opened it
+  HubCharge charge_;                 // of who has opened it first
+  std::vector<bool> assembled_;      // the members that have opened it
+  std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
-  std::string given_up_;  // why every step of it fails; empty: it goes on
+  std::uint64_t newest_stood_ = 0;  // at this hub
+  std::string given_up_;            // why every step of it fails; empty: it goes on
 };
 
 [[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it

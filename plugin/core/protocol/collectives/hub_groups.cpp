@@ -1,11 +1,28 @@
 #include "core/protocol/collectives/hub_groups.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
 
 namespace collab::protocol {
+
+namespace {
+
+// One is a part of the other, and who is in the call of the smaller one has opened both: else a stranger to one may
+// have made the other.
+[[nodiscard]] bool are_twins(const HubGroup& one, std::uint32_t in_one, const HubGroup& other, std::uint32_t in_other) {
+  const bool one_is_smaller = one.size() <= other.size();
+  const HubGroup& smaller = one_is_smaller ? one : other;
+  const HubGroup& larger = one_is_smaller ? other : one;
+  const auto there = larger.member_of(smaller.members()[one_is_smaller ? in_one : in_other]);
+  if (!there || !larger.is_open_at(*there)) return false;
+  const std::set<RankId> all(larger.members().begin(), larger.members().end());
+  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return all.contains(rank); });
+}
+
+}  // namespace
 
 HubGroup* HubGroups::find(GroupId id) {
   const auto found = groups_.find(id);
@@ -23,13 +40,12 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   HubGroup* const group = known == nullptr ? open(rank, message) : known;
   if (group == nullptr) return;
   const auto member = group->member_of(rank);
-  if (!member || group->members() != message.members) {
-    return world_.refuse(rank, "a group of " + std::to_string(group->size()) + " ranks has other members at " +
-                                   world_.ranks.text(rank) +
-                                   "; all ranks of a group give new_group() the same ranks [hub.group-differs]");
-  }
+  // Whoever came first may have taken the number of a group that is none of its own: that costs calls, and no rank.
+  if (!member || group->members() != message.members) return;
   group->assemble(*member);
+  const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
+  if (again) group->tell_errors(*member);  // while it took no part it was told none
   group->catch_up();
 }
 
@@ -44,7 +60,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
                             " to which it does not belong [hub.not-in-group]");
   } else if (world_.memory.require_room(rank, cost, "a group of " + size)) {
     HubCharge charge = world_.memory.charge(rank, cost);
-    return &groups_.try_emplace(message.group, world_, message, rank, std::move(charge)).first->second;
+    return &groups_.try_emplace(message.group, world_, message, std::move(charge)).first->second;
   }
   return nullptr;
 }
@@ -62,7 +78,8 @@ void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
 void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload) {
   HubGroup* const group = find(message.group);
   const auto member = group == nullptr ? std::nullopt : group->member_of(rank);
-  if (!member || !group->is_open_at(*member)) {
+  if (group != nullptr && !(member && group->is_open_at(*member))) return tell_differs(rank, *group, message.step);
+  if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
   if (!group->contribute(*member, message, payload)) return;
@@ -71,13 +88,21 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   group->settle(message.step);
 }
 
+void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
+  wire::StepResult result{group.id(), step, world_.membership.ballot(), true, {}, ""};
+  result.error = "a group of " + std::to_string(group.size()) + " ranks has other members at " +
+                 world_.ranks.text(rank) + "; all ranks of a group give new_group() the same ranks [hub.group-differs]";
+  world_.send(rank, std::move(result));
+}
+
 // The same call in the twin group is another one there: neither step would ever be whole. From here on the members of
 // both count their steps differently.
 void HubGroups::compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message) {
   HubGroup* const twin = message.call == 0 ? nullptr : find(GroupId(message.group.value ^ 1));
-  const std::string there = twin == nullptr ? "" : twin->who_is_in(message.call);
-  if (there.empty()) return;
-  const std::string why = calls_differ(there, group.in_call_text(member, message));
+  std::uint32_t there = 0;
+  const wire::Contribute* const other = twin == nullptr ? nullptr : twin->find_call(message.call, there);
+  if (other == nullptr || !are_twins(group, member, *twin, there)) return;
+  const std::string why = calls_differ(twin->in_call_text(there, *other), group.in_call_text(member, message));
   twin->give_up(why);
   group.give_up(why);
 }

@@ -32,6 +32,7 @@ class HubGroups {
  private:
   using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // who waits, in which group, with which tag
   [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
+  void tell_differs(RankId rank, const HubGroup& group, std::uint64_t step);
   void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
   void tell_receiver(const HubGroup& pair);
 

@@ -25,6 +25,10 @@ inline constexpr std::size_t kGroupCost = 512;
 inline constexpr std::size_t kMemberCost = 64;  // what is known of each member of a group
 inline constexpr std::size_t kEntryCost = 256;  // a step, group or tag that a rank names
 
+// Results of a group that a rank holds and has not come to, all of them errors; it may hold the one that it awaits,
+// too.
+inline constexpr std::size_t kMaxHeldOfGroup = 64;
+
 // Worlds, with those that nobody is linked to and that may yet be asked for. A world of at most kSmallWorld ranks finds
 // room while there are fewer than kMaxWorlds; all larger ones share kMaxWorldRanks.
 inline constexpr std::size_t kMaxWorlds = 64;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
@@ -44,6 +45,13 @@ std::string HubMembership::why_impossible(const wire::Enter& message) const {
   }
   if (std::ranges::binary_search(message.chosen.gone, message.rank)) {
     return world_.ranks.text(message.rank) + " was left out of its world's collectives, as it says itself";
+  }
+  std::map<GroupId, std::size_t> held;
+  for (const wire::Held& each : message.held) {
+    if (++held[each.group] > kMaxHeldOfGroup + 1) {
+      return world_.ranks.text(message.rank) + " says that it holds more than " + std::to_string(kMaxHeldOfGroup + 1) +
+             " results of one group";
+    }
   }
   const std::uint64_t term = std::max(message.promised.term, message.accepted_under.term);
   if (term <= ballot_.term + wire::kMaxTermStep) return "";

@@ -36,26 +36,16 @@ std::optional<wire::Ballot> HubMemory::held(RankId rank, GroupId group, std::uin
 
 bool HubMemory::has_closed(RankId rank, GroupId group) const { return ranks_[rank.value].closed.contains(group); }
 
-std::uint64_t HubMemory::newest_standing(GroupId group) const {
-  const auto found = standing_.find(group);
-  return found == standing_.end() ? 0 : found->second.step;
-}
-
 bool HubMemory::recall(const wire::Enter& message) {
   Rank& rank = ranks_[message.rank.value];
-  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(
-      message.completed, [&](const wire::Completed& each) { return !standing_.contains(each.group); }));
   const std::size_t entries = message.completed.size() + message.held.size() + message.closed.size();
   const std::size_t before = rank.named.bytes();
-  const std::size_t bytes = kEntryCost * (entries + fresh);
+  const std::size_t bytes = kEntryCost * entries;
   const std::string what = std::to_string(entries) + " steps and groups that it names";
   if (bytes > before && !require_room(message.rank, bytes - before, what)) return false;
   rank.completed.clear();
   rank.held.clear();
-  for (const wire::Completed& each : message.completed) {
-    rank.completed[each.group] = each.steps;
-    note_standing(message.rank, each.group, each.steps);
-  }
+  for (const wire::Completed& each : message.completed) rank.completed[each.group] = each.steps;
   for (const wire::Held& each : message.held) hold(message.rank, each.group, each.step, each.ballot);
   rank.closed = {message.closed.begin(), message.closed.end()};
   rank.entered_with = message.completed.size() + message.held.size();
@@ -87,12 +77,6 @@ void HubMemory::complete(RankId rank, GroupId group, std::uint64_t step) {
   if (const auto held = each.held.find(group); held != each.held.end()) held->second.erase(step);
 }
 
-void HubMemory::note_standing(RankId who, GroupId group, std::uint64_t step) {
-  const auto [place, fresh] = standing_.try_emplace(group);
-  if (fresh) place->second.charge = charge(who, kEntryCost);
-  place->second.step = std::max(place->second.step, step);
-}
-
 bool HubMemory::close(RankId rank, GroupId group) {
   Rank& each = ranks_[rank.value];
   if (!each.closed.contains(group)) {
@@ -114,7 +98,6 @@ void HubMemory::reopen(RankId rank, GroupId group) {
 
 void HubMemory::forget(GroupId group, const std::vector<RankId>& members) {
   for (const RankId member : members) reopen(member, group);
-  standing_.erase(group);
 }
 
 void HubMemory::charge_closed(Rank& rank) { rank.named.set(kEntryCost * (rank.entered_with + rank.closed.size())); }

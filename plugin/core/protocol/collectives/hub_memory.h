@@ -27,7 +27,6 @@ class HubMemory {
   [[nodiscard]] const Steps& held(RankId rank, GroupId group) const;  // results, and under which ballot
   [[nodiscard]] std::optional<wire::Ballot> held(RankId rank, GroupId group, std::uint64_t step) const;
   [[nodiscard]] bool has_closed(RankId rank, GroupId group) const;
-  [[nodiscard]] std::uint64_t newest_standing(GroupId group) const;  // step that is known to stand
   [[nodiscard]] HubBudget& parts(RankId rank) { return ranks_[rank.value].parts; }
   [[nodiscard]] const HubBudget& parts(RankId rank) const { return ranks_[rank.value].parts; }
 
@@ -38,8 +37,7 @@ class HubMemory {
   [[nodiscard]] HubCharge charge(RankId rank, std::size_t bytes) { return {ranks_[rank.value].memory, bytes}; }
   void hold(RankId rank, GroupId group, std::uint64_t step, const wire::Ballot& ballot);
   void complete(RankId rank, GroupId group, std::uint64_t step);
-  void note_standing(RankId who, GroupId group, std::uint64_t step);  // who has said so, or has opened the group
-  [[nodiscard]] bool close(RankId rank, GroupId group);               // false: it is refused
+  [[nodiscard]] bool close(RankId rank, GroupId group);  // false: it is refused
   void reopen(RankId rank, GroupId group);
   void forget(GroupId group, const std::vector<RankId>& members);
 
@@ -53,15 +51,10 @@ class HubMemory {
     std::size_t entered_with = 0;  // entries of `completed` and `held` that it has named
     HubCharge named{};             // for those, and for `closed`
   };
-  struct Stood {
-    std::uint64_t step = 0;
-    HubCharge charge;
-  };
   void charge_closed(Rank& rank);
 
   HubWorld& world_;
   std::vector<Rank> ranks_;
-  std::map<GroupId, Stood> standing_;
 };
 
 }  // namespace collab::protocol

@@ -32,11 +32,12 @@ class PayloadBuffer final : public Buffer {
 }
 
 // Heartbeats overtake what is brought and handed out.
-[[nodiscard]] inline TransportMessage message_of(const protocol::HubSend& action) {
+[[nodiscard]] inline TransportMessage message_of(const protocol::HubSend& action, std::vector<std::byte> head) {
   const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
-  return {.lane = beat ? Lane::kControl : Lane::kData,
-          .head = wire::encode(action.message),
-          .payload = as_buffer(action.payload)};
+  return {.lane = beat ? Lane::kControl : Lane::kData, .head = std::move(head), .payload = as_buffer(action.payload)};
+}
+[[nodiscard]] inline TransportMessage message_of(const protocol::HubSend& action) {
+  return message_of(action, wire::encode(action.message));
 }
 
 }  // namespace collab
