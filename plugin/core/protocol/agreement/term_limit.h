@@ -3,6 +3,8 @@
 // Each election needs one, so that an honest swarm never comes near. Who claims a higher one, and is believed, has all
 // the others follow it; but what anybody has claimed is below the limit a moment later, everywhere. So no claim keeps
 // anybody out, and none uses the terms up.
+//
+// Pure. Threads: plain values.
 #pragma once
 
 #include <algorithm>

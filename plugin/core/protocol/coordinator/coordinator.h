@@ -18,9 +18,9 @@ struct CoordinatorParts;
 // The values here are for tests: a coordinator that runs takes each from the knobs (coordinator_server.cpp).
 struct CoordinatorConfig {
   std::string swarm = "default";
-  RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
-  Digest secret{};              // drawn, and never told: keys of pairs of sites are made with it
-  TermId term{1};               // at least; a successor's is above all its members have granted
+  RunId fresh_run;  // the run's number if the swarm is born here; later runs are larger
+  Digest secret{};  // drawn, and never told: keys of pairs of sites are made with it
+  TermId term{1};   // at least; a successor's is above all its members have granted
   TermLimit terms;
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
