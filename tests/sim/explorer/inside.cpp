@@ -97,7 +97,8 @@ void Inside::write(Canon& canon, const CommittedRounds& committed) {
 }
 
 void Inside::write(Canon& canon, const Generations& generations) {
-  const auto& [current, follows, last_seen, waiting, expected, lost] = generations;
+  const auto& [current, follows, last_seen, waiting, trained, expected, lost] = generations;
+  static_cast<void>(trained);  // follows from those who wait
   canon.all(current, follows, last_seen, lost);
   for (const auto& [link, each] : waiting) {
     const auto& [join, since, tell, announced] = each;

@@ -74,6 +74,30 @@ TEST(CoordinatorGeneration, SoManyMayWaitForAnother) {
   EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.too-many-wait]"));
 }
 
+// Each look at all whom they name would take seconds if it were made anew, name by name.
+TEST(GenerationsTest, WhomThoseWhoWaitNameIsLookedAtOnce) {
+  std::vector<wire::Voter> voters(wire::kMaxSites);
+  for (std::size_t i = 0; i < voters.size(); ++i) voters[i].name = "nobody" + std::to_string(i);
+  Generations generations;
+  const std::size_t many = 256;
+  for (std::uint64_t i = 1; i < many; ++i)
+    static_cast<void>(generations.wait(LinkId{i}, member_at("guest" + std::to_string(i), 2, {}, voters), TimePoint{}));
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(generations.proven(1), 0U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(2));
+
+  for (std::size_t i = 0; i < many; ++i) voters[i].name = "guest" + std::to_string(i);
+  voters.resize(2 * many - 1);
+  static_cast<void>(generations.wait(LinkId{many}, member_at("guest0", 2, {}, voters), TimePoint{}));
+  EXPECT_EQ(generations.proven(many), 2U);
+  EXPECT_EQ(generations.proven(many + 1), 0U);
+  generations.forget(LinkId{1}, TimePoint{});
+  EXPECT_EQ(generations.proven(1), 0U) << "less than half of those it names are here now";
+  static_cast<void>(generations.wait(LinkId{1}, member_at("guest1", 2, {}, {}), TimePoint{}));
+  EXPECT_EQ(generations.take(2).size(), many);
+  EXPECT_EQ(generations.proven(0), 0U);
+}
+
 TEST(GenerationsTest, SoManyNamesAreRemembered) {
   Generations generations;
   for (std::size_t i = 0; i <= wire::kMaxSites; ++i)

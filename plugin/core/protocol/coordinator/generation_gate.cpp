@@ -95,11 +95,13 @@ void GenerationGate::send_away(LinkId link, const std::string& who, const std::s
 
 void GenerationGate::tell_who_waits() {
   const bool here = trainers_here() > 0;
+  std::string trainers;  // all their names: made once, and only where somebody is told
   for (auto& [link, waiting] : generations_.waiting()) {
     if (all_->now < waiting.tell) continue;
     waiting.tell = later(all_->now, all_->config.heartbeat);  // it hears that we are there
     const std::string own = generation_text(waiting.join.generation);
-    const std::string others = here ? trainers_text() + " still at " + generation_text(generations_.current())
+    if (here && trainers.empty()) trainers = trainers_text();
+    const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
                                     : "those who may train another one and come back";
     const std::string limit = here ? in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
                                    : in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)";

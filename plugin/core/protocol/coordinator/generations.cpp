@@ -1,6 +1,8 @@
 #include "core/protocol/coordinator/generations.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "core/protocol/formatting.h"
@@ -25,6 +27,7 @@ std::optional<LinkId> Generations::wait(LinkId link, wire::Join join, TimePoint 
   // Nothing is known here of what sites train: a swarm of the first generations may be about to come.
   if (current_ == 0 && waiting_.empty()) last_seen_ = now;
   std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
+  trained_.reset();
   std::optional<LinkId> replaced;
   TimePoint since = now;
   if (const auto lost = lost_.find(join.site); lost != lost_.end()) since = lost->second.first;
@@ -44,7 +47,13 @@ void Generations::forget(LinkId link, TimePoint now) {
   if (found == waiting_.end()) return;
   std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
   if (lost_.size() < kMaxRemembered) lost_[found->second.join.site] = {found->second.since, later(now, kRemembered)};
+  trained_.reset();
   waiting_.erase(found);
+}
+
+void Generations::drop(LinkId link) {
+  trained_.reset();
+  waiting_.erase(link);
 }
 
 template <class Wanted>
@@ -55,6 +64,7 @@ std::map<LinkId, wire::Join> Generations::take_if(Wanted wanted) {
     taken.emplace(entry.first, std::move(entry.second.join));
     return true;
   });
+  if (!taken.empty()) trained_.reset();
   return taken;
 }
 
@@ -68,22 +78,33 @@ std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t genera
 
 // One site's word is no proof: most of those must be here who it says train that generation, and as many as train here.
 std::uint32_t Generations::proven(std::size_t trainers) const {
+  if (!trained_) trained_ = find_trained();
   std::uint32_t latest = 0;
-  std::map<std::uint32_t, std::size_t> members;
-  for (const auto& [link, waiting] : waiting_) members[waiting.join.generation] += waiting.join.report.member ? 1 : 0;
-  for (const auto& [link, waiting] : waiting_) {
-    const auto& [join, since, tell, announced] = waiting;
-    if (!join.report.member || members[join.generation] < trainers) continue;
-    const std::vector<wire::Voter>& voters = join.report.record.voters;
-    const auto is_here = [&](const wire::Voter& voter) {
-      return voter.left || std::ranges::any_of(waiting_, [&](const auto& other) {
-               return other.second.join.site == voter.name && other.second.join.generation == join.generation;
-             });
-    };
-    const auto here = std::ranges::count_if(voters, is_here);
-    if (std::cmp_greater(2 * here, voters.size())) latest = std::max(latest, join.generation);
+  for (const auto& [generation, members] : *trained_) {
+    if (members >= trainers) latest = std::max(latest, generation);
   }
   return latest;
+}
+
+std::map<std::uint32_t, std::size_t> Generations::find_trained() const {
+  std::map<std::uint32_t, std::size_t> members;
+  std::map<std::uint32_t, std::unordered_set<std::string_view>> names;
+  for (const auto& [link, waiting] : waiting_) {
+    names[waiting.join.generation].insert(waiting.join.site);
+    if (waiting.join.report.member) ++members[waiting.join.generation];
+  }
+  std::map<std::uint32_t, std::size_t> trained;
+  for (const auto& [link, waiting] : waiting_) {
+    const std::uint32_t generation = waiting.join.generation;
+    if (!waiting.join.report.member || trained.contains(generation)) continue;
+    const std::vector<wire::Voter>& voters = waiting.join.report.record.voters;
+    const auto& here = names[generation];
+    const auto is_here = [&](const wire::Voter& voter) { return voter.left || here.contains(voter.name); };
+    if (std::cmp_greater(2 * std::ranges::count_if(voters, is_here), voters.size())) {
+      trained[generation] = members[generation];
+    }
+  }
+  return trained;
 }
 
 void Generations::left_for(const std::string& site, std::uint32_t generation, TimePoint now, TimePoint until) {

@@ -43,9 +43,9 @@ class Generations {
   // Gives the link that this one replaces, if any.
   std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
   [[nodiscard]] bool full() const { return waiting_.size() >= wire::kMaxSites; }
-  void forget(LinkId link, TimePoint now);          // its link is lost: it may come back
-  void drop(LinkId link) { waiting_.erase(link); }  // it was refused
-  [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }
+  void forget(LinkId link, TimePoint now);                                 // its link is lost: it may come back
+  void drop(LinkId link);                                                  // it was refused
+  [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }  // to change what was told only
   [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
   // Those of one generation wait no longer.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
@@ -72,6 +72,8 @@ class Generations {
  private:
   template <class Wanted>
   std::map<LinkId, wire::Join> take_if(Wanted wanted);
+  // The generations that those who wait prove to be trained, and how many members of each wait.
+  [[nodiscard]] std::map<std::uint32_t, std::size_t> find_trained() const;
 
   struct Expected {
     std::uint32_t generation = 0;
@@ -83,6 +85,8 @@ class Generations {
   bool follows_ = false;
   TimePoint last_seen_{};
   std::map<LinkId, Waiting> waiting_;
+  // Found out once for each change of those who wait: each of them may name thousands.
+  mutable std::optional<std::map<std::uint32_t, std::size_t>> trained_;
   std::map<std::string, Expected> expected_;
   // Whose link was lost while it waited: since when it had waited, and until when that is remembered.
   std::map<std::string, std::pair<TimePoint, TimePoint>> lost_;
