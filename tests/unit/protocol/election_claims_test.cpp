@@ -356,5 +356,18 @@ TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereTheOthersDoNotAnswer) {
   EXPECT_EQ(mandate->anchor.round, RoundId{5});
 }
 
+// A look at all of them for twenty bytes, time after time, would leave no time for the others.
+TEST(ElectionClaims, AnAnswerThatChangesNothingIsToldApart) {
+  Claim world;
+  EXPECT_FALSE(world.election.on_accepted(LinkId{1}, wire::Accepted{world.term()})) << "nothing was to be accepted";
+  const wire::Promise promise{world.term(), world.said.at(1).offer, world.said.at(1).report};
+  EXPECT_TRUE(world.election.on_promise(LinkId{1}, promise));
+  EXPECT_FALSE(world.election.on_promise(LinkId{1}, promise)) << "for the second time";
+  EXPECT_FALSE(world.election.on_promise(LinkId{9}, promise)) << "nobody is there";
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_TRUE(world.election.on_accepted(LinkId{1}, wire::Accepted{world.term()}));
+  EXPECT_FALSE(world.election.on_accepted(LinkId{1}, wire::Accepted{world.term()}));
+}
+
 }  // namespace
 }  // namespace collab::protocol

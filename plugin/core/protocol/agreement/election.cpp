@@ -36,6 +36,10 @@ bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
          proposal.start.round.value == anchor.round.value + 1;
 }
 
+bool claims_more(const wire::Record& a, const wire::Record& b) {
+  return protocol::is_newer(a.anchor, a.voters.size(), b.anchor, b.voters.size());
+}
+
 std::set<AcceptorId> acceptors_that_left(const std::vector<wire::Voter>& voters) {
   std::set<AcceptorId> left;
   for (const wire::Voter& voter : voters)
@@ -89,20 +93,22 @@ std::vector<LinkId> Election::silent(TimePoint now) const {
   return links;
 }
 
-void Election::on_promise(LinkId link, const wire::Promise& promise) {
+bool Election::on_promise(LinkId link, const wire::Promise& promise) {
   const auto found = applicants_.find(link);
-  if (found == applicants_.end() || found->second.prepared != term_) return;
-  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return;  // an older one's
+  if (found == applicants_.end() || found->second.prepared != term_) return false;
+  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return false;  // an older one's
   Applicant& applicant = found->second;
-  if (decision_ || applicant.promised) return;  // too late for what is decided: it is told later
+  if (decision_ || applicant.promised) return false;  // too late for what is decided: it is told later
   applicant.promised = true;
   applicant.join.offer = promise.offer;
   if (!mutant(Mutant::kReportOfJoin)) applicant.join.report = promise.report;
+  return true;
 }
 
-void Election::on_accepted(LinkId link, const wire::Accepted& answer) {
-  const auto found = applicants_.find(link);
-  if (found != applicants_.end() && decision_ && answer.term == term_) found->second.accepted = found->second.promised;
+bool Election::on_accepted(LinkId link, const wire::Accepted& answer) {
+  const auto found = decision_ && answer.term == term_ ? applicants_.find(link) : applicants_.end();
+  if (found == applicants_.end()) return false;
+  return std::exchange(found->second.accepted, found->second.promised) != found->second.promised;
 }
 
 std::size_t Election::trainers() const {
@@ -137,14 +143,13 @@ std::map<LinkId, wire::Join> Election::dismiss() {
 
 template <typename Counts>
 Election::Newest Election::newest_of(Counts counts) const {
-  Newest newest;
+  const wire::Record* best = nullptr;  // a list may be of thousands: one is copied
   for (const auto& [link, applicant] : applicants_) {
     const wire::Record& record = applicant.join.report.record;
     if (!counts(link, applicant) || record.voters.empty()) continue;
-    if (newest.voters.empty() || is_newer(record.anchor, record.voters.size(), newest.anchor, newest.voters.size())) {
-      newest = {record.anchor, record.voters};
-    }
+    if (best == nullptr || claims_more(record, *best)) best = &record;
   }
+  Newest newest = best == nullptr ? Newest{} : Newest{best->anchor, best->voters};
   std::map<std::string_view, wire::Voter*> by_name;
   for (wire::Voter& voter : newest.voters) by_name.emplace(voter.name, &voter);
   for (const auto& [link, applicant] : applicants_) {  // who has left is known to some of them only
@@ -290,9 +295,6 @@ void Election::count_again() {
 // no more can elect, and are more than those who do. That is safe whoever is right: it takes a quorum of the membership
 // they know of, which would know if its run had agreed on more; and what another run has agreed on is not theirs.
 bool Election::doubt(TimePoint now) {
-  const auto newer = [](const wire::Record* a, const wire::Record* b) {
-    return is_newer(a->anchor, a->voters.size(), b->anchor, b->voters.size());
-  };
   std::vector<const wire::Record*> claims;
   for (const auto& [link, applicant] : applicants_) {
     const wire::Record& record = applicant.join.report.record;
@@ -302,7 +304,7 @@ bool Election::doubt(TimePoint now) {
     const auto& [run, round, digest] = record->anchor;
     return std::tuple(round, round.value > 0 ? 0 : record->voters.size(), run);
   });
-  if (claims.empty() || !newer(claims.front(), claims.back())) return false;
+  if (claims.empty() || !claims_more(*claims.front(), *claims.back())) return false;
   // They come and go: less than a grace without them is no interruption.
   if (doubt_at_ == kNever || now >= later(apart_last_, config_.link_grace)) doubt_at_ = later(now, config_.link_grace);
   apart_last_ = now;
@@ -310,16 +312,16 @@ bool Election::doubt(TimePoint now) {
   doubt_at_ = later(now, kDoubtAgain);
   std::size_t tried = 0;
   for (std::size_t i = 1; 2 * i < claims.size() && tried < kMostTried; ++i) {  // those who claim no more are to be more
-    if (!newer(claims[i - 1], claims[i])) continue;
+    if (!claims_more(*claims[i - 1], *claims[i])) continue;
     ++tried;
     const auto counts = [&](LinkId, const Applicant& applicant) {
       const wire::Record& record = applicant.join.report.record;
-      return !applicant.set_aside && (record.voters.empty() || !newer(&record, claims[i]));
+      return !applicant.set_aside && (record.voters.empty() || !claims_more(record, *claims[i]));
     };
     const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.owes; };
     const Quorum quorum = weakest(decide(counts), answers);
     if (!quorum.can_promise() || quorum.with_record <= i) continue;
-    set_aside_if([&](const wire::Record& record) { return newer(&record, claims[i]); });
+    set_aside_if([&](const wire::Record& record) { return claims_more(record, *claims[i]); });
     return true;
   }
   return false;
@@ -452,22 +454,21 @@ void Election::freeze(TimePoint now, Decision decision, std::vector<CoordinatorA
 // Why those who are here may go on by themselves, under another run's name: what is agreed on there can be taken for
 // nothing that others have agreed on.
 std::string Election::reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum) {
-  const std::string who = missing_text(known);
   if (quorum.can_promise()) {
     const wire::Join* ahead = voter_of_later_run(known);
     if (ahead == nullptr) return {};
-    return who + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
+    return missing_text(known) + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
            " of a later run, which had gone on without the others: they go on from the newest";
   }
   if (quorum.lacks_records()) {
     if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
     short_last_ = now;
     if (now >= later(short_since_, config_.link_grace)) {
-      return who + ", and too few of those who are here have kept their records; after " +
+      return missing_text(known) + ", and too few of those who are here have kept their records; after " +
              in_seconds(config_.link_grace) + " (COLLAB_LINK_GRACE) they go on";
     }
   } else if (missing_are_forgotten(now, known)) {
-    return who + ", and they are forgotten (collab forget, or COLLAB_FORGET_AFTER): the others go on";
+    return missing_text(known) + ", and they are forgotten (collab forget, or COLLAB_FORGET_AFTER): the others go on";
   }
   return {};
 }

@@ -63,8 +63,9 @@ class Election {
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
   [[nodiscard]] std::string name_of(LinkId link) const { return applicants_.at(link).join.site; }
   [[nodiscard]] std::vector<LinkId> silent(TimePoint now) const;  // for a grace
-  void on_promise(LinkId link, const wire::Promise& promise);
-  void on_accepted(LinkId link, const wire::Accepted& accepted);
+  // Whether it counts: else there is nothing to look at again.
+  bool on_promise(LinkId link, const wire::Promise& promise);
+  bool on_accepted(LinkId link, const wire::Accepted& accepted);
   // This candidate led that membership until now, when somebody came who claims that it has agreed on more since.
   void stepped_down(const Newest& membership, TimePoint now) {
     led_before_ = membership;

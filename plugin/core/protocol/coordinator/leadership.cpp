@@ -61,9 +61,9 @@ bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   if (!election_.has(link)) return false;
   const auto* promise = std::get_if<wire::Promise>(&message);
   const auto* accepted = std::get_if<wire::Accepted>(&message);
-  if (promise != nullptr) election_.on_promise(link, *promise);
-  if (accepted != nullptr) election_.on_accepted(link, *accepted);
-  if (promise != nullptr || accepted != nullptr) seek();
+  const bool counts = (promise != nullptr && election_.on_promise(link, *promise)) ||
+                      (accepted != nullptr && election_.on_accepted(link, *accepted));
+  if (counts) seek();  // that takes a look at all of them
   return true;
 }
 
