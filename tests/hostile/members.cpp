@@ -17,7 +17,8 @@ constexpr Duration kInstallLimit = std::chrono::seconds(2);
 TermId draw_term(Context& context) {
   const std::uint64_t known = context.swarm.term;
   const TimePoint now = SteadyClock().now();
-  const std::uint64_t highest = protocol::term_limit(std::chrono::system_clock::now(), now).at(now).value;
+  const std::uint64_t highest =
+      protocol::term_limit(std::chrono::system_clock::now().time_since_epoch(), now).at(now).value;
   const std::vector<std::uint64_t> edges{
       wire::kMaxTerm,       wire::kMaxTerm - 1, highest - 1, highest,
       highest + 600 * 4096, known + 1,          0,           context.prng.below(wire::kMaxTerm)};

@@ -101,12 +101,13 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_budget_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
   allow_more_open_files();  // a link for each other site
-  const protocol::SiteConfig site{.coordinators = options_.coordinators,
-                                  .join_timeout = options_.config.join_timeout,
-                                  .round_timeout = options_.config.round_timeout,
-                                  .link_grace = options_.config.link_grace,
-                                  .weight = options_.config.weight,
-                                  .terms = protocol::term_limit(std::chrono::system_clock::now(), SteadyClock().now())};
+  const protocol::SiteConfig site{
+      .coordinators = options_.coordinators,
+      .join_timeout = options_.config.join_timeout,
+      .round_timeout = options_.config.round_timeout,
+      .link_grace = options_.config.link_grace,
+      .weight = options_.config.weight,
+      .terms = protocol::term_limit(std::chrono::system_clock::now().time_since_epoch(), SteadyClock().now())};
   KeptTensors kept =
       kept_tensors(options_.config.keep_fp16, options_.model, parameters.size(), options_.outer_elements);
   for (const std::string& word : kept.unmatched) {

@@ -30,8 +30,9 @@ struct TermLimit {
   }
 };
 
-[[nodiscard]] inline TermLimit term_limit(std::chrono::system_clock::time_point clock, TimePoint now) {
-  return {std::chrono::duration_cast<Duration>(clock.time_since_epoch()) - now.time_since_epoch()};
+// Of a machine whose clocks show both.
+[[nodiscard]] inline TermLimit term_limit(std::chrono::nanoseconds since_1970, TimePoint now) {
+  return {std::chrono::duration_cast<Duration>(since_1970) - now.time_since_epoch()};
 }
 
 }  // namespace collab::protocol

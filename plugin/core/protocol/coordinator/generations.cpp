@@ -1,8 +1,8 @@
 #include "core/protocol/coordinator/generations.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "core/protocol/formatting.h"
@@ -88,7 +88,7 @@ std::uint32_t Generations::proven(std::size_t trainers) const {
 
 std::map<std::uint32_t, std::size_t> Generations::find_trained() const {
   std::map<std::uint32_t, std::size_t> members;
-  std::map<std::uint32_t, std::unordered_set<std::string_view>> names;
+  std::map<std::uint32_t, std::set<std::string_view>> names;
   for (const auto& [link, waiting] : waiting_) {
     names[waiting.join.generation].insert(waiting.join.site);
     if (waiting.join.report.member) ++members[waiting.join.generation];
