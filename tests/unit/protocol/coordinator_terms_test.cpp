@@ -1,4 +1,4 @@
-// What sites say of terms and rounds that no swarm has reached.
+// What sites say of terms and rounds that no swarm has reached, and how long their names may be together.
 #include <gmock/gmock.h>
 
 #include "core/protocol/agreement/term_limit.h"
@@ -12,14 +12,15 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using H = CoordinatorHarness;
 
-// The clock stands at 1000 s since 1970.
+// The clock stands at so many seconds since 1970.
 class FarTerms : public testing::Test {
  protected:
-  static constexpr std::uint64_t kLimit = 1000 * 4096;
+  static constexpr std::uint64_t kSeconds = 2'000'000;
+  static constexpr std::uint64_t kLimit = kSeconds * 4096;
   static CoordinatorConfig early_coordinator() {
     CoordinatorConfig config = H::defaults();
     config.fresh_run = RunId{70};
-    config.terms.since_1970 = seconds(1000);
+    config.terms.since_1970 = seconds(kSeconds);
     return config;
   }
   // paris and tokyo have elected it, and hold the anchor.
@@ -32,7 +33,7 @@ class FarTerms : public testing::Test {
   }
   static SiteConfig early_site() {
     SiteConfig config = SiteHarness::defaults();
-    config.terms.since_1970 = seconds(1000);
+    config.terms.since_1970 = seconds(kSeconds);
     return config;
   }
 
@@ -88,12 +89,12 @@ TEST_F(FarTerms, AVoterThatHasPromisedTheHighestEndsNoElection) {
 
 // Nothing that they follow may keep sites out, as it is in their records from there on.
 TEST(TermLimit, WhatOneHasBeenMadeToPromiseIsHeardEverywhereAMomentLater) {
-  const TermLimit terms{seconds(1000)};
+  const TermLimit terms{seconds(2'000'000)};
   const TermId raised{terms.at(TimePoint{}).value + 1};
   EXPECT_GT(raised, terms.at(TimePoint{}));
   EXPECT_LE(raised, terms.at(TimePoint{seconds(1)}));
   EXPECT_EQ(TermLimit{}.at(TimePoint{}), TermId{wire::kMaxTerm});
-  EXPECT_EQ(TermLimit{-seconds(5)}.at(TimePoint{}), TermId{}) << "a clock before 1970";
+  EXPECT_EQ(TermLimit{-seconds(5)}.at(TimePoint{}), TermId{std::uint64_t{1} << 32}) << "a clock before 1970";
   constexpr std::chrono::hours kOf2126(24 * 365 * 156);
   EXPECT_LT(TermLimit{kOf2126}.at(TimePoint{}), TermId{wire::kMaxTerm});
 }
@@ -125,6 +126,19 @@ TEST(Rounds, FarAboveAllThatAreKnownAreRefused) {
   wire::Join lies = member_of("paris", {RunId{7}, RoundId{4 + kFar}, kRight}, voters_of({"paris"}));
   EXPECT_TRUE(refused(candidate.hear(1, wire::Promise{TermId{2}, lies.offer, lies.report}))) << "in a promise";
   EXPECT_FALSE(candidate.coordinator.knows(LinkId{1}));
+}
+
+// Each site has to remember them all, and to say them in one message.
+TEST(CoordinatorNames, ThatAreLongTogetherAreRefused) {
+  H c;
+  const auto name = [](std::size_t i) { return std::string(250, 'x') + std::to_string(100'000 + i); };
+  constexpr std::size_t kFit = (std::size_t{256} << 10) / 256;
+  for (std::size_t i = 0; i < kFit; ++i) static_cast<void>(c.hear(i + 1, join_of(name(i))));
+  EXPECT_EQ(c.coordinator.members(), kFit);
+  const auto refused = sent<wire::Refuse>(c.hear(kFit + 1, join_of("y")));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.full]"));
+  EXPECT_THAT(sent<wire::Refuse>(c.hear(kFit + 2, join_of(name(0)))), IsEmpty()) << "it was counted already";
 }
 
 }  // namespace

@@ -23,10 +23,12 @@ struct TermLimit {
 
   [[nodiscard]] TermId at(TimePoint now) const {
     constexpr std::uint64_t kTermsInASecond = 4096;
+    constexpr std::uint64_t kWhateverTheClockShows = std::uint64_t{1}
+                                                     << 32;  // no honest swarm has had so many elections
     if (since_1970 == kNoLimit) return TermId{wire::kMaxTerm};
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970 + now.time_since_epoch());
     const auto passed = static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
-    return TermId{std::min(wire::kMaxTerm, passed * kTermsInASecond / 1000)};
+    return TermId{std::clamp(passed * kTermsInASecond / 1000, kWhateverTheClockShows, wire::kMaxTerm)};
   }
 };
 

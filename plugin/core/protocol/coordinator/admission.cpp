@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/wire/limits.h"
 
@@ -106,7 +107,9 @@ std::string Admission::refusal(const wire::Join& join) const {
            json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [join.other-swarm]";
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
+  std::size_t names = join.site.size();
   for (const auto& [id, member] : all_->members()) {  // who asked for another has that number from the membership
+    names += member.name == join.site ? 0 : member.name.size();
     const bool both = join.index == id.value && member.join.index == join.index;
     if (both && member.name != join.site && join.report.record.voters.empty()) {
       return "index " + std::to_string(join.index) + " is taken by " + member.name +
@@ -118,6 +121,9 @@ std::string Admission::refusal(const wire::Join& join) const {
   if (all_->members().size() >= wire::kMaxSites)
     return "the swarm is full: it has " + std::to_string(all_->members().size()) + " sites, the most there may be " +
            "[join.full]";
+  if (names > kMaxNamesBytes / 2)  // of a round's participants as many may have gone
+    return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of " +
+           std::to_string(kMaxNamesBytes / 2) + "; choose shorter ones (COLLAB_SITE) [join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
   const bool compared = reference_ && (reference_->knows_model() || join.helper);
   return compared ? reference_->first_difference(join) : std::string();

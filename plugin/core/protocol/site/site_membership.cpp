@@ -14,7 +14,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr Duration kClocksDiffer = std::chrono::minutes(10);  // a site's and a coordinator's
+constexpr Duration kClocksDiffer = std::chrono::minutes(1);  // a site's and a coordinator's
 constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
 constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
 
