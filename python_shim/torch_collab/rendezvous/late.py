@@ -48,6 +48,7 @@ def meet(
         if gathering.closed():
             continue
         gathered = gathering.come(mine.tell(), None, terms, waiting)
+        deadline = time.monotonic() + terms.limit  # this one was no list that lay there closed
         if gathered.includes(mine.id):
             break
     nodes = [Node.read(told) for told in gathered.nodes]

@@ -130,6 +130,22 @@ TEST(HubMessages, WhatOneHasCompletedWithAnEarlierHubStands) {
   EXPECT_THAT(hub.error(), HasSubstr("[hub.too-late]"));
 }
 
+// The others of the group are on their way back to a hub that has begun anew: nobody is behind.
+TEST(HubMessages, AShortTimeOutHoldsAtAHubThatHasBegunAnew) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U}) {
+    wire::Enter enter = HubFixture::enter(rank, 2);
+    enter.completed = {{GroupId(2), 999}};
+    (void)hub.says(rank, enter);
+  }
+  (void)hub.says(0, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}});
+  wire::Contribute part = HubFixture::contribute(GroupId(2), 1000);
+  part.timeout_ms = 3000;
+  EXPECT_EQ(hub.says(0, part), "");
+  hub.pass(std::chrono::seconds(4));
+  EXPECT_NE(hub.error(), "");
+}
+
 TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));

@@ -172,8 +172,9 @@ TimePoint ClientGroups::next_deadline() const {
 
 void ClientGroups::remember(wire::Enter& enter) {
   for (const auto& [id, group] : groups_) group.remember(enter);
-  enter.closed.insert(enter.closed.end(), closed_.begin(), closed_.end());
   if (enter.closed.size() > wire::kMaxGroups) enter.closed.resize(wire::kMaxGroups);
+  const std::size_t newest = std::min(closed_.size(), wire::kMaxGroups - enter.closed.size());
+  enter.closed.insert(enter.closed.end(), closed_.end() - static_cast<std::ptrdiff_t>(newest), closed_.end());
   untold_.clear();
 }
 

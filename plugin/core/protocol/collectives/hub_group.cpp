@@ -42,10 +42,11 @@ std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
   return world_.memory.completed(members()[member], id());
 }
 
+// Of those that have opened the group here: where a hub has begun anew the others are on their way.
 std::uint64_t HubGroup::slowest() const {
   std::uint64_t slowest = UINT64_MAX - kFarAhead;
   for (std::uint32_t i = 0; i < size(); ++i) {
-    if (!is_away(i)) slowest = std::min(slowest, came_[i]);
+    if (assembled_[i] && !is_away(i)) slowest = std::min(slowest, came_[i]);
   }
   return slowest;
 }

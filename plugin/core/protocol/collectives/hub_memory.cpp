@@ -97,7 +97,11 @@ void HubMemory::reopen(RankId rank, GroupId group) {
 }
 
 void HubMemory::forget(GroupId group, const std::vector<RankId>& members) {
-  for (const RankId member : members) reopen(member, group);
+  for (const RankId member : members) {
+    reopen(member, group);
+    ranks_[member.value].completed.erase(group);  // one that has gone did not close it
+    ranks_[member.value].held.erase(group);
+  }
 }
 
 void HubMemory::charge_closed(Rank& rank) { rank.named.set(kEntryCost * (rank.entered_with + rank.closed.size())); }
