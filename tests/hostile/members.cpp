@@ -20,7 +20,7 @@ TermId draw_term(Context& context) {
   const std::uint64_t highest =
       protocol::term_limit(std::chrono::system_clock::now().time_since_epoch(), now).at(now).value;
   const std::vector<std::uint64_t> edges{
-      wire::kMaxTerm,       wire::kMaxTerm - 1, highest - 1, highest,
+      wire::kMaxTerm,      wire::kMaxTerm - 1, highest - 1, highest,
       highest + 60 * 4096, known + 1,          0,           context.prng.below(wire::kMaxTerm)};
   return TermId(std::min(edges[context.prng.below(edges.size())], wire::kMaxTerm));
 }
