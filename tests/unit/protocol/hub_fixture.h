@@ -51,7 +51,7 @@ class HubFixture {
       const auto* send = std::get_if<HubSend>(&action);
       if (send == nullptr) continue;
       ++sent_;
-      if (const auto* result = std::get_if<wire::StepResult>(&send->message)) error_ = result->error;
+      keep_error(*send);
       const auto* refuse = std::get_if<wire::Refuse>(&send->message);
       if (refuse != nullptr && send->link == link) why = refuse->reason;
     }
@@ -66,9 +66,7 @@ class HubFixture {
     now_ += time;
     error_.clear();
     for (const HubAction& action : hub_.step(now_, Tick{})) {
-      const auto* send = std::get_if<HubSend>(&action);
-      const auto* result = send == nullptr ? nullptr : std::get_if<wire::StepResult>(&send->message);
-      if (result != nullptr) error_ = result->error;
+      if (const auto* send = std::get_if<HubSend>(&action)) keep_error(*send);
     }
   }
   // Ranks [0, count) of a world of as many, all in one group of each of these numbers.
@@ -91,6 +89,10 @@ class HubFixture {
   [[nodiscard]] const std::string& error() const { return error_; }  // of a step, in what was sent last
 
  private:
+  void keep_error(const HubSend& send) {
+    if (const auto* result = std::get_if<wire::StepResult>(&send.message)) error_ = result->error;
+  }
+
   TimePoint now_{std::chrono::hours(1)};
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
   CollectiveHub hub_{{"default", std::chrono::seconds(1), std::chrono::seconds(60), std::chrono::seconds(300), 50}};

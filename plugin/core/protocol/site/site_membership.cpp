@@ -119,16 +119,14 @@ void SiteMembership::on_hold(const wire::Hold& told) {
   if (!std::exchange(was_held_, true)) may_ask_for(2 * all_->config.join_timeout);
 }
 
-bool SiteMembership::is_too_high(TermId term) const {
-  return term > all_->config.terms.at(later(all_->now, kClocksDiffer));
-}
-
-void SiteMembership::drop_for(TermId term) {
+bool SiteMembership::leaves_for(TermId term) {
   const TermId limit = all_->config.terms.at(later(all_->now, kClocksDiffer));
+  if (term <= limit) return false;
   all_->coordinator.drop("it acts under term " + std::to_string(term.value) +
                          ", and by the clock of this site no swarm has got beyond term " + std::to_string(limit.value) +
                          ": set the clocks, if they differ by more than " + in_seconds(kClocksDiffer) +
                          " [coordinator.far-term]");
+  return true;
 }
 
 void SiteMembership::on_prepare(const wire::Prepare& prepare) {
@@ -138,7 +136,7 @@ void SiteMembership::on_prepare(const wire::Prepare& prepare) {
                       "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                           std::to_string(followed.value) + " [coordinator.old-term]");
   }
-  if (is_too_high(prepare.term)) return drop_for(prepare.term);
+  if (leaves_for(prepare.term)) return;
   all_->acceptor.promise(prepare.term);
   all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
   wire::Promise promise{prepare.term, join_.offer, report()};
@@ -183,7 +181,7 @@ void SiteMembership::on_welcome(const wire::Welcome& welcome) {
     return all_->coordinator.drop("it acts under term " + std::to_string(welcome.term.value) +
                                   ", and this site follows term " + std::to_string(term.value));
   }
-  if (is_too_high(welcome.term)) return drop_for(welcome.term);
+  if (leaves_for(welcome.term)) return;
   if (term != welcome.term) {
     all_->roster.forget_members();
     if (was_member_) {

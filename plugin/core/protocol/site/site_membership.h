@@ -70,8 +70,7 @@ class SiteMembership {
   void on_hold(const wire::Hold& told);
   void on_welcome(const wire::Welcome& welcome);
   void on_prepare(const wire::Prepare& prepare);
-  [[nodiscard]] bool is_too_high(TermId term) const;
-  void drop_for(TermId term);
+  [[nodiscard]] bool leaves_for(TermId term);  // its coordinator, whose term is above what the clock allows
   void on_accept(const wire::Accept& accept);
   void on_notice(const wire::Notice& notice);
   void on_leave_ack();
