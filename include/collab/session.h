@@ -98,6 +98,7 @@ struct SessionOptions {
   std::uint64_t compared_elements = UINT64_MAX;
   bool serves_optimizer = false;  // the leader's caller answers optimizer_wanted()
   bool resumed = false;           // leader: its caller had loaded a state into the model or the optimizer
+  std::uint64_t world = 0;        // leader: the number of its ranks' world of collectives at the hub; 0: there is none
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
   Disk* disk = nullptr;  // what is to be durable is written by it, and it outlives the session; none: the system's

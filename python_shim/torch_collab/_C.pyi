@@ -234,12 +234,13 @@ def make_session(
     site_group: Backend | None = None,
     transport: Transport | None = None,
     resumed: bool = False,
+    world: int = 0,
 ) -> Session:
     """`model` has a row (name, dtype, shape, "averaged", "frozen" or "left out", digest of the latter two or "") for
     every tensor sites compare; `parameters` are the vector's tensors in order, of which the first `compared_elements`
     must be alike at the site's ranks (default: all). `site_group` is a backend over the site's ranks that nobody else
     uses (None for one rank); `transport` is needed at site_rank 0, where `resumed` says that the script had loaded a
-    state."""
+    state, and `world` is the number of the world of collectives at the hub (0: there is none)."""
 
 class CoordinatorServer:
     @property

@@ -58,7 +58,9 @@ void SimCoordinator::step_hub(const HubEvent& event) {
 void SimCoordinator::follow_calls() {
   if (!hub_ || dead_) return;
   CallsUnderWay calls;
-  if (coordinator_.waits_for_sites()) calls = hub_->calls_under_way();
+  if (coordinator_.waits_for_sites()) {
+    calls = hub_->calls_under_way([this](std::uint64_t world) { return coordinator_.sites_of(world); });
+  }
   if (calls == calls_) return;
   calls_ = calls;
   step(std::move(calls));

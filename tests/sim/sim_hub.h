@@ -66,6 +66,7 @@ class SimWorld {
   [[nodiscard]] protocol::HubClientConfig client_config(std::uint32_t rank);
   [[nodiscard]] const HubScript& script() const { return script_; }
   [[nodiscard]] HubJudge& judge() { return judge_; }
+  [[nodiscard]] std::uint64_t number() const { return number_; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   [[nodiscard]] bool in_training() const { return every_ != 0; }
   [[nodiscard]] bool calls_at(std::uint64_t training_step) const {
@@ -113,7 +114,9 @@ class SimHub {
   [[nodiscard]] bool knows(LinkId link) const { return hub_.knows(link); }
   void step(const protocol::HubEvent& event);
   [[nodiscard]] TimePoint next_deadline() const { return hub_.next_deadline(); }
-  [[nodiscard]] protocol::CallsUnderWay calls_under_way() const { return hub_.calls_under_way(); }
+  [[nodiscard]] protocol::CallsUnderWay calls_under_way(const protocol::CollectiveHub::SitesOf& sites_of) const {
+    return hub_.calls_under_way(sites_of);
+  }
 
  private:
   SimWorld& world_;

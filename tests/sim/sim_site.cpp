@@ -140,6 +140,7 @@ wire::Join SimSite::make_join() {
   join.helper = options_.helper;
   join.generation = options_.generation;
   join.process = options_.seed | 1;
+  if (options_.world != nullptr) join.world = options_.world->number();
   join.resumed = options_.resumed;
   join.init_from = options_.init_from;
   join.elements = options_.elements;

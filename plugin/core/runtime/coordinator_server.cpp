@@ -300,7 +300,9 @@ class Server final : public CoordinatorServer {
   // it was told for the last one would part the next.
   void tell_calls() {
     protocol::CallsUnderWay calls;
-    if (machine_.waits_for_sites()) calls = hub_.calls_under_way();
+    if (machine_.waits_for_sites()) {
+      calls = hub_.calls_under_way([this](std::uint64_t world) { return machine_.sites_of(world); });
+    }
     if (calls == calls_) return;
     calls_ = calls;
     feed(std::move(calls));

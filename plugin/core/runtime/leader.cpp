@@ -241,6 +241,7 @@ Result<wire::Join> Leader::describe() {
   join.resumed = options_.resumed;
   join.init_from = options_.config.init_from;
   join.process = random_bits();
+  join.world = options_.world;
   return join;
 }
 

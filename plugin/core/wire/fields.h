@@ -155,6 +155,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.boolean("resumed", m.resumed);
   io.name("init_from", m.init_from, kMaxNameBytes);
   io.number("process", m.process);
+  io.number("world", m.world);
 }
 
 void fields(auto& io, Of<AnchorInstalled> auto& m) {

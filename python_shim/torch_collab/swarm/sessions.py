@@ -61,6 +61,7 @@ def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
         site_group=site_gloo,
         transport=transport,
         resumed=resumed,
+        world=world.hub.number,
     )
 
 

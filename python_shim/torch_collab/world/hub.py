@@ -35,7 +35,7 @@ class Hub:
     def __init__(self, info: WorldInfo) -> None:
         self._info = info
         self.link: _C.HubLink | None = None
-        self._world = 0  # its number there; 0: it has none
+        self.number = 0  # its world's, there; 0: it has none
 
     @property
     def wanted(self) -> bool:
@@ -46,7 +46,7 @@ class Hub:
         info = self._info
         if info.rank == 0:
             info.told.set(_KEY, json.dumps({"world": secrets.randbits(64)}))
-        self._world = json.loads(info.told.get(_KEY))["world"]
+        self.number = json.loads(info.told.get(_KEY))["world"]
         site_of = [0] * info.size
         for index, site in enumerate(info.sites.sites):
             for rank in site.ranks:
@@ -54,7 +54,7 @@ class Hub:
         self.link = native.connect_hub(
             config=config.raw,
             transport=links.make(config, config.advertise),
-            world=self._world,
+            world=self.number,
             rank=info.rank,
             sites=[site.name for site in info.sites.sites],
             site_of=site_of,
@@ -65,7 +65,7 @@ class Hub:
     def wait_until_all_have_come(self, limit: timedelta) -> None:
         """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a
         store that is gone, ends the wait."""
-        if self._world:
+        if self.number:
             with contextlib.suppress(RuntimeError):
                 self._info.told.wait([f"{_KEY}/entered/{rank}" for rank in range(self._info.size)], limit)
 
@@ -101,7 +101,7 @@ class Hub:
             link.leave("its process group was destroyed")
 
     def _numbered(self, link: _C.HubLink, text: str, ranks: tuple[int, ...]) -> HubGroup:
-        digest = hashlib.blake2b(f"{self._world}/{text}".encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{self.number}/{text}".encode(), digest_size=8).digest()
         names = tuple(self._info.sites.of(rank).name for rank in ranks)
         # The leaders' group is the next number.
         return HubGroup(link, int.from_bytes(digest, "big") & ~1, ranks, names)

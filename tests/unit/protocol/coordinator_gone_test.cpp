@@ -84,6 +84,7 @@ TEST_F(RoundWithoutAnAddress, WhoComesBackUnderAnotherNumberIsToldToo) {
   back.report.training = true;
   back.report.record.anchor = back.offer;
   back.report.record.voters = first.voters;
+  back.report.record.promised = first.term;
   back.report.record.proposals = {{first}};
   const auto welcomed = c.hear(9, back);
   ASSERT_EQ(sent<wire::Welcome>(welcomed).size(), 1U);

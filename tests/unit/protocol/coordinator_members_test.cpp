@@ -45,6 +45,24 @@ TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
+TEST(CoordinatorMembers, WhoComesAndGoesInItsAnchorFillsNobodysLineWithRosters) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  const wire::StartAttempt start = c.start(1, 3);
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+  const wire::AnchorInstalled first{RunId{7}, RoundId{1}, kRight};
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, first));
+  static_cast<void>(c.pass(seconds(2), {1, 2, 3}));
+  std::size_t rosters = 0;
+  for (int i = 0; i < 1000; ++i) {
+    rosters += sent<wire::Roster>(c.hear(3, CoordinatorHarness::ready(1))).size();
+    rosters += sent<wire::Roster>(c.hear(3, first)).size();
+  }
+  EXPECT_GT(rosters, 0U);
+  EXPECT_LE(rosters, 3 * kMostRosters);
+  EXPECT_EQ(sent<wire::Roster>(c.pass(seconds(1), {1, 2, 3})).size(), 3U) << "how it ended they are told";
+}
+
 TEST(CoordinatorMembers, ACoordinatorThatSleptBlamesNobody) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
@@ -132,6 +150,7 @@ TEST(CoordinatorMembers, WhoMissedACommitIsToldWhoHasLeftSince) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.hear(3, wire::Leave{"done"}));
   wire::Join tokyo = member_of("tokyo", {RunId{7}, RoundId{0}, kRight}, voters_of({"paris", "tokyo", "lima"}));
+  tokyo.report.record.promised = start.term;
   tokyo.report.record.proposals = {{start, true, CoordinatorHarness::done(start).slices}};
   tokyo.report.holds_mean = true;
   const auto actions = c.hear(4, tokyo);

@@ -16,6 +16,7 @@ using testing::kGrace;
 
 constexpr GroupId kGroup{1};
 constexpr Duration kSoon = std::chrono::seconds(1);
+const auto kAll = [](std::uint64_t) { return std::set<std::string>{"paris", "oslo", "bern"}; };
 
 class CollectiveHubTest : public ::testing::Test {
  protected:
@@ -134,14 +135,25 @@ TEST_F(CollectiveHubTest, WhoStandsInACallAndForWhomIsTold) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
-  const CallsUnderWay calls = world.hub(0)->calls_under_way();
+  const CallsUnderWay calls = world.hub(0)->calls_under_way(kAll);
   ASSERT_EQ(calls.sites.size(), 2U);
   EXPECT_EQ(calls.sites.at("bern").call, "all_reduce [3]");
   EXPECT_THAT(calls.sites.at("bern").awaits, ElementsAre("oslo", "paris"));
   world.kill_rank(2);
   reduce(1, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 3}); }, kGrace + kBeat + kSoon));
-  EXPECT_THAT(world.hub(0)->calls_under_way().sites, IsEmpty());
+  EXPECT_THAT(world.hub(0)->calls_under_way(kAll).sites, IsEmpty());
+}
+
+TEST_F(CollectiveHubTest, OnlyOfSitesThatSayThatTheyAreInThatWorldCallsAreTold) {
+  reduce(0, 1);
+  reduce(3, 1);
+  world.run_for(kSoon);
+  const auto bern = [](std::uint64_t) { return std::set<std::string>{"bern"}; };
+  const CallsUnderWay calls = world.hub(0)->calls_under_way(bern);
+  ASSERT_EQ(calls.sites.size(), 1U);
+  EXPECT_THAT(calls.sites.at("bern").awaits, ElementsAre("oslo", "paris")) << "whoever they say they are";
+  EXPECT_THAT(world.hub(0)->calls_under_way([](auto) { return std::set<std::string>(); }).sites, IsEmpty());
 }
 
 TEST_F(CollectiveHubTest, WhoseTrainingStandsInACallIsTold) {
@@ -150,12 +162,12 @@ TEST_F(CollectiveHubTest, WhoseTrainingStandsInACallIsTold) {
   };
   come(0, std::string(kStandsStill) + "all_reduce (max)");
   world.run_for(kSoon);
-  EXPECT_TRUE(world.hub(0)->calls_under_way().sites.at("paris").stands_still);
+  EXPECT_TRUE(world.hub(0)->calls_under_way(kAll).sites.at("paris").stands_still);
   for (const std::uint32_t rank : {1U, 2U, 3U}) come(rank, std::string(kStandsStill) + "all_reduce (max)");
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 2, 3}); }, kSoon));
   world.at_client(0, request(2, "barrier", wire::Absence::kGoesOn, ""));
   world.run_for(kSoon);
-  EXPECT_FALSE(world.hub(0)->calls_under_way().sites.at("paris").stands_still) << "it may be a thread's";
+  EXPECT_FALSE(world.hub(0)->calls_under_way(kAll).sites.at("paris").stands_still) << "it may be a thread's";
 }
 
 TEST_F(CollectiveHubTest, ATimeOutNamesWhoDidNotCome) {

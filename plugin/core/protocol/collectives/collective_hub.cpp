@@ -61,12 +61,17 @@ std::vector<std::string> CollectiveHub::present() const {
   return names;
 }
 
-CallsUnderWay CollectiveHub::calls_under_way() const {
-  CallsUnderWay calls;
+CallsUnderWay CollectiveHub::calls_under_way(const SitesOf& sites_of) const {
+  CallsUnderWay all;
   for (const auto& [number, world] : parts_->worlds) {
+    const std::set<std::string> sites = sites_of(number);
+    if (sites.empty()) continue;
+    CallsUnderWay calls;
     for (const auto& [id, group] : world.groups) group.tell_calls(calls);
+    std::erase_if(calls.sites, [&](const auto& entry) { return !sites.contains(entry.first); });
+    all.sites.merge(calls.sites);
   }
-  return calls;
+  return all;
 }
 
 std::size_t CollectiveHub::bytes_held() const {

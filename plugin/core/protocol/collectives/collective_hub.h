@@ -13,7 +13,9 @@
 // are shared until every living member has taken the step.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +48,9 @@ class CollectiveHub {
   // Ranks that have entered and neither left nor gone: "rank 2 of paris".
   [[nodiscard]] std::vector<std::string> present() const;
   // Sites whose ranks have brought their part of a step to which others are still to come.
-  [[nodiscard]] CallsUnderWay calls_under_way() const;
+  // Of sites that say themselves that they are in that world: a rank may name any site as its own.
+  using SitesOf = std::function<std::set<std::string>(std::uint64_t world)>;
+  [[nodiscard]] CallsUnderWay calls_under_way(const SitesOf& sites_of) const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise

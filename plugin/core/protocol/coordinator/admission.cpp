@@ -79,17 +79,27 @@ std::string Admission::far_term(const wire::Message& message) const {
          ": set the clocks; if they are right, the record is damaged: remove it (COLLAB_STATE_DIR) [join.far-term]";
 }
 
-std::string Admission::damage(const wire::Message& message) const {
+std::string Admission::damage(LinkId link, const wire::Message& message) const {
   RoundId round;
+  TermId proposed;
+  TermId promised;
   const auto look = [&](const wire::Offer& offer, const wire::Record& record) {
     round = std::max(offer.round, record.anchor.round);
+    for (const wire::Proposal& each : record.proposals) proposed = std::max({proposed, each.start.term, each.settled});
+    promised = record.promised;
   };
   if (const auto* join = std::get_if<wire::Join>(&message)) {
     if (join->swarm == all_->config.swarm) look(join->offer, join->report.record);
   } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
     look(promise->offer, promise->report.record);
   } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
-    round = installed->round;
+    if (all_->membership.behind(link) != nullptr) round = installed->round;
+  }
+  const std::string remedy =
+      ": the record is damaged; remove it (COLLAB_STATE_DIR) and start again [join.record-damaged]";
+  if (proposed > promised) {
+    return "its record holds an attempt of term " + std::to_string(proposed.value) + " and has promised term " +
+           std::to_string(promised.value) + " at most" + remedy;
   }
   if (!wire::is_too_far_ahead(round, {})) return {};
   const RoundId agreed = std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second,
@@ -97,8 +107,7 @@ std::string Admission::damage(const wire::Message& message) const {
   if (!wire::is_too_far_ahead(round, agreed)) return {};
   return "its record says that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
          std::to_string(agreed.value) +
-         ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
-         "[join.record-damaged]";
+         ", and no swarm gets so far ahead" + remedy;
 }
 
 std::string Admission::refusal(const wire::Join& join) const {

@@ -29,7 +29,7 @@ class Admission {
 
   void on_join(LinkId link, const wire::Join& join);
   // Why what a site says of the past cannot be true; empty: it can.
-  [[nodiscard]] std::string damage(const wire::Message& message) const;
+  [[nodiscard]] std::string damage(LinkId link, const wire::Message& message) const;
   [[nodiscard]] std::string far_term(const wire::Message& message) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   void settle_claims();

@@ -87,6 +87,14 @@ bool Coordinator::has_say(const std::string& site) const {
   return std::ranges::any_of(agreed.voters(), is_it) || std::ranges::any_of(agreed.next_voters(), is_it);
 }
 
+std::set<std::string> Coordinator::sites_of(std::uint64_t world) const {
+  std::set<std::string> sites;
+  for (const auto& [id, member] : parts_->members()) {
+    if (world != 0 && member.join.world == world) sites.insert(member.name);
+  }
+  return sites;
+}
+
 std::vector<std::string> Coordinator::member_names() const {
   const Generations& generations = parts_->generation.generations();
   std::vector<std::string> names = parts_->membership.names();
@@ -161,7 +169,7 @@ void on_event(CoordinatorParts& all, const Received& event) {
     all.out.emplace_back(Hangup{link, why});
     return on_event(all, Closed{link, refused(why)});
   }
-  if (const std::string why = all.admission.damage(message); !why.empty()) {
+  if (const std::string why = all.admission.damage(link, message); !why.empty()) {
     const Member* said = all.membership.behind(link);
     const auto* join = std::get_if<wire::Join>(&message);
     all.admission.refuse_link(link, said != nullptr ? said->name : join != nullptr ? join->site : "a site", why);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ class Coordinator {
   [[nodiscard]] bool keeps_join_of(LinkId link) const;  // it waits
   // What is agreed on counts the site of that name among those who decide.
   [[nodiscard]] bool has_say(const std::string& site) const;
+  // Members whose ranks take part in that world's collectives, as they say themselves.
+  [[nodiscard]] std::set<std::string> sites_of(std::uint64_t world) const;
   [[nodiscard]] std::size_t members() const;    // joining and active
   [[nodiscard]] std::uint64_t changes() const;  // of who is a member, so far
   // Ascending SiteId; then who waits for, or is on its way to, another generation.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <iterator>
 #include <ranges>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 #include "core/base/text.h"
@@ -98,9 +100,10 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
     return "the swarm has not begun, so no particular site is waited for: " + all_->anchor.gathered_text() +
            " [coordinator.forget-too-early]";
   if (!leads_ && election_.empty()) return "no site waits here [coordinator.forget-nobody-waits]";
+  const std::set<std::string_view> are_missed(missed.begin(), missed.end());
   std::vector<std::string> others;
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
-                       [&](const std::string& name) { return std::ranges::find(missed, name) == missed.end(); });
+                       [&](const std::string& name) { return !are_missed.contains(name); });
   if (others.empty() && !forget.sites.empty()) return {};
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();

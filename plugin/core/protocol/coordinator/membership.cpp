@@ -210,11 +210,12 @@ wire::Roster Membership::roster() const {
 
 void Membership::send_roster() {
   roster_due_ = true;
-  if (members_.size() <= kSmallSwarm) flush_roster();
+  if (members_.size() <= kSmallSwarm && rosters_ < kMostRosters) flush_roster();
 }
 
 void Membership::flush_roster() {
   if (!std::exchange(roster_due_, false) || members_.empty()) return;
+  ++rosters_;
   broadcast(roster());
 }
 
@@ -284,6 +285,7 @@ void Membership::on_tick() {
   ++heartbeat_sequence_;
   judge_silence();
   all_->round.judge_exchange();
+  rosters_ = 0;
   flush_roster();
   if (!members_.empty()) broadcast(wire::Heartbeat{heartbeat_sequence_, false});
 }

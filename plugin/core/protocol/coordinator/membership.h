@@ -21,6 +21,8 @@ inline constexpr int kReplaceAfter = 3;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
 // square.
 inline constexpr std::size_t kSmallSwarm = 32;
+// So many between two heartbeats: a member that changes its state again and again does not fill the others' lines.
+inline constexpr std::size_t kMostRosters = 64;
 
 class Membership {
  public:
@@ -73,6 +75,7 @@ class Membership {
   std::uint64_t tickets_ = 0;  // members admitted
   std::uint64_t changes_ = 0;  // of who is a member
   bool roster_due_ = false;
+  std::size_t rosters_ = 0;        // sent since the last heartbeat
   bool unreachable_told_ = false;  // that none of those who are here can be dialled
   TimePoint next_heartbeat_ = kNever;
   std::uint64_t heartbeat_sequence_ = 0;
