@@ -190,8 +190,10 @@ void Inside::write(Canon& canon, const AnchorInstaller& installer) {
 }
 
 void Inside::write(Canon& canon, const RoundGate& gate) {
-  const auto& [all, calls, vain_waits, guests_missing, guests_since, ready_then, guests_rest, majority_since,
-               joiners_since, joiners_progressed, joiners_until, helpers_until, circle_since, circle_until] = gate;
+  const auto& [all, stragglers, calls, vain_waits, guests_missing, guests_since, ready_then, guests_rest,
+               majority_since, joiners_since, joiners_progressed, joiners_until, helpers_until, circle_since,
+               circle_until] = gate;
+  for (const auto& [site, late] : stragglers.late_) canon.all(site, late.rests, late.until);
   static_cast<void>(std::tie(all, guests_missing));
   canon.all(calls, vain_waits, guests_since, ready_then, guests_rest, majority_since, joiners_since, joiners_progressed,
             joiners_until, helpers_until, circle_since, circle_until);

@@ -48,6 +48,36 @@ TEST_F(Waiting, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
   EXPECT_EQ(reformed(c.hear(2, H::ready(2, 1, kWrong))).participants.size(), 3U);
 }
 
+// lima takes each anchor and is never ready.
+TEST_F(Waiting, WhoIsNeverReadyCostsTheOthersLessAndLess) {
+  const auto ready = [](std::uint64_t round) { return H::ready(round, 1, round == 1 ? kRight : kWrong); };
+  const auto round_without_lima = [&](std::uint64_t round) {
+    const TimePoint began = c.now;
+    static_cast<void>(c.hear(1, ready(round)));
+    auto actions = c.hear(2, ready(round));
+    while (sent<wire::StartAttempt>(actions).empty()) actions = c.pass(seconds(1), {1, 2, 3});
+    const Duration waited = c.now - began;
+    const wire::StartAttempt start = reformed(actions);
+    EXPECT_EQ(start.participants.size(), 2U);
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+    const wire::AnchorInstalled installed{RunId{7}, RoundId{round}, kWrong};
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, installed));
+    static_cast<void>(c.hear(3, ready(round)));
+    static_cast<void>(c.hear(3, installed));
+    return waited;
+  };
+  EXPECT_GE(round_without_lima(1), seconds(60)) << "the grace";
+  EXPECT_LE(round_without_lima(2), seconds(4)) << "it has a rest";
+  static_cast<void>(c.pass(seconds(60), {1, 2, 3}));
+  EXPECT_GE(round_without_lima(3), seconds(60)) << "after a minute it is waited for again";
+  static_cast<void>(c.pass(seconds(90), {1, 2, 3}));
+  EXPECT_LE(round_without_lima(4), seconds(4)) << "this rest is longer";
+  static_cast<void>(c.pass(seconds(60), {1, 2, 3}));
+  EXPECT_GE(round_without_lima(5), seconds(60));
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, ready(6)));
+  EXPECT_EQ(reformed(c.hear(3, ready(6))).participants.size(), 3U) << "ready with the others it takes part";
+}
+
 TEST_F(Waiting, AStragglerThatIsReadyDuringTheAttemptTakesTheAnchorAtOnce) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));

@@ -225,6 +225,7 @@ void Round::try_to_start() {
     const std::string why = verdict.why.empty() ? ", which is not ready " + in_seconds(all_->config.straggler_grace) +
                                                       " after most were (COLLAB_STRAGGLER_GRACE)"
                                                 : ": " + verdict.why;
+    if (verdict.why.empty()) all_->gate.missed(id);
     tell_without(all_->membership.name_of(id), why);
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
@@ -370,7 +371,7 @@ void Round::start(const std::set<SiteId>& sites) {
   std::sort(start.participants.begin(), start.participants.end(),
             [](const auto& a, const auto& b) { return a.site < b.site; });
   round_.started = all_->now;
-  all_->gate.started();
+  all_->gate.started(sites);
   if (contributes) start.slices = all_->slices.divide(start, lines_of(sites), round_.slices);
   Voters holders;
   for (const auto& [id, member] : all_->members()) {

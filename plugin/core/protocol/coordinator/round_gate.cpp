@@ -14,6 +14,15 @@ void RoundGate::begin_round() {
   joiners_progressed_ = {};
 }
 
+void RoundGate::started(const std::set<SiteId>& with) {
+  majority_since_ = kNever;
+  for (const SiteId site : with) stragglers_.takes_part(site);
+}
+
+void RoundGate::missed(SiteId site) {
+  stragglers_.missed(site, all_->now, all_->config.straggler_grace, all_->membership.ids());
+}
+
 void RoundGate::joiner_came() {
   if (vain_waits_ > 0) --vain_waits_;
   // At the start of a swarm all are guests, and this wait was not in vain so far.
@@ -23,6 +32,7 @@ void RoundGate::joiner_came() {
 
 void RoundGate::forget() {
   begin_round();
+  stragglers_.forget();
   vain_waits_ = 0;
   guests_missing_ = false;
   guests_since_ = kNever;
@@ -101,7 +111,9 @@ RoundGate::Verdict RoundGate::look() {
   }
   if (waits_for_joiners()) return wait_for_guests();
   if (tied) return {kStart, circle};
-  return {kStart, all || grace_over ? "" : "it is new, and new sites have just held the others up"};
+  if (grace_over) return {kStart};
+  return {kStart, all ? "it is a helper, or was waited for in vain before"
+                      : "it is new, and new sites have just held the others up"};
 }
 
 // As numbers, at each event: no sets are made.
@@ -116,7 +128,7 @@ RoundGate::Count RoundGate::count_eligible() const {
     while (voter != voters.end() && voter->first < id) ++voter;
     const bool has_say = voter != voters.end() && voter->first == id;
     const bool ready = member.round.ready().has_value();
-    if (member.helper) {
+    if (member.helper || (!ready && stragglers_.rests(id, all_->now))) {
       count.helped = count.helped && ready;
     } else {
       ++count.all;

@@ -3,6 +3,7 @@
 //   nobody is ready --> nothing
 //   fewer than a quorum can be ready: all are, or cannot come --> no round: they train on
 //   all are ready --> start; while helpers, or joiners that take the anchor, are waited for --> wait
+//   all but stragglers that have a rest (stragglers.h) --> wait for three heartbeats, then start
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
 // Guests are helpers, joiners, and those that have come and were in no round yet: anybody can be one, under any number
@@ -17,6 +18,7 @@
 #include "core/protocol/actions.h"
 #include "core/protocol/agreement/quorum.h"
 #include "core/protocol/coordinator/member.h"
+#include "core/protocol/coordinator/stragglers.h"
 
 namespace collab::protocol {
 
@@ -43,7 +45,8 @@ class RoundGate {
   void calls_under_way(std::map<std::string, InCall> calls) { calls_ = std::move(calls); }
   void joiner_came();
   void begin_round();  // nothing was waited for yet
-  void started() { majority_since_ = kNever; }
+  void started(const std::set<SiteId>& with);
+  void missed(SiteId site);  // it was waited for in vain
   void forget();  // the swarm
   // Who keeps the gate has slept for so long, which was no wait for guests.
   void slept(Duration time);
@@ -55,7 +58,7 @@ class RoundGate {
     std::size_t all = 0;      // that train
     std::size_t settled = 0;  // of those, who have a say or are ready
     std::size_t ready = 0;
-    bool helped = true;  // every helper is ready
+    bool helped = true;  // every helper is ready, and every straggler that has a rest
     Quorum quorum;       // of those who are ready, helpers too
   };
   struct Circle {
@@ -70,6 +73,7 @@ class RoundGate {
   [[nodiscard]] bool waited_in_vain() const;
 
   CoordinatorParts* all_ = nullptr;
+  Stragglers stragglers_;
   std::map<std::string, InCall> calls_;  // by site's name, as last told
   unsigned vain_waits_ = 0;              // for joiners that did not come, less those who came since
   bool guests_missing_ = false;          // as last looked: nothing else is
