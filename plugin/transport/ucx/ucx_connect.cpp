@@ -172,18 +172,18 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   const auto strangers = std::count_if(connections_.begin(), connections_.end(),
                                        [](const auto& entry) { return entry.second->link == LinkId(); });
   std::string peer = queried == UCS_OK ? to_string(host_port_of(attributes.client_address)) : "an unknown address";
+  const auto tell = [this](const std::string& what) {
+    if (const auto line = turned_away_.allow(now(), "ucx: a connection " + what)) log_warning(*line);
+  };
   if (!options_.insecure && (queried != UCS_OK || !is_near(attributes.client_address))) {
     const std::string from = queried == UCS_OK ? host_port_of(attributes.client_address).host : peer;
-    if (const auto line =
-            turned_away_.allow(now(), "ucx: a connection was turned away: " + from + kNotNear + " [ucx.turned-away]")) {
-      log_warning(*line);
-    }
+    tell("was turned away: " + from + kNotNear + " [ucx.turned-away]");
     (void)api_.listener_reject(listeners_.front(), request);
     return;
   }
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) {
-    log_warning("ucx: a connection from " + peer + " was refused: " + std::to_string(strangers) +
-                " others have not said yet what they belong to [ucx.strangers]");
+    tell("from " + peer + " was refused: " + std::to_string(strangers) +
+         " others have not said yet what they belong to [ucx.strangers]");
     (void)api_.listener_reject(listeners_.front(), request);
     return;
   }
@@ -192,15 +192,14 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   params.conn_request = request;
   const auto worker = worker_for(queried == UCS_OK ? attributes.client_id : 0);
   if (!worker.ok()) {
-    log_warning("ucx: a connection from " + peer + " was refused: " + worker.status().message() + " [ucx.no-worker]");
+    tell("from " + peer + " was refused: " + worker.status().message() + " [ucx.no-worker]");
     (void)api_.listener_reject(listeners_.front(), request);
     return;
   }
   auto connection = open_connection(*worker, params, peer);
   if (!connection.ok()) {
-    log_warning("ucx: a connection from " + peer + " failed: " + connection.status().message() + "; here is UCX " +
-                api_.version + ", and it may be another there [ucx.accept-failed]");
-    return;
+    return tell("from " + peer + " failed: " + connection.status().message() + "; here is UCX " + api_.version +
+                ", and it may be another there [ucx.accept-failed]");
   }
   (*connection)->deadline = now() + kHelloLimit;
 }
