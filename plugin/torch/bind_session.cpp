@@ -142,8 +142,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
                                        std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
                                        const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
                                        std::uint64_t compared_elements, std::optional<BackendPtr> site_group,
-                                       const std::optional<py::dict>& transport, bool resumed,
-                                       std::uint64_t world) {
+                                       const std::optional<py::dict>& transport, bool resumed, std::uint64_t world) {
   SessionOptions options;
   options.config = config.loaded.config;
   options.run_of_rendezvous = std::ranges::any_of(config.loaded.values, [](const KnobValue& value) {
@@ -339,8 +338,7 @@ void bind_sessions(py::module_& module) {
              py::arg("egress_spent") = 0, py::arg("site_rank"), py::arg("site_size"), py::arg("one_host"),
              py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
              py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
-             py::arg("transport") = py::none(), py::arg("resumed") = false,
-             py::arg("world") = 0);
+             py::arg("transport") = py::none(), py::arg("resumed") = false, py::arg("world") = 0);
 }
 
 void bind_coordinator(py::module_& module) {

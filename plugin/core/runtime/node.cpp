@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "core/base/log.h"
@@ -93,12 +92,12 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       arena_(arena),
       parameters_(parameters),
       copy_(copy),
+      egress_(options_.config.egress_budget_gb, options_.egress),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty()
                  ? std::string()
                  : state_path(options_.config.state_dir, options_.site, options_.generation),
              options_.disk != nullptr ? *options_.disk : system_disk()),
-      egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_budget_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
   allow_more_open_files();  // a link for each other site
   const protocol::SiteConfig site{
@@ -132,7 +131,6 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
     });
   }
   if (options_.kept) saver_.found(*options_.kept);
-  budget_over_ = egress_.over();
   for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
                      : options_.serves_optimizer     ? "it has not made a step yet"
@@ -159,14 +157,13 @@ void Node::persisted(std::uint64_t number, const Status& how) {
 
 // `begin` runs on the loop, with where the answer will be put.
 template <typename T, typename Begin>
-Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit,
-                    Begin begin) {
+Result<T> Node::ask(Answer<Result<T>>& answer, const std::string& what, Duration limit, Begin begin) {
   std::promise<Result<T>> promise;
   std::future<Result<T>> future = promise.get_future();
   mailbox_.post([this, &answer, begin = std::move(begin), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    answer = std::move(promise);
-    standing_still_.start(clock_.now());
+    answer.wait(std::move(promise));
+    callers_.stand_still(clock_.now());
     begin();
   });
   if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
@@ -178,7 +175,7 @@ Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::s
 Result<SealedAnchor> Node::join(wire::Join join) {
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
   const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
-  return ask(joining_, "joining the swarm", limit,
+  return ask(callers_.join, "joining the swarm", limit,
              [this, join = std::move(join)]() mutable { driver_->feed(protocol::Begin{std::move(join)}); });
 }
 
@@ -187,7 +184,7 @@ Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
   Pending pending = promise.get_future();
   mailbox_.post([this, trigger, merges, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    rounding_ = std::move(promise);
+    callers_.round.wait(std::move(promise));
     if (copy_ != nullptr) copy_->begin_round(merges);
     begin_round(trigger);
   });
@@ -196,7 +193,7 @@ Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
 
 Result<RoundReport> Node::await(Pending pending) {
   mailbox_.post([this] {
-    if (rounding_) standing_still_.start(clock_.now());
+    if (callers_.round.awaited()) callers_.stand_still(clock_.now());
   });
   // The machine gives up after six limits and the grace (kRoundLimits).
   const auto limit = 7 * options_.config.round_timeout + options_.config.link_grace;
@@ -208,7 +205,7 @@ Result<RoundReport> Node::await(Pending pending) {
 
 void Node::warn_of_late_round(std::string slow) {
   mailbox_.post([this, slow = std::move(slow)] {
-    if (broken_ || !rounding_) return;
+    if (broken_ || !callers_.round.awaited()) return;
     const std::string waits = driver_->site().waiting_for(clock_.now());
     log_warning(
         "a round is due, and the one before it is still on its way: the due one begins when that one is merged (" +
@@ -218,20 +215,15 @@ void Node::warn_of_late_round(std::string slow) {
 
 void Node::merged(double overlap_seconds, double stall_seconds) {
   mailbox_.post([this, overlap_seconds, stall_seconds] {
-    report_.overlap_seconds = overlap_seconds;
-    report_.stall_seconds = stall_seconds;
-    tell(report_);
+    round_.merged(overlap_seconds, stall_seconds);
+    tell_of_round();
   });
 }
 
 void Node::begin_round(protocol::Trigger trigger) {
-  report_ = {};
-  moved_ = false;
-  triggered_at_ = clock_.now();
-  started_at_ = kNever;
+  const std::uint64_t steps = round_.begin(trigger, clock_.now());
   driver_->data().start_round_clock();
-  samples_then_ = trigger.samples;
-  warn_if_nothing_changed(trigger.steps - std::exchange(steps_then_, trigger.steps));
+  warn_if_nothing_changed(steps);
   trigger.sampled_delta = driver_->data().sample_delta();
   trigger.up_kbit = driver_->data().up_kbit();
   trigger.down_kbit = driver_->data().down_kbit();
@@ -262,7 +254,7 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
   std::future<void> future = promise.get_future();
   mailbox_.post([this, reason, next_generation, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value();
-    departing_ = std::move(promise);
+    callers_.departure.wait(std::move(promise));
     driver_->feed(protocol::Depart{reason, next_generation});
   });
   if (future.wait_for(kBeyondLimit) != std::future_status::ready)
@@ -272,29 +264,27 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
 void Node::loop() {
   if (copy_ != nullptr) yield_to_the_script();
   while (!mailbox_.closed()) {
-    const TimePoint deadline =
-        broken_
-            ? kNever
-            : std::min({driver_->next_deadline(), standing_still_.next(), optimizer_->next_deadline(), helps_next_});
+    const TimePoint deadline = broken_ ? kNever
+                                       : std::min({driver_->next_deadline(), callers_.next_deadline(),
+                                                   optimizer_->next_deadline(), helping_.next_round});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken_ && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
     if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
-    if (!broken_ && clock_.now() >= helps_next_) {
-      helps_next_ = kNever;
+    if (!broken_ && clock_.now() >= helping_.next_round) {
+      helping_.next_round = kNever;
       begin_round({});  // it counts no steps, and offers itself until the others come
     }
     tell_what_is_waited_for();
     count_what_is_sent();
-    if (!rounding_ && !options_.helps) watch_the_budget();  // joiners are given models between rounds
+    if (!callers_.round.awaited() && !options_.helps) watch_the_budget();  // joiners are given models between rounds
   }
-  fail_everything(cancelled("the node was stopped [join.stopped]"));
+  callers_.fail(cancelled("the node was stopped [join.stopped]"));
 }
 
 void Node::tell_what_is_waited_for() {
-  if (broken_ || (!joining_ && !rounding_ && !seeking_ && !taking_)) return standing_still_.stop();
   const TimePoint now = clock_.now();
-  const std::optional<Duration> waited = standing_still_.due(now);
+  const std::optional<Duration> waited = callers_.stood_still(now);
   if (!waited) return;
   log_info(driver_->site().waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) +
            " now");
@@ -329,14 +319,6 @@ void Node::handle_in_vain(const LoopEvent& event) {
   if (sent != nullptr && sent->token >= OptimizerTransfer::kFirstToken) optimizer_->sent(sent->token);
 }
 
-void Node::fail_everything(const Status& why) {
-  if (joining_) std::exchange(joining_, std::nullopt)->set_value(why);
-  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(why);
-  if (seeking_) std::exchange(seeking_, std::nullopt)->set_value(why);
-  if (taking_) std::exchange(taking_, std::nullopt)->set_value(why);
-  if (departing_) std::exchange(departing_, std::nullopt)->set_value();
-}
-
 // ---- the optimizer's state -----------------------------------------------------------------------------
 
 void Node::serve_optimizer(std::string why_none) {
@@ -350,14 +332,14 @@ void Node::give_optimizer(Result<OptimizerCopy> copy) {
 }
 
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(seeking_, "the question for the optimizer's state", options_.config.round_timeout, [this] {
+  return ask(callers_.offer, "the question for the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
-  return ask(taking_, "the transfer of the optimizer's state", options_.config.round_timeout, [this] {
+  return ask(callers_.optimizer, "the transfer of the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->begin_taking();
     driver_->feed(protocol::TakeOptimizer{});
   });

@@ -17,39 +17,18 @@
 
 #include "collab/clock.h"
 #include "collab/session.h"
-#include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
-#include "core/protocol/site/egress_budget.h"
+#include "core/runtime/callers.h"
 #include "core/runtime/data/optimizer_transfer.h"
+#include "core/runtime/egress_watch.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
+#include "core/runtime/round_in_progress.h"
 #include "core/runtime/site_driver.h"
 #include "core/runtime/storage/record_writer.h"
 #include "core/runtime/storage/state_saver.h"
 
 namespace collab {
-
-struct RoundReport {
-  RoundId round;
-  std::uint32_t attempts = 0;
-  std::vector<std::string> members;
-  std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now, or in its fragment of this round
-  ParameterChange change = ParameterChange::kUnchanged;
-  ElementRange range = kWholeVector;  // of which elements
-  std::uint32_t period = 0;           // steps until the next round, by the leader's choice; 0: it has made none
-  std::string skipped;                // why there was no round; empty: there was one
-  std::string unfit;                  // why our delta was given up and the anchor taken outright; empty: it was not
-  Digest state;
-  float outer_lr = 0;           // of the outer step; 0: none was taken
-  double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
-  double seconds = 0;           // from forming to parameters in place
-  double exchange_seconds = 0;  // from the first payload byte to the last
-  double stall_seconds = 0;     // from the trigger to parameters in place, or what the script waited of it
-  double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-};
 
 // Why a site, or a helper, takes part no more.
 inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_BUDGET_GB)";
@@ -100,7 +79,7 @@ class Node final : private SiteDriver::Host {
   [[nodiscard]] std::uint32_t period() const { return period_; }  // as in RoundReport
   [[nodiscard]] bool exchanging() const { return exchanging_; }
   // COLLAB_EGRESS_BUDGET_GB does not pay for another round. Known between rounds.
-  [[nodiscard]] bool budget_over() const { return budget_over_; }
+  [[nodiscard]] bool budget_over() const { return egress_.over(); }
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
 
@@ -114,7 +93,7 @@ class Node final : private SiteDriver::Host {
 
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
-  [[nodiscard]] std::uint64_t egress_spent() const { return egress_spent_; }
+  [[nodiscard]] std::uint64_t egress_spent() const { return egress_.spent(); }
 
  private:
   Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
@@ -155,28 +134,23 @@ class Node final : private SiteDriver::Host {
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
   void handle_in_vain(const LoopEvent& event);  // once it has failed
-  void fail_everything(const Status& why);
   // What the site's ranks are to do with their parameters, and what they need for it, is in place.
   [[nodiscard]] Status settle_parameters();
   [[nodiscard]] Status publish_moved();
   // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
   void change_slot() {
-    moved_ = moved_ || report_.change == ParameterChange::kRebased;  // from what lay there the others cannot repeat it
+    round_.slot_changes();
     saver_.let_go(arena_.scratch());
   }
   void change_state();
-  // What the ranks of the site are to do, as far as is known in this round.
-  void change_by(ParameterChange change, ElementRange range = kWholeVector);
   void save_state(const SealedAnchor& anchor);
-  void tell(const RoundReport& report);
-  [[nodiscard]] std::string times_of(const RoundReport& report) const;
+  void tell_of_round();
   void count_what_is_sent();
   void answer_round();
   void watch_the_budget();  // between rounds
-  [[nodiscard]] std::string budget_text() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
-  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Duration limit, Begin begin);
+  Result<T> ask(Answer<Result<T>>& answer, const std::string& what, Duration limit, Begin begin);
 
   // ---- fixed after start()
   Options options_;
@@ -191,33 +165,21 @@ class Node final : private SiteDriver::Host {
   Mailbox mailbox_;
   std::atomic<std::uint64_t> bytes_sent_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
-  std::atomic<std::uint64_t> egress_spent_{0};
   std::atomic<bool> exchanging_{false};
   std::atomic<std::uint32_t> period_{0};  // as in RoundReport
-  std::atomic<bool> budget_over_{false};
+  EgressWatch egress_;
 
   // ---- loop thread only
   EventsFile events_;
   Notes notes_{events_, options_.site};
   StateSaver saver_;
-  std::optional<std::promise<Result<SealedAnchor>>> joining_;
-  std::optional<std::promise<Result<RoundReport>>> rounding_;
-  std::optional<std::promise<Result<OptimizerOffer>>> seeking_;
-  std::optional<std::promise<Result<BufferPtr>>> taking_;
-  std::optional<std::promise<void>> departing_;
+  Callers callers_;
+  RoundInProgress round_;
   std::optional<Status> broken_;
-  protocol::WaitProgress
-      standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
-  protocol::EgressBudget egress_;
-  RoundReport report_;
-  std::uint64_t steps_then_ = 0;    // at the last trigger
-  std::uint64_t samples_then_ = 0;  // likewise
-  std::string unfit_because_;       // the last delta of ours that was
-  bool moved_ = false;              // in this call, the parameters were moved onto another anchor than the one before
-  TimePoint triggered_at_{};
-  TimePoint started_at_{};
-  TimePoint helps_next_ = kNever;  // a helper is ready for another round
-  bool helping_ = false;           // it has joined
+  struct Helping {
+    bool joined = false;
+    TimePoint next_round = kNever;  // it is ready for another one
+  } helping_;
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

@@ -96,6 +96,8 @@ std::vector<Message> samples() {
                 {"mask", "float32", {4, 4}, TensorKind::kLeftOut, digest}};
   join.resumed = true;
   join.init_from = "oslo";
+  join.process = 0xB1B2B3B4B5B6B7B8;
+  join.world = 0xE1E2E3E4E5E6E7E8;
   const std::vector<Participant> three{{SiteId(0), "paris", 3200, AttemptId(1)},
                                        {SiteId(1), "oslo", 0.1, AttemptId(2)},
                                        {SiteId(2), "rome", 64, AttemptId(1), false}};

@@ -171,8 +171,8 @@ void Inside::write(Canon& canon, const Admission& admission) {
 }
 
 void Inside::write(Canon& canon, const Membership& membership) {
-  const auto& [all, members, links, tickets, changes, roster_due, rosters, unreachable_told, next_heartbeat,
-               sequence] = membership;
+  const auto& [all, members, links, tickets, changes, roster_due, rosters, unreachable_told, next_heartbeat, sequence] =
+      membership;
   static_cast<void>(std::tie(all, tickets, changes, rosters, sequence));  // decide nothing later
   canon.all(members, links, roster_due, unreachable_told, next_heartbeat);
 }

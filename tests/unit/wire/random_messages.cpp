@@ -141,6 +141,7 @@ void draw(Prng& prng, Join& m) {
   m.resumed = prng.chance(0.5);
   m.init_from = draw_name(prng, kMaxNameBytes);
   m.process = prng.next();
+  m.world = prng.next();
 }
 void draw(Prng& prng, AnchorInstalled& m) {
   m = {draw_id<RunId>(prng), draw_round(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};

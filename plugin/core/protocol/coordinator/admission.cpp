@@ -106,8 +106,7 @@ std::string Admission::damage(LinkId link, const wire::Message& message) const {
                                   all_->leadership.election().newest().anchor.round);
   if (!wire::is_too_far_ahead(round, agreed)) return {};
   return "its record says that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
-         std::to_string(agreed.value) +
-         ", and no swarm gets so far ahead" + remedy;
+         std::to_string(agreed.value) + ", and no swarm gets so far ahead" + remedy;
 }
 
 std::string Admission::refusal(const wire::Join& join) const {

@@ -47,7 +47,7 @@ class RoundGate {
   void begin_round();  // nothing was waited for yet
   void started(const std::set<SiteId>& with);
   void missed(SiteId site);  // it was waited for in vain
-  void forget();  // the swarm
+  void forget();             // the swarm
   // Who keeps the gate has slept for so long, which was no wait for guests.
   void slept(Duration time);
 

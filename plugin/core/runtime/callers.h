@@ -1,0 +1,63 @@
+// Calls of the script's thread that wait for the loop: each is answered once, with a result or with why there is none.
+//
+// Threads: the loop's; the other end of each promise is the caller's. Ownership: plain values.
+#pragma once
+
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "collab/clock.h"
+#include "collab/session.h"
+#include "core/protocol/formatting.h"
+#include "core/runtime/round_in_progress.h"
+
+namespace collab {
+
+template <typename T>
+class Answer {
+ public:
+  void wait(std::promise<T> promise) { promise_ = std::move(promise); }
+  [[nodiscard]] bool awaited() const { return promise_.has_value(); }
+  // False: nobody waits for it.
+  template <typename... Value>
+  bool give(Value&&... value) {
+    if (!promise_) return false;
+    std::exchange(promise_, std::nullopt)->set_value(std::forward<Value>(value)...);
+    return true;
+  }
+
+ private:
+  std::optional<std::promise<T>> promise_;
+};
+
+class Callers {
+ public:
+  Answer<Result<SealedAnchor>> join;
+  Answer<Result<RoundReport>> round;
+  Answer<Result<OptimizerOffer>> offer;  // of a state of the optimizer
+  Answer<Result<BufferPtr>> optimizer;   // its bytes
+  Answer<void> departure;
+
+  // One of them has begun to wait, and its training stands still.
+  void stand_still(TimePoint now) { standing_still_.start(now); }
+  [[nodiscard]] TimePoint next_deadline() const { return standing_still_.next(); }
+  // For how long it has, when a line about it is due.
+  [[nodiscard]] std::optional<Duration> stood_still(TimePoint now) {
+    if (join.awaited() || round.awaited() || offer.awaited() || optimizer.awaited()) return standing_still_.due(now);
+    standing_still_.stop();
+    return std::nullopt;
+  }
+  void fail(const Status& why) {
+    join.give(why);
+    round.give(why);
+    offer.give(why);
+    optimizer.give(why);
+    departure.give();
+  }
+
+ private:
+  protocol::WaitProgress standing_still_;
+};
+
+}  // namespace collab

@@ -1,0 +1,126 @@
+#include "core/runtime/round_in_progress.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/formatting.h"
+
+namespace collab {
+namespace {
+
+[[nodiscard]] double seconds_between(TimePoint from, TimePoint to) {
+  return to <= from ? 0.0 : std::chrono::duration<double>(to - from).count();
+}
+
+[[nodiscard]] std::string times_of(const RoundReport& report) {
+  char line[128];
+  if (report.overlap_seconds > 0) {
+    std::snprintf(line, sizeof line, "%.2f s behind the training, which stood still for %.2f s", report.overlap_seconds,
+                  report.stall_seconds);
+  } else {
+    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", report.seconds,
+                  std::max(0.0, report.stall_seconds - report.seconds));
+  }
+  return line;
+}
+
+}  // namespace
+
+std::uint64_t RoundInProgress::begin(const protocol::Trigger& trigger, TimePoint now) {
+  report_ = {};
+  moved_ = false;
+  triggered_ = now;
+  began_ = kNever;
+  samples_ = trigger.samples;
+  return trigger.steps - std::exchange(steps_, trigger.steps);
+}
+
+void RoundInProgress::changes(ParameterChange change, ElementRange range) {
+  report_.change = change;
+  report_.range = range;
+}
+
+void RoundInProgress::applied(protocol::Base base, const AppliedCommit& commit) {
+  const bool again = report_.change != ParameterChange::kUnchanged;  // after a commit that was owed
+  moved_ = moved_ || again || base == protocol::Base::kSnapshot;
+  if (base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
+  if (commit.change != ParameterChange::kUnchanged) changes(commit.change, commit.range);
+  report_.state = commit.state;
+  report_.outer_lr = commit.outer_lr;
+  report_.clipped_norm = commit.clipped_norm;
+}
+
+void RoundInProgress::rebased(protocol::Base base) {
+  moved_ = true;
+  const bool unfit = base == protocol::Base::kUnfit;
+  if (unfit) report_.unfit = unfit_because_;
+  changes(unfit ? ParameterChange::kToAnchor : ParameterChange::kTakeOther);
+}
+
+// What became of the parameters by one outer step the ranks can repeat, and no more than that.
+bool RoundInProgress::can_be_repeated(std::uint64_t elements) const {
+  const ElementRange all{0, elements};
+  return !moved_ || (report_.change == ParameterChange::kToAnchor && common(report_.range, all) == all);
+}
+
+void RoundInProgress::skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, std::uint32_t period,
+                              TimePoint now) {
+  if (sealed) {
+    report_.round = sealed->round;
+    report_.state = sealed->digest;
+  }
+  report_.skipped = why;
+  report_.period = period;
+  report_.stall_seconds = seconds_between(triggered_, now);
+}
+
+void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now) {
+  report_.round = done.round;
+  report_.attempts = done.attempts;
+  report_.members = done.members;
+  report_.contributors = done.contributors;
+  report_.samples = done.samples;
+  report_.period = done.period;
+  report_.seconds = began_ == kNever ? 0 : seconds_between(began_, now);
+  report_.stall_seconds = seconds_between(triggered_, now);
+  report_.exchange_seconds =
+      traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
+  report_.bytes_sent = traffic.bytes_sent;
+  report_.bytes_received = traffic.bytes_received;
+}
+
+void RoundInProgress::merged(double overlap_seconds, double stall_seconds) {
+  report_.overlap_seconds = overlap_seconds;
+  report_.stall_seconds = stall_seconds;
+}
+
+JsonFields fields_of(const RoundReport& report) {
+  return {{"round", std::to_string(report.round.value)},
+          {"attempts", std::to_string(report.attempts)},
+          {"members", protocol::json_list(report.members)},
+          {"contributors", protocol::json_list(report.contributors)},
+          {"samples", std::to_string(report.samples)},
+          {"bytes_sent", std::to_string(report.bytes_sent)},
+          {"bytes_received", std::to_string(report.bytes_received)},
+          {"seconds", json_number(report.seconds)},
+          {"exchange_seconds", json_number(report.exchange_seconds)},
+          {"stall_seconds", json_number(report.stall_seconds)},
+          {"digest", json_quote(to_hex(report.state))}};
+}
+
+std::string text_of(const RoundReport& report) {
+  const std::string who = protocol::join_words(report.contributors);
+  char line[256];
+  std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
+                static_cast<double>(report.bytes_received) / 1e6);
+  return "round " + std::to_string(report.round.value) + ": " +
+         (who.empty() ? "nobody had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
+         (report.clipped_norm > 0 ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
+                                        ", was cut to COLLAB_OUTER_CLIP"
+                                  : std::string());
+}
+
+}  // namespace collab

@@ -1,0 +1,82 @@
+// A round at this site, from its trigger to the report: what it did to the parameters, what it counted, how long it
+// took.
+//
+// Threads: the loop's. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/arena/arena.h"
+#include "core/protocol/actions.h"
+#include "core/protocol/fragments.h"
+#include "core/runtime/data/anchor_tensors.h"
+#include "core/runtime/data/line_traffic.h"
+#include "core/runtime/events_file.h"
+#include "core/runtime/tensors/parameter_change.h"
+
+namespace collab {
+
+struct RoundReport {
+  RoundId round;
+  std::uint32_t attempts = 0;
+  std::vector<std::string> members;
+  std::vector<std::string> contributors;
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now, or in its fragment of this round
+  ParameterChange change = ParameterChange::kUnchanged;
+  ElementRange range = kWholeVector;  // of which elements
+  std::uint32_t period = 0;           // steps until the next round, by the leader's choice; 0: it has made none
+  std::string skipped;                // why there was no round; empty: there was one
+  std::string unfit;                  // why our delta was given up and the anchor taken outright; empty: it was not
+  Digest state;
+  float outer_lr = 0;           // of the outer step; 0: none was taken
+  double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
+  double seconds = 0;           // from forming to parameters in place
+  double exchange_seconds = 0;  // from the first payload byte to the last
+  double stall_seconds = 0;     // from the trigger to parameters in place, or what the script waited of it
+  double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+class RoundInProgress {
+ public:
+  // Gives the steps since the last trigger.
+  std::uint64_t begin(const protocol::Trigger& trigger, TimePoint now);
+  void exchange_begins(TimePoint now) { began_ = std::min(began_, now); }
+  void contribution_unfit(std::string why) { unfit_because_ = std::move(why); }
+
+  // What lies in the arena's other slot changes: the ranks cannot repeat from it what was done before.
+  void slot_changes() { moved_ = moved_ || report_.change == ParameterChange::kRebased; }
+  void applied(protocol::Base base, const AppliedCommit& commit);
+  void rebased(protocol::Base base);
+  void changes(ParameterChange change, ElementRange range = kWholeVector);
+  // The site's ranks hold the parameters of the trigger, and can do to them what was done here; else they are given
+  // them.
+  [[nodiscard]] bool can_be_repeated(std::uint64_t elements) const;
+
+  void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, std::uint32_t period, TimePoint now);
+  void done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now);
+  void merged(double overlap_seconds, double stall_seconds);
+
+  [[nodiscard]] std::uint64_t samples() const { return samples_; }  // at the trigger
+  [[nodiscard]] const RoundReport& report() const { return report_; }
+
+ private:
+  RoundReport report_;
+  std::uint64_t steps_ = 0;  // at the last trigger
+  std::uint64_t samples_ = 0;
+  std::string unfit_because_;  // the last contribution of ours that was
+  bool moved_ = false;         // the parameters were moved onto another anchor than the one before
+  TimePoint triggered_{};
+  TimePoint began_ = kNever;  // its exchange
+};
+
+// Of the event `round`, less what settings add to it.
+[[nodiscard]] JsonFields fields_of(const RoundReport& report);
+// For the log.
+[[nodiscard]] std::string text_of(const RoundReport& report);
+
+}  // namespace collab
