@@ -51,7 +51,8 @@ make_venv() {
   "$python" -m venv --clear .venv
 }
 
-# The pins, unless exactly these are installed already.
+# The pins, unless exactly these are installed already. Python compiles a module when it is first imported: most of these
+# never are, and to compile all of them takes longer than to unpack them.
 install_pins() {
   local requirements="$1" stamp=".venv/installed-$2" digest
   digest="$(cat ci/requirements-run.txt "$requirements" | sha256sum)"
@@ -60,7 +61,7 @@ install_pins() {
     return
   fi
   rm -f "$stamp" # what is interrupted is not believed
-  python -m pip install --disable-pip-version-check -r "$requirements"
+  python -m pip install --disable-pip-version-check --no-compile -r "$requirements"
   echo "$digest" >"$stamp"
 }
 
