@@ -240,6 +240,7 @@ TEST(HubBounds, StepsThatAreOnlyHeldAreForgotten) {
     for (std::size_t i = 0; i < kMaxHeldOfGroup; ++i) again.held.push_back({GroupId(2), ++step, {1, 1}});
     EXPECT_EQ(hub.says(0, again), "");
     ASSERT_LE(hub.hub().steps_known(), kMaxHeldOfGroup);
+    hub.pass(std::chrono::seconds(1));
   }
 }
 

@@ -63,9 +63,7 @@ std::vector<std::string> CollectiveHub::present() const {
 
 CallsUnderWay CollectiveHub::calls_under_way() const {
   CallsUnderWay calls;
-  for (const auto& [number, world] : parts_->worlds) {
-    for (const auto& [id, group] : world.groups) group.tell_calls(calls);
-  }
+  for (const auto& [number, world] : parts_->worlds) world.groups.tell_calls(calls);
   return calls;
 }
 
@@ -84,6 +82,8 @@ std::size_t CollectiveHub::steps_known() const {
   }
   return steps;
 }
+
+std::uint64_t CollectiveHub::looked_at() const { return parts_->looked_at; }
 
 TimePoint CollectiveHub::next_deadline() const {
   TimePoint next = kNever;

@@ -13,6 +13,7 @@
 // are shared until every living member has taken the step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,8 @@ class CollectiveHub {
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise
+  // Ranks, members and steps that were looked at so far, for tests of what an event costs.
+  [[nodiscard]] std::uint64_t looked_at() const;
 
  private:
   std::unique_ptr<HubParts> parts_;

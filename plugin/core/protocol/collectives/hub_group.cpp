@@ -25,12 +25,13 @@ std::string calls_differ(const std::string& one, const std::string& other) {
 }
 
 HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge)
-    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {}
+    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {
+  for (std::uint32_t i = 0; i < size(); ++i) places_.emplace(members()[i], i);
+}
 
 std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
-  const auto found = std::ranges::find(members(), rank);
-  if (found == members().end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - members().begin());
+  const auto found = places_.find(rank);
+  return found == places_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool HubGroup::is_away(std::uint32_t member) const {
@@ -73,12 +74,6 @@ std::size_t HubGroup::bytes_held() const {
   return bytes;
 }
 
-TimePoint HubGroup::next_deadline() const {
-  TimePoint next = kNever;
-  for (const auto& [number, step] : steps_) next = std::min(next, step.next_deadline());
-  return next;
-}
-
 std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute& in) const {
   return world_.ranks.text(members()[member]) + " is in " + call_text(in);
 }
@@ -95,20 +90,18 @@ const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& i
   return nullptr;
 }
 
-void HubGroup::tell_calls(CallsUnderWay& calls) const {
-  for (const auto& [number, step] : steps_) {
-    if (step.result()) continue;
-    std::set<std::string> awaits;
-    for (std::uint32_t i = 0; i < size(); ++i) {
-      if (!step.has(i) && !is_away(i)) awaits.insert(world_.ranks.site(members()[i]));
-    }
-    for (const auto& [member, part] : step.parts()) {
-      if (is_away(member)) continue;
-      InCall& call = calls.sites[world_.ranks.site(members()[member])];
-      call.call = call_text(part.contribute);
-      call.awaits.insert(awaits.begin(), awaits.end());
-      call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
-    }
+void HubGroup::tell_calls(std::uint64_t number, CallsUnderWay& calls) const {
+  const HubStep& step = steps_.at(number);
+  std::set<std::string> awaits;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!step.has(i) && !is_away(i)) awaits.insert(world_.ranks.site(members()[i]));
+  }
+  for (const auto& [member, part] : step.parts()) {
+    if (is_away(member)) continue;
+    InCall& call = calls.sites[world_.ranks.site(members()[member])];
+    call.call = call_text(part.contribute);
+    call.awaits.insert(awaits.begin(), awaits.end());
+    call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
   }
 }
 
@@ -138,7 +131,9 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
   came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
-  steps_[message.step].add(member, {message, payload, now, deadline, std::move(charge)});
+  HubStep& step = steps_[message.step];
+  step.watch(world_.groups.agenda(), {id(), message.step});
+  step.add(member, {message, payload, now, deadline, std::move(charge)});
   return true;
 }
 
@@ -211,6 +206,7 @@ void HubGroup::tell_errors(std::uint32_t member) {
 }
 
 void HubGroup::catch_up() {
+  world_.hub.looked_at += size();
   std::set<std::uint64_t> held;
   for (const RankId member : members()) {
     if (!world_.ranks[member].in) continue;
@@ -230,13 +226,15 @@ void HubGroup::settle() {
   for (const std::uint64_t number : numbers) settle(number);
 }
 
-void HubGroup::note_late() {
-  for (auto& [number, step] : steps_) step.note_late(world_.hub.now);
+void HubGroup::on_due(std::uint64_t number) {
+  settle(number);
+  if (const auto found = steps_.find(number); found != steps_.end()) found->second.note_late(world_.hub.now);
 }
 
 // ---- how a step ends
 
 void HubGroup::settle(std::uint64_t number) {
+  ++world_.hub.looked_at;
   const auto found = steps_.find(number);
   if (found == steps_.end()) return;
   if (found->second.result()) return conclude(number);

@@ -37,11 +37,10 @@ class HubGroup {
   [[nodiscard]] bool waits_to_send() const;  // its first member
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps() const { return steps_.size(); }
-  [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
   // The part of a member that is `in` this call and has no result of it yet; null: none is.
   [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
-  void tell_calls(CallsUnderWay& calls) const;
+  void tell_calls(std::uint64_t step, CallsUnderWay& calls) const;
 
   void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
@@ -50,9 +49,9 @@ class HubGroup {
   void give_up(const std::string& why);    // every step of it, from here on
   void tell_errors(std::uint32_t member);  // that are news to it
   void catch_up();                         // with what its members hold
-  void settle();                           // somebody is gone, or time has passed
+  void settle();                           // somebody is gone
   void settle(std::uint64_t step);
-  void note_late();
+  void on_due(std::uint64_t step);  // its time is over
 
  private:
   // How a step stands that this hub has not decided.
@@ -83,7 +82,8 @@ class HubGroup {
 
   HubWorld& world_;
   wire::Assemble open_;
-  HubCharge charge_;                 // of who has opened it first
+  HubCharge charge_;  // of who has opened it first
+  std::map<RankId, std::uint32_t> places_;
   std::vector<bool> assembled_;      // the members that have opened it
   std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;

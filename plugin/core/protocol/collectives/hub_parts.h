@@ -4,6 +4,7 @@
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ struct HubParts {
   // Of the step under way.
   TimePoint now{};
   std::vector<HubAction> out;
+
+  std::uint64_t looked_at = 0;  // see CollectiveHub
 
   void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
   void note(Note::Level level, const char* event, const std::string& text);

@@ -22,13 +22,6 @@ std::size_t HubStep::bytes() const {
   return bytes;
 }
 
-TimePoint HubStep::next_deadline() const {
-  TimePoint next = kNever;
-  if (result_ || late_) return next;
-  for (const auto& [member, part] : parts_) next = std::min(next, part.deadline);
-  return next;
-}
-
 std::optional<std::uint32_t> HubStep::stray() const {
   for (const auto& [member, part] : parts_) {
     if (!alike(parts_.begin()->second.contribute, part.contribute)) return member;
@@ -37,6 +30,7 @@ std::optional<std::uint32_t> HubStep::stray() const {
 }
 
 const HubPart* HubStep::overdue(TimePoint now) const {
+  if (now < deadline_) return nullptr;
   const HubPart* first = nullptr;
   for (const auto& [member, part] : parts_) {
     if (now >= part.deadline && (first == nullptr || part.since < first->since)) first = &part;
@@ -65,11 +59,14 @@ void HubStep::add(std::uint32_t member, HubPart part) {
     part.since = before->second.since;
     part.deadline = std::min(part.deadline, before->second.deadline);
   }
+  deadline_ = std::min(deadline_, part.deadline);
+  if (!late_) watch_.set_deadline(deadline_);
   parts_.insert_or_assign(member, std::move(part));
 }
 
 void HubStep::decide(wire::StepResult result) {
   result_ = std::move(result);
+  watch_.end();
   if (!has_failed()) return;
   for (auto& [member, part] : parts_) {
     part.charge.set(part.charge.bytes() - part.payload.bytes);
@@ -78,6 +75,9 @@ void HubStep::decide(wire::StepResult result) {
 }
 
 // What was late and could not be ended, since others may hold a result, ends when they have come.
-void HubStep::note_late(TimePoint now) { late_ = overdue(now) != nullptr; }
+void HubStep::note_late(TimePoint now) {
+  late_ = now >= deadline_;
+  if (late_) watch_.set_deadline(kNever);
+}
 
 }  // namespace collab::protocol

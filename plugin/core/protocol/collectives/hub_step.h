@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/protocol/collectives/hub_actions.h"
+#include "core/protocol/collectives/hub_agenda.h"
 #include "core/protocol/collectives/hub_budget.h"
 
 namespace collab::protocol {
@@ -34,7 +35,6 @@ class HubStep {
   [[nodiscard]] const std::optional<wire::StepResult>& result() const { return result_; }
   [[nodiscard]] bool has_failed() const { return result_ && !result_->error.empty(); }
   [[nodiscard]] std::size_t bytes() const;  // of payloads
-  [[nodiscard]] TimePoint next_deadline() const;
   // The member whose part is of another call than the first one's.
   [[nodiscard]] std::optional<std::uint32_t> stray() const;
   // Of those whose time is over, the part that waits longest; null: none.
@@ -42,6 +42,7 @@ class HubStep {
   // What `member` is given: from whom, and what.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, Payload>> parts_for(std::uint32_t member) const;
 
+  void watch(HubAgenda& agenda, const HubAgenda::Step& step) { watch_.begin(agenda, step); }  // before parts are added
   void add(std::uint32_t member, HubPart part);
   void decide(wire::StepResult result);
   void note_late(TimePoint now);
@@ -49,7 +50,9 @@ class HubStep {
  private:
   std::map<std::uint32_t, HubPart> parts_;
   std::optional<wire::StepResult> result_;  // under the world's ballot
+  TimePoint deadline_ = kNever;             // the first of its parts'
   bool late_ = false;                       // past a deadline, and not to be ended yet
+  HubWatch watch_;                          // until it is decided
 };
 
 }  // namespace collab::protocol

@@ -33,6 +33,10 @@ void HubWorld::on_enter(LinkId link, const wire::Enter& message) {
     return hub.worlds.hang_up(link,
                               ranks.text(message.rank) + " has promised higher ballots again and again [hub.ballots]");
   }
+  if (!ranks.may_enter(link, message.rank)) {
+    return hub.worlds.hang_up(link,
+                              ranks.text(message.rank) + " enters again and again by one link [hub.enters-again]");
+  }
   if (!ranks.any_linked() && !only_hub) ranks.await_ranks(message.returning);
   if (message.returning) ranks.expect_soon();
   membership.raise_above(message.promised);
@@ -61,9 +65,8 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
 }
 
 void HubWorld::on_tick() {
-  ranks.on_tick();
-  groups.settle();
-  groups.note_late();
+  if (hub.now >= ranks.next_deadline()) ranks.on_tick();
+  groups.on_tick();
 }
 
 void HubWorld::send(RankId rank, wire::Message message, Payload payload) {
