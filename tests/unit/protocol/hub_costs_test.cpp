@@ -98,5 +98,24 @@ TEST_F(HubCosts, AStrangerToTheGroupIsNobodysSender) {
   EXPECT_EQ(hub.sent(), 1U);
 }
 
+// Of a group whose members come one after the other, each member is looked at a few times.
+TEST(HubCostsOfAGroup, AStepOfManyMembersLooksAtEachAFewTimes) {
+  constexpr std::uint32_t kMembers = 512;
+  HubFixture hub;
+  hub.gather(kMembers, {GroupId(2)});
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    const std::uint64_t before = hub.hub().looked_at();
+    for (std::uint32_t rank = 0; rank < kMembers; ++rank) {
+      ASSERT_EQ(hub.says(rank, HubFixture::contribute(GroupId(2), step)), "");
+    }
+    for (std::uint32_t rank = 0; rank < kMembers; ++rank) (void)hub.says(rank, wire::ResultAck{GroupId(2), step, {}});
+    EXPECT_LT(hub.hub().looked_at() - before, 20 * kMembers);
+    EXPECT_EQ(hub.hub().steps_known(), 0U);
+  }
+  const std::uint64_t before = hub.hub().looked_at();
+  for (std::uint32_t rank = 0; rank < kMembers; ++rank) (void)hub.says(rank, wire::Disband{GroupId(2)});
+  EXPECT_LT(hub.hub().looked_at() - before, 10 * kMembers);
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -43,13 +43,24 @@ std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
   return world_.memory.completed(members()[member], id());
 }
 
-// Of those that have opened the group here: where a hub has begun anew the others are on their way.
-std::uint64_t HubGroup::slowest() const {
-  std::uint64_t slowest = UINT64_MAX - kFarAhead;
-  for (std::uint32_t i = 0; i < size(); ++i) {
-    if (assembled_[i] && !is_away(i)) slowest = std::min(slowest, came_[i]);
+template <typename F>
+bool HubGroup::any_member(std::uint32_t& hint, F is_so) const {
+  for (std::uint32_t n = 0; n < size(); ++n) {
+    ++world_.hub.looked_at;
+    const std::uint32_t i = (hint + n) % size();
+    if (!is_so(i)) continue;
+    hint = i;
+    return true;
   }
-  return slowest;
+  return false;
+}
+
+// Of those that have opened the group here: where a hub has begun anew the others are on their way.
+bool HubGroup::is_far_ahead(std::uint64_t step) const {
+  for (std::uint32_t i = 0; step > kFarAhead && i < size(); ++i) {
+    if (came_[i] < step - kFarAhead && assembled_[i] && !is_away(i)) return true;
+  }
+  return false;
 }
 
 void HubGroup::assemble(std::uint32_t member) {
@@ -58,10 +69,7 @@ void HubGroup::assemble(std::uint32_t member) {
 }
 
 bool HubGroup::is_deserted() const {
-  for (std::uint32_t i = 0; i < size(); ++i) {
-    if (!is_away(i)) return false;
-  }
-  return true;
+  return !any_member(here_, [this](std::uint32_t i) { return !is_away(i); });
 }
 
 bool HubGroup::waits_to_send() const {
@@ -80,12 +88,10 @@ std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute&
 
 const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& in) const {
   for (const auto& [number, step] : steps_) {
-    if (step.result()) continue;
-    for (const auto& [member, part] : step.parts()) {
-      if (part.contribute.call != call) continue;
-      in = member;
-      return &part.contribute;
-    }
+    const auto member = step.result() ? std::nullopt : step.find_call(call);
+    if (!member) continue;
+    in = *member;
+    return &step.parts().at(in).contribute;
   }
   return nullptr;
 }
@@ -127,7 +133,8 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   const TimePoint now = world_.hub.now;
   Duration timeout = std::chrono::milliseconds(message.timeout_ms);
   // Who computes meanwhile is not to find more failures than it may hold.
-  if (message.step > slowest() + kFarAhead) timeout = std::max(timeout, world_.hub.config.link_grace);
+  const Duration grace = world_.hub.config.link_grace;
+  if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
   came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
@@ -160,9 +167,10 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
   std::size_t others = 0;
   std::size_t mine = 0;
   if (const auto step = steps_.find(message.step); step != steps_.end()) {
-    for (const auto& [from, part] : step->second.parts()) {
-      (from == member ? mine : others) += from == member ? part.charge.bytes() : part.payload.bytes;
-    }
+    const auto before = step->second.parts().find(member);
+    const bool again = before != step->second.parts().end();
+    mine = again ? before->second.charge.bytes() : 0;
+    others = step->second.bytes() - (again ? before->second.payload.bytes : 0);
   }
   const std::size_t even = kMaxHubStep / size();
   if (bytes > even && others + bytes > kMaxHubStep) {
@@ -187,11 +195,16 @@ void HubGroup::on_result_ack(std::uint32_t member, const wire::ResultAck& messag
   const RankId rank = members()[member];
   const std::uint64_t step = message.step;
   if (step <= newest_stood_ || (world_.only_hub && step <= newest_decided_)) {
-    world_.memory.complete(rank, id(), step);
+    complete(member, step);
   } else if (!world_.only_hub && steps_.contains(step)) {
     world_.memory.hold(rank, id(), step, message.ballot);
   }
   settle(step);
+}
+
+void HubGroup::complete(std::uint32_t member, std::uint64_t step) {
+  world_.memory.complete(members()[member], id(), step);
+  most_completed_ = std::max(most_completed_, step);
 }
 
 void HubGroup::give_up(const std::string& why) {
@@ -250,6 +263,13 @@ void HubGroup::settle(std::uint64_t number) {
 // can have come is not believed.
 bool HubGroup::has_stood(std::uint64_t number) const {
   if (number <= newest_stood_) return true;
+  if (recalls_ != world_.memory.recalls()) {
+    recalls_ = world_.memory.recalls();
+    world_.hub.looked_at += size();
+    for (std::uint32_t i = 0; i < size(); ++i) most_completed_ = std::max(most_completed_, completed_by(i));
+  }
+  if (number > most_completed_) return false;
+  world_.hub.looked_at += size();
   std::vector<std::uint64_t> completed;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];
@@ -267,6 +287,9 @@ bool HubGroup::has_stood(std::uint64_t number) const {
 // nothing stands.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
   if (has_stood(number)) return Phase::kStands;
+  const auto holds = [&](std::uint32_t i) { return world_.memory.held(members()[i], id(), number); };
+  const auto is_open_for = [&](std::uint32_t i) { return !is_away(i) && world_.ranks[members()[i]].in && !holds(i); };
+  if (any_member(holds_nothing_, is_open_for)) return Phase::kOpen;
   std::optional<wire::Ballot> under;
   bool all_here = true;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -275,7 +298,7 @@ HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
       all_here = false;
       continue;
     }
-    const std::optional<wire::Ballot> held = world_.memory.held(members()[i], id(), number);
+    const std::optional<wire::Ballot> held = holds(i);
     if (!held || (under && *under != *held)) return Phase::kOpen;
     under = held;
   }
@@ -284,7 +307,7 @@ HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
 }
 
 void HubGroup::try_to_decide(std::uint64_t number) {
-  const HubStep& step = steps_.at(number);
+  HubStep& step = steps_.at(number);
   if (step.parts().empty()) return;
   if (!given_up_.empty()) return fail(number, given_up_);
   const auto& [first_member, first] = *step.parts().begin();
@@ -292,10 +315,10 @@ void HubGroup::try_to_decide(std::uint64_t number) {
     return fail(number, calls_differ(in_call_text(first_member, first.contribute),
                                      in_call_text(*stray, step.parts().at(*stray).contribute)));
   }
+  if (any_member(step.hint(), [&](std::uint32_t i) { return !step.has(i) && !is_away(i); })) return time_out(number);
   wire::StepResult result;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const auto part = step.parts().find(i);
-    if (part == step.parts().end() && !is_away(i)) return time_out(number);
     if (part == step.parts().end() || part->second.contribute.absent) result.absent.push_back(i);
   }
   std::string why = why_failed(first.contribute, result.absent);
@@ -365,15 +388,14 @@ void HubGroup::answer(std::uint64_t number, std::uint32_t member) {
 // Of a step that was decided here: whether all hold it.
 void HubGroup::conclude(std::uint64_t number) {
   const wire::Ballot& ballot = world_.membership.ballot();
-  for (std::uint32_t i = 0; i < size(); ++i) {
+  const auto lacks_it = [&](std::uint32_t i) {
     const RankId rank = members()[i];
     const bool holds = world_.only_hub ? completed_by(i) >= number
                                        : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == ballot;
-    if (holds || is_away(i)) continue;
-    while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
-    return;
-  }
-  stand(number);
+    return !holds && !is_away(i);
+  };
+  if (!any_member(steps_.at(number).hint(), lacks_it)) return stand(number);
+  while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
 }
 
 // Who holds it may give it to its caller.
@@ -385,7 +407,7 @@ void HubGroup::stand(std::uint64_t number) {
     const RankId rank = members()[i];
     if (!world_.ranks[rank].in || is_away(i) || completed_by(i) >= number) continue;
     if (world_.memory.held(rank, id(), number)) {
-      world_.memory.complete(rank, id(), number);
+      complete(i, number);
       world_.send(rank, wire::Stands{id(), number});
     } else if (step.has(i)) {
       tell_too_late(number, i);

@@ -63,7 +63,11 @@ class HubGroup {
   };
   [[nodiscard]] bool is_away(std::uint32_t member) const;
   [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
-  [[nodiscard]] std::uint64_t slowest() const;  // the last step to which a living member has come
+  // Whether a living member has not come to any of the steps shortly before it.
+  [[nodiscard]] bool is_far_ahead(std::uint64_t step) const;
+  // Whether any member is so: `hint` is asked first, and becomes the one that is.
+  template <typename F>
+  [[nodiscard]] bool any_member(std::uint32_t& hint, F is_so) const;
   // Empty: it may be held.
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
@@ -78,6 +82,7 @@ class HubGroup {
   void answer(std::uint64_t number, std::uint32_t member);
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
+  void complete(std::uint32_t member, std::uint64_t step);
   void tell_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
@@ -88,8 +93,12 @@ class HubGroup {
   std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
-  std::uint64_t newest_stood_ = 0;  // at this hub
-  std::string given_up_;            // why every step of it fails; empty: it goes on
+  std::uint64_t newest_stood_ = 0;            // at this hub
+  mutable std::uint64_t most_completed_ = 0;  // no member says more
+  mutable std::uint64_t recalls_ = 0;         // that are counted in it
+  mutable std::uint32_t here_ = 0;            // a member that was not away
+  mutable std::uint32_t holds_nothing_ = 0;   // a member that held no result
+  std::string given_up_;                      // why every step of it fails; empty: it goes on
 };
 
 [[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it

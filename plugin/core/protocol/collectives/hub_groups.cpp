@@ -18,8 +18,7 @@ namespace {
   const HubGroup& larger = one_is_smaller ? other : one;
   const auto there = larger.member_of(smaller.members()[one_is_smaller ? in_one : in_other]);
   if (!there || !larger.is_open_at(*there)) return false;
-  const std::set<RankId> all(larger.members().begin(), larger.members().end());
-  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return all.contains(rank); });
+  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return larger.member_of(rank).has_value(); });
 }
 
 }  // namespace

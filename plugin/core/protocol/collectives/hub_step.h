@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ namespace collab::protocol {
 
 // One member's part.
 struct HubPart {
-  wire::Contribute contribute;
+  wire::Contribute contribute;  // of its splits the sums: where each ends
   Payload payload;
   TimePoint since{};
   TimePoint deadline = kNever;
@@ -34,7 +35,9 @@ class HubStep {
   [[nodiscard]] bool has(std::uint32_t member) const { return parts_.contains(member); }
   [[nodiscard]] const std::optional<wire::StepResult>& result() const { return result_; }
   [[nodiscard]] bool has_failed() const { return result_ && !result_->error.empty(); }
-  [[nodiscard]] std::size_t bytes() const;  // of payloads
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }  // of payloads
+  // The first member in this call; none: no part is of it.
+  [[nodiscard]] std::optional<std::uint32_t> find_call(std::uint64_t call) const;
   // The member whose part is of another call than the first one's.
   [[nodiscard]] std::optional<std::uint32_t> stray() const;
   // Of those whose time is over, the part that waits longest; null: none.
@@ -42,6 +45,8 @@ class HubStep {
   // What `member` is given: from whom, and what.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, Payload>> parts_for(std::uint32_t member) const;
 
+  // A member for which it waited when it was last looked at: most likely it still does.
+  [[nodiscard]] std::uint32_t& hint() { return hint_; }
   void watch(HubAgenda& agenda, const HubAgenda::Step& step) { watch_.begin(agenda, step); }  // before parts are added
   void add(std::uint32_t member, HubPart part);
   void decide(wire::StepResult result);
@@ -49,6 +54,11 @@ class HubStep {
 
  private:
   std::map<std::uint32_t, HubPart> parts_;
+  std::set<std::uint32_t> givers_;                        // members whose parts have a payload
+  std::map<std::uint64_t, std::uint32_t> first_in_call_;  // or was, before it brought another part
+  std::size_t bytes_ = 0;
+  std::uint32_t hint_ = 0;
+  bool mixed_ = false;                      // a part that came was not like the first one
   std::optional<wire::StepResult> result_;  // under the world's ballot
   TimePoint deadline_ = kNever;             // the first of its parts'
   bool late_ = false;                       // past a deadline, and not to be ended yet
