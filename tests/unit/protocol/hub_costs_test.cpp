@@ -98,6 +98,23 @@ TEST_F(HubCosts, AStrangerToTheGroupIsNobodysSender) {
   EXPECT_EQ(hub.sent(), 1U);
 }
 
+// Whoever tells of them need not look again.
+TEST_F(HubCosts, WhatChangesNothingIsToldByACount) {
+  const std::uint64_t changes = hub.hub().changes();
+  const std::uint64_t calls = hub.hub().changes_of_calls();
+  (void)hub.says(0, wire::Heartbeat{1, false});
+  (void)hub.says(0, wire::ResolveSender{GroupId(2), 0});
+  hub.pass(seconds(1));
+  EXPECT_EQ(hub.hub().changes_of_calls(), calls);
+  (void)hub.says(0, within(2, 0));
+  EXPECT_NE(hub.hub().changes_of_calls(), calls);
+  EXPECT_EQ(hub.hub().changes(), changes);
+  (void)hub.says(0, HubFixture::enter(0, 4));
+  EXPECT_EQ(hub.hub().changes(), changes) << "it was there before";
+  (void)hub.says(1, wire::Leave{"done"});
+  EXPECT_NE(hub.hub().changes(), changes);
+}
+
 // Of a group whose members come one after the other, each member is looked at a few times.
 TEST(HubCostsOfAGroup, AStepOfManyMembersLooksAtEachAFewTimes) {
   constexpr std::uint32_t kMembers = 512;

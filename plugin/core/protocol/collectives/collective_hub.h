@@ -48,6 +48,9 @@ class CollectiveHub {
   [[nodiscard]] std::vector<std::string> present() const;
   // Sites whose ranks have brought their part of a step to which others are still to come.
   [[nodiscard]] CallsUnderWay calls_under_way() const;
+  // How often who is present has changed; and what calls are under way, as far as that may differ.
+  [[nodiscard]] std::uint64_t changes() const;
+  [[nodiscard]] std::uint64_t changes_of_calls() const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise

@@ -139,6 +139,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
   HubStep& step = steps_[message.step];
+  ++world_.hub.changes_of_calls;
   step.watch(world_.groups.agenda(), {id(), message.step});
   step.add(member, {message, payload, now, deadline, std::move(charge)});
   return true;
@@ -367,6 +368,7 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   result.ballot = world_.membership.ballot();
   result.stands = world_.only_hub || mutant(Mutant::kResultStandsAtOnce);
   step.decide(std::move(result));
+  ++world_.hub.changes_of_calls;
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     // An error is also for those who have not come to the step: it does not stand without them.
@@ -402,6 +404,7 @@ void HubGroup::conclude(std::uint64_t number) {
 void HubGroup::stand(std::uint64_t number) {
   newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
+  ++world_.hub.changes_of_calls;
   steps_.erase(number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];

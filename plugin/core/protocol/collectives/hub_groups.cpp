@@ -48,6 +48,7 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
+  if (again) ++world_.hub.changes_of_calls;
   if (again) group->tell_errors(*member);  // while it took no part it was told none
   group->catch_up();
 }
@@ -71,6 +72,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
 
 void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
   if (!world_.memory.close(rank, message.group)) return;
+  ++world_.hub.changes_of_calls;
   HubGroup* const group = find(message.group);
   if (group == nullptr) return;
   group->settle();
@@ -149,6 +151,7 @@ void HubGroups::on_tick() {
 }
 
 void HubGroups::clear() {
+  ++world_.hub.changes_of_calls;
   groups_.clear();
   of_rank_.clear();
   receivers_.clear();

@@ -24,7 +24,10 @@ struct HubParts {
   TimePoint now{};
   std::vector<HubAction> out;
 
-  std::uint64_t looked_at = 0;  // see CollectiveHub
+  // See CollectiveHub.
+  std::uint64_t changes = 0;
+  std::uint64_t changes_of_calls = 0;
+  std::uint64_t looked_at = 0;
 
   void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
   void note(Note::Level level, const char* event, const std::string& text);
