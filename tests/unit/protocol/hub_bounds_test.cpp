@@ -334,6 +334,24 @@ TEST_F(HubClientBounds, OfAGroupThatIsNotOpenHereSoManyResultsAreHeld) {
   EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
 }
 
+TEST_F(HubClientBounds, AHubThatLetsItInAndClosesIsDialledLessAndLess) {
+  TimePoint now{};
+  Duration pause{0};
+  for (std::uint64_t link = 1; link <= 10; ++link) {
+    (void)client.step(now, Closed{LinkId(link), {}});
+    EXPECT_GE(client.next_deadline() - now, pause);
+    pause = client.next_deadline() - now;
+    now += pause;
+    (void)client.step(now, Tick{});
+    (void)client.step(now, HubConnected{LinkId(link + 1)});
+    (void)client.step(now, HubReceived{LinkId(link + 1), wire::Entered{1000, 60'000, kBallot, {}}, nullptr});
+  }
+  EXPECT_EQ(pause, std::chrono::seconds(5));
+  now += std::chrono::seconds(60);
+  (void)client.step(now, Closed{LinkId(11), {}});
+  EXPECT_EQ(client.next_deadline() - now, std::chrono::milliseconds(200)) << "it was in for a grace";
+}
+
 TEST_F(HubClientBounds, WhatIsAwaitedEndsNoGroup) {
   for (std::uint64_t step = 2; step <= kMaxHeldOfGroup + 1; ++step) (void)fails(kOpen, step);
   expect_a_result();
