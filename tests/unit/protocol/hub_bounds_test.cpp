@@ -244,6 +244,37 @@ TEST(HubBounds, StepsThatAreOnlyHeldAreForgotten) {
   }
 }
 
+// Whether the others are asked for promises of a higher ballot.
+[[nodiscard]] bool raises(HubFixture& hub, std::uint32_t rank, std::uint64_t term, std::uint32_t sites) {
+  wire::Enter message = HubFixture::enter(rank, 4, 1, sites);
+  message.promised = {term, 9};
+  EXPECT_EQ(hub.says(rank, message), "");
+  return hub.sent() > 1;
+}
+
+TEST(HubBounds, RanksOfOneSiteRaiseABallotTogetherAsOftenAsOne) {
+  HubFixture hub;
+  hub.gather(4, {});
+  std::uint64_t term = 100;
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(raises(hub, i % 2 * 2, term += 10, 2));
+  EXPECT_FALSE(raises(hub, 0, term += 10, 2));
+  EXPECT_FALSE(raises(hub, 2, term += 10, 2));
+  EXPECT_TRUE(raises(hub, 1, term += 10, 2)) << "of another site";
+  for (int i = 0; i < 2; ++i) {
+    hub.pass(std::chrono::seconds(30));
+    for (std::uint32_t rank = 0; rank < 4; ++rank) (void)hub.says(rank, wire::Heartbeat{1, false});
+  }
+  EXPECT_TRUE(raises(hub, 2, term += 10, 2));
+}
+
+TEST(HubBounds, AWorldRaisesItsBallotEightTimesThenOnceAGrace) {
+  HubFixture hub;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) (void)hub.says(rank, HubFixture::enter(rank, 4, 1, 4));
+  std::uint64_t term = 100;
+  for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(raises(hub, i % 4, term += 10, 4));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_FALSE(raises(hub, rank, term += 10, 4));
+}
+
 TEST(HubBounds, SendersThatAreSoughtAreCounted) {
   HubFixture hub;
   hub.gather(2, groups(1));
