@@ -86,6 +86,29 @@ TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
   EXPECT_EQ(hub.hub().bytes_held(), 16 * kMiB);
 }
 
+// Rank 2 brings its parts and never says that it has the others'.
+TEST(HubBounds, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
+  HubFixture hub;
+  hub.gather(3, groups(15));
+  const auto wait = [&] {
+    for (int i = 0; i < 4; ++i) {
+      hub.pass(std::chrono::seconds(15));
+      for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::Heartbeat{1, false});
+    }
+  };
+  for (std::uint64_t i = 0; i < 15; ++i) {
+    if (i == 7 || i == 14) wait();
+    const GroupId group(2 + 2 * i);
+    ASSERT_EQ(hub.says(0, HubFixture::contribute(group), 16 * kMiB), "") << i;
+    for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(group));
+    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{group, 1, {}}), "");
+    EXPECT_EQ(hub.hub().present().size(), i < 14 ? 3U : 2U);
+  }
+  EXPECT_THAT(hub.lines().back(),
+              HasSubstr("rank 2 of site0 is gone from the world's collectives: more than a rank's"));
+  EXPECT_EQ(hub.hub().bytes_held(), 0U);
+}
+
 // Ranks 0 to 7 fill the hub; the others have their share all the same.
 TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
   constexpr std::uint32_t kRanks = 16;

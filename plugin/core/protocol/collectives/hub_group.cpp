@@ -136,13 +136,17 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   const Duration grace = world_.hub.config.link_grace;
   if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
+  hold(member, message, payload, deadline);
+  return true;
+}
+
+void HubGroup::hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline) {
   came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
   HubStep& step = steps_[message.step];
   ++world_.hub.changes_of_calls;
   step.watch(world_.groups.agenda(), {id(), message.step});
-  step.add(member, {message, payload, now, deadline, std::move(charge)});
-  return true;
+  step.add(member, {message, payload, world_.hub.now, deadline, std::move(charge)});
 }
 
 std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
@@ -158,6 +162,37 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
   return "step " + std::to_string(message.step) + " follows " + std::to_string(completed) + " [hub.step-order]";
 }
 
+std::size_t HubGroup::held_in_step(std::uint32_t member, std::uint64_t number) const {
+  const auto step = steps_.find(number);
+  return step == steps_.end() || !step->second.has(member) ? 0 : step->second.parts().at(member).charge.bytes();
+}
+
+bool HubGroup::lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const auto step = steps_.find(message.step);
+  const bool ended = message.step <= completed_by(member) || (step != steps_.end() && step->second.result());
+  const std::size_t more = cost_of(message, bytes);
+  const std::size_t mine = held_in_step(member, message.step);
+  return !ended && more > mine && !world_.memory.parts(members()[member]).fits(more - mine);
+}
+
+bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const HubBudget& budget = world_.memory.parts(members()[member]);
+  const std::size_t others = budget.held() - held_in_step(member, message.step);
+  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) > budget.all().each();
+}
+
+void HubGroup::pass_charges(std::uint32_t member) {
+  HubBudget& mine = world_.memory.parts(members()[member]);
+  for (auto& [number, step] : steps_) {
+    if (!step.result()) continue;
+    if (world_.hub.now < later(step.decided_at(), world_.hub.config.link_grace)) continue;
+    std::uint32_t other = step.hint();
+    const std::uint64_t decided = number;
+    const auto is_late = [&](std::uint32_t i) { return i != member && lacks(i, decided); };
+    if (any_member(other, is_late)) step.pass_charges(mine, world_.memory.parts(members()[other]));
+  }
+}
+
 std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   const std::string what =
       world_.ranks.text(members()[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
@@ -166,11 +201,9 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
            "; bring longer ones in several steps [hub.part-long]";
   }
   std::size_t others = 0;
-  std::size_t mine = 0;
   if (const auto step = steps_.find(message.step); step != steps_.end()) {
     const auto before = step->second.parts().find(member);
     const bool again = before != step->second.parts().end();
-    mine = again ? before->second.charge.bytes() : 0;
     others = step->second.bytes() - (again ? before->second.payload.bytes : 0);
   }
   const std::size_t even = kMaxHubStep / size();
@@ -182,7 +215,8 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
   const HubBudget& budget = world_.memory.parts(members()[member]);
   const HubTotal& all = budget.all();
   const std::size_t more = cost_of(message, bytes);
-  if (more <= mine || budget.fits(more - mine)) return "";
+  const std::size_t mine = held_in_step(member, message.step);
+  if (!lacks_room(member, message, bytes)) return "";
   const std::string held =
       what + ", and " + in_bytes(budget.held() - mine) + " of its parts are held until others take them: ";
   if (budget.held() + more - mine > all.each()) {
@@ -367,7 +401,7 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   result.step = number;
   result.ballot = world_.membership.ballot();
   result.stands = world_.only_hub || mutant(Mutant::kResultStandsAtOnce);
-  step.decide(std::move(result));
+  step.decide(std::move(result), world_.hub.now);
   ++world_.hub.changes_of_calls;
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -387,15 +421,17 @@ void HubGroup::answer(std::uint64_t number, std::uint32_t member) {
   world_.send(rank, *step.result());
 }
 
+bool HubGroup::lacks(std::uint32_t member, std::uint64_t number) const {
+  const RankId rank = members()[member];
+  const bool holds =
+      world_.only_hub ? completed_by(member) >= number
+                      : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == world_.membership.ballot();
+  return !holds && !is_away(member);
+}
+
 // Of a step that was decided here: whether all hold it.
 void HubGroup::conclude(std::uint64_t number) {
-  const wire::Ballot& ballot = world_.membership.ballot();
-  const auto lacks_it = [&](std::uint32_t i) {
-    const RankId rank = members()[i];
-    const bool holds = world_.only_hub ? completed_by(i) >= number
-                                       : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == ballot;
-    return !holds && !is_away(i);
-  };
+  const auto lacks_it = [&](std::uint32_t i) { return lacks(i, number); };
   if (!any_member(steps_.at(number).hint(), lacks_it)) return stand(number);
   while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
 }

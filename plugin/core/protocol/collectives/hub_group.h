@@ -45,6 +45,12 @@ class HubGroup {
   void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
+  // Whether there is no room for a part that it would hold; and whether that is since the member has too much itself.
+  [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  [[nodiscard]] bool has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  // What counts as a member's, and is held since another has not taken it for a grace, counts as that one's from now
+  // on.
+  void pass_charges(std::uint32_t member);
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
   void give_up(const std::string& why);    // every step of it, from here on
   void tell_errors(std::uint32_t member);  // that are news to it
@@ -73,8 +79,11 @@ class HubGroup {
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
+  [[nodiscard]] std::size_t held_in_step(std::uint32_t member, std::uint64_t step) const;
+  [[nodiscard]] bool lacks(std::uint32_t member, std::uint64_t number) const;  // what was decided here
   [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
+  void hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline);
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);
   void fail(std::uint64_t number, std::string error);

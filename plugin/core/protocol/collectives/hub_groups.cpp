@@ -97,11 +97,40 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
+  if (group->has_too_much(*member, message, payload.bytes)) make_room(rank);
   if (!group->contribute(*member, message, payload)) return;
   if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
   tell_receiver(*group);
   compare_with_twin(*group, *member, message);
   group->settle(message.step);
+}
+
+// It is not to end for what others do not take. What these have not taken for a grace may be as much as they may hold
+// themselves: beyond that an only hub goes on without them.
+void HubGroups::make_room(RankId rank) {
+  pass_charges(rank);
+  if (!world_.only_hub) return;
+  std::set<RankId> others;
+  for (const GroupId id : of(rank)) {
+    const std::vector<RankId>& members = groups_.at(id).members();
+    others.insert(members.begin(), members.end());
+  }
+  std::vector<RankId> over;
+  for (const RankId other : others) {
+    if (other == rank || world_.ranks[other].away() || !world_.memory.is_over(other)) continue;
+    pass_charges(other);  // it may have taken since what counts as its own
+    if (world_.memory.is_over(other)) over.push_back(other);
+  }
+  if (over.empty()) return;
+  world_.ranks.mark_gone(over, "more than a rank's parts are held that it has not taken for a grace");
+  world_.membership.advance();
+}
+
+void HubGroups::pass_charges(RankId rank) {
+  for (const GroupId id : of(rank)) {
+    HubGroup& group = groups_.at(id);
+    group.pass_charges(*group.member_of(rank));
+  }
 }
 
 void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {

@@ -46,6 +46,8 @@ class HubGroups {
 
   [[nodiscard]] const std::set<GroupId>& of(RankId rank) const;
   void erase(const HubGroup& group);
+  void make_room(RankId rank);
+  void pass_charges(RankId rank);
 
   HubWorld& world_;
   HubAgenda agenda_;

@@ -82,8 +82,15 @@ void HubStep::add(std::uint32_t member, HubPart part) {
   parts_.insert_or_assign(member, std::move(part));
 }
 
-void HubStep::decide(wire::StepResult result) {
+void HubStep::pass_charges(const HubBudget& from, HubBudget& to) {
+  for (auto& [member, part] : parts_) {
+    if (part.charge.is_of(from)) part.charge = HubCharge(to, part.charge.bytes());
+  }
+}
+
+void HubStep::decide(wire::StepResult result, TimePoint now) {
   result_ = std::move(result);
+  decided_at_ = now;
   watch_.end();
   if (!has_failed()) return;
   for (auto& [member, part] : parts_) {

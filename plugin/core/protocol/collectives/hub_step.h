@@ -49,7 +49,9 @@ class HubStep {
   [[nodiscard]] std::uint32_t& hint() { return hint_; }
   void watch(HubAgenda& agenda, const HubAgenda::Step& step) { watch_.begin(agenda, step); }  // before parts are added
   void add(std::uint32_t member, HubPart part);
-  void decide(wire::StepResult result);
+  void decide(wire::StepResult result, TimePoint now);
+  [[nodiscard]] TimePoint decided_at() const { return decided_at_; }
+  void pass_charges(const HubBudget& from, HubBudget& to);
   void note_late(TimePoint now);
 
  private:
@@ -61,8 +63,9 @@ class HubStep {
   bool mixed_ = false;                      // a part that came was not like the first one
   std::optional<wire::StepResult> result_;  // under the world's ballot
   TimePoint deadline_ = kNever;             // the first of its parts'
-  bool late_ = false;                       // past a deadline, and not to be ended yet
-  HubWatch watch_;                          // until it is decided
+  TimePoint decided_at_ = kNever;
+  bool late_ = false;  // past a deadline, and not to be ended yet
+  HubWatch watch_;     // until it is decided
 };
 
 }  // namespace collab::protocol
