@@ -109,6 +109,30 @@ TEST(HubBounds, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 
+TEST(HubBounds, WhomOthersCrowdOutFailsAStepAndGoesOn) {
+  HubFixture hub;
+  hub.gather(5, {});
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
+      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
+      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
+    }
+  }
+  for (std::uint64_t world = 2; world < 12; ++world) {
+    (void)hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 1, world));
+  }
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), wire::Assemble{GroupId(2), ranks(8)}), "");
+  }
+  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2)), 8 * kMiB), "");
+  EXPECT_THAT(hub.error(), HasSubstr("this coordinator holds 532439040 bytes of at most 512 MiB"));
+  EXPECT_EQ(hub.sent(), 8U) << "it fails for all of them";
+  (void)hub.says(HubFixture::link_of(0, 12), wire::ResultAck{GroupId(2), 1, {}});
+  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2), 2), kMiB), "");
+  EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(0, 12)));
+}
+
 // Ranks 0 to 7 fill the hub; the others have their share all the same.
 TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
   constexpr std::uint32_t kRanks = 16;
@@ -127,8 +151,9 @@ TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
     for (std::uint64_t group = 100; group < 116; group += 2) {
       (void)hub.says(rank, wire::Assemble{GroupId(group + 20 * rank), ranks(kRanks)});
       const std::string why = hub.says(rank, HubFixture::contribute(GroupId(group + 20 * rank)), 8 * kMiB);
-      if (why.empty()) continue;
-      EXPECT_THAT(why, HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
+      EXPECT_EQ(why, "");
+      if (hub.error().empty()) continue;
+      EXPECT_THAT(hub.error(), HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
       ++refused;
       break;
     }

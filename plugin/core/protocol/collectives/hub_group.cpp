@@ -127,7 +127,12 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     return false;
   }
   if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
-    world_.refuse(members()[member], why);
+    if (!is_crowded_out(member, message, payload.bytes)) {
+      world_.refuse(members()[member], why);
+      return false;
+    }
+    hold(member, message, {}, kNever);
+    fail(message.step, why);
     return false;
   }
   const TimePoint now = world_.hub.now;
@@ -160,6 +165,12 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
   const std::uint64_t completed = completed_by(member);
   if (message.step <= completed + 1) return "";
   return "step " + std::to_string(message.step) + " follows " + std::to_string(completed) + " [hub.step-order]";
+}
+
+bool HubGroup::is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  return lacks_room(member, message, bytes) && !has_too_much(member, message, bytes) &&
+         world_.memory.parts(members()[member]).fits(cost_of(message, 0)) && !is_far_ahead(message.step) &&
+         phase_of(message.step) == Phase::kOpen;
 }
 
 std::size_t HubGroup::held_in_step(std::uint32_t member, std::uint64_t number) const {
