@@ -54,7 +54,7 @@ class CollectiveHub {
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise
-  // Ranks, members and steps that were looked at so far, for tests of what an event costs.
+  // Ranks, groups, members and steps that were looked at so far, for tests of what an event costs.
   [[nodiscard]] std::uint64_t looked_at() const;
 
  private:

@@ -280,6 +280,7 @@ void HubGroup::catch_up() {
 }
 
 void HubGroup::settle() {
+  ++world_.hub.looked_at;
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, step] : steps_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number);
