@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "collab/session.h"
@@ -291,16 +292,17 @@ class Server final : public CoordinatorServer {
       std::visit([this](const auto& each) { act(each); }, action);
     }
     tell_calls();
-    if (machine_.changes() == changes_) return;
-    changes_ = machine_.changes();
     tell_members();
   }
 
   // A round and a call must not wait for each other. While nobody waits for a round the machine knows of no calls: what
   // it was told for the last one would part the next.
   void tell_calls() {
+    const bool waits = machine_.waits_for_sites();
+    const auto looked_at = std::tuple(waits, machine_.changes(), hub_.changes_of_calls());
+    if (looked_at == std::exchange(calls_of_, looked_at)) return;
     protocol::CallsUnderWay calls;
-    if (machine_.waits_for_sites()) {
+    if (waits) {
       calls = hub_.calls_under_way([this](std::uint64_t world) { return machine_.sites_of(world); });
     }
     if (calls == calls_) return;
@@ -313,15 +315,12 @@ class Server final : public CoordinatorServer {
       std::visit([this](const auto& each) { act(each); }, action);
     }
     tell_calls();
-    // Who is there changes with few events; the parts of collectives are not among them.
-    const auto* received = std::get_if<protocol::HubReceived>(&event);
-    if (received == nullptr || std::holds_alternative<wire::Enter>(received->message) ||
-        std::holds_alternative<wire::Leave>(received->message)) {
-      tell_members();
-    }
+    tell_members();
   }
 
   void tell_members() {
+    const std::pair changes(machine_.changes(), hub_.changes());
+    if (changes == std::exchange(members_of_, changes)) return;
     std::vector<std::string> members = machine_.member_names();
     for (std::string& name : hub_.present()) members.push_back(std::move(name));
     const std::lock_guard lock(mutex_);
@@ -405,8 +404,9 @@ class Server final : public CoordinatorServer {
   RateLimit refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t changes_ = 0;
-  std::vector<std::string> members_;  // guarded by mutex_
+  std::pair<std::uint64_t, std::uint64_t> members_of_;         // the changes after which `members_` were told
+  std::tuple<bool, std::uint64_t, std::uint64_t> calls_of_{};  // likewise: whether a round waited, and the changes
+  std::vector<std::string> members_;                           // guarded by mutex_
   std::unique_ptr<Transport> transport_;
   std::thread thread_;
 };

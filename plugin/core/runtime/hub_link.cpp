@@ -147,8 +147,8 @@ void HubLink::handle(LoopEvent event) {
 void HubLink::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
-    log_warning("a message of the coordinator was refused and its link closed: " + decoded.status().message() +
-                " [hub.bad-message]");
+    tell("a message of the coordinator was refused and its link closed: " + decoded.status().message() +
+         " [hub.bad-message]");
     transport_->close(link);
     return;
   }
@@ -206,6 +206,10 @@ void HubLink::act(const protocol::HubBroken& action) {
   log_warning("this rank's collectives with other sites have ended: " + action.why.message() + " [hub.ended]");
 }
 
-void HubLink::act(const protocol::Note& action) { log_info(action.text); }
+void HubLink::act(const protocol::Note& action) { tell(action.text); }
+
+void HubLink::tell(const std::string& line) {
+  if (const auto told = told_.allow(clock_.now(), line)) log_warning(*told);
+}
 
 }  // namespace collab

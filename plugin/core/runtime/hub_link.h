@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collab/config.h"
+#include "core/base/rate_limit.h"
 #include "core/protocol/collectives/hub_client.h"
 #include "core/runtime/mailbox.h"
 
@@ -55,11 +56,14 @@ class HubLink {
   [[nodiscard]] BufferPtr take(std::size_t bytes) { return pool_->take(bytes); }
 
  private:
+  static constexpr double kLinesAtOnce = 5;
+  static constexpr double kLinesASecond = 0.1;
   HubLink(Options options, std::unique_ptr<Transport> transport);
   void loop();
   void handle(LoopEvent event);
   void on_message(LinkId link, TransportMessage message);
   void feed(const protocol::HubClientEvent& event);
+  void tell(const std::string& line);
 
   void act(const protocol::DialHub& action);
   void act(const protocol::HubSend& action);
@@ -90,7 +94,8 @@ class HubLink {
   std::map<std::uint64_t, std::shared_ptr<std::promise<Result<std::uint32_t>>>> resolving_;
   std::optional<std::promise<Status>> entering_;
   std::optional<std::promise<void>> leaving_;
-  std::optional<Status> ended_;  // broken, or left
+  std::optional<Status> ended_;                  // broken, or left
+  RateLimit told_{kLinesAtOnce, kLinesASecond};  // lines that whoever answers as the hub can cause
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

@@ -86,6 +86,53 @@ TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
   EXPECT_EQ(hub.hub().bytes_held(), 16 * kMiB);
 }
 
+// Rank 2 brings its parts and never says that it has the others'.
+TEST(HubBounds, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
+  HubFixture hub;
+  hub.gather(3, groups(15));
+  const auto wait = [&] {
+    for (int i = 0; i < 4; ++i) {
+      hub.pass(std::chrono::seconds(15));
+      for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::Heartbeat{1, false});
+    }
+  };
+  for (std::uint64_t i = 0; i < 15; ++i) {
+    if (i == 7 || i == 14) wait();
+    const GroupId group(2 + 2 * i);
+    ASSERT_EQ(hub.says(0, HubFixture::contribute(group), 16 * kMiB), "") << i;
+    for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(group));
+    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{group, 1, {}}), "");
+    EXPECT_EQ(hub.hub().present().size(), i < 14 ? 3U : 2U);
+  }
+  EXPECT_THAT(hub.lines().back(),
+              HasSubstr("rank 2 of site0 is gone from the world's collectives: more than a rank's"));
+  EXPECT_EQ(hub.hub().bytes_held(), 0U);
+}
+
+TEST(HubBounds, WhomOthersCrowdOutFailsAStepAndGoesOn) {
+  HubFixture hub;
+  hub.gather(5, {});
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
+      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
+      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
+    }
+  }
+  for (std::uint64_t world = 2; world < 12; ++world) {
+    (void)hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 1, world));
+  }
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), wire::Assemble{GroupId(2), ranks(8)}), "");
+  }
+  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2)), 8 * kMiB), "");
+  EXPECT_THAT(hub.error(), HasSubstr("this coordinator holds 532439040 bytes of at most 512 MiB"));
+  EXPECT_EQ(hub.sent(), 8U) << "it fails for all of them";
+  (void)hub.says(HubFixture::link_of(0, 12), wire::ResultAck{GroupId(2), 1, {}});
+  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2), 2), kMiB), "");
+  EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(0, 12)));
+}
+
 // Ranks 0 to 7 fill the hub; the others have their share all the same.
 TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
   constexpr std::uint32_t kRanks = 16;
@@ -104,8 +151,9 @@ TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
     for (std::uint64_t group = 100; group < 116; group += 2) {
       (void)hub.says(rank, wire::Assemble{GroupId(group + 20 * rank), ranks(kRanks)});
       const std::string why = hub.says(rank, HubFixture::contribute(GroupId(group + 20 * rank)), 8 * kMiB);
-      if (why.empty()) continue;
-      EXPECT_THAT(why, HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
+      EXPECT_EQ(why, "");
+      if (hub.error().empty()) continue;
+      EXPECT_THAT(hub.error(), HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
       ++refused;
       break;
     }
@@ -240,7 +288,39 @@ TEST(HubBounds, StepsThatAreOnlyHeldAreForgotten) {
     for (std::size_t i = 0; i < kMaxHeldOfGroup; ++i) again.held.push_back({GroupId(2), ++step, {1, 1}});
     EXPECT_EQ(hub.says(0, again), "");
     ASSERT_LE(hub.hub().steps_known(), kMaxHeldOfGroup);
+    hub.pass(std::chrono::seconds(1));
   }
+}
+
+// Whether the others are asked for promises of a higher ballot.
+[[nodiscard]] bool raises(HubFixture& hub, std::uint32_t rank, std::uint64_t term, std::uint32_t sites) {
+  wire::Enter message = HubFixture::enter(rank, 4, 1, sites);
+  message.promised = {term, 9};
+  EXPECT_EQ(hub.says(rank, message), "");
+  return hub.sent() > 1;
+}
+
+TEST(HubBounds, RanksOfOneSiteRaiseABallotTogetherAsOftenAsOne) {
+  HubFixture hub;
+  hub.gather(4, {});
+  std::uint64_t term = 100;
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(raises(hub, i % 2 * 2, term += 10, 2));
+  EXPECT_FALSE(raises(hub, 0, term += 10, 2));
+  EXPECT_FALSE(raises(hub, 2, term += 10, 2));
+  EXPECT_TRUE(raises(hub, 1, term += 10, 2)) << "of another site";
+  for (int i = 0; i < 2; ++i) {
+    hub.pass(std::chrono::seconds(30));
+    for (std::uint32_t rank = 0; rank < 4; ++rank) (void)hub.says(rank, wire::Heartbeat{1, false});
+  }
+  EXPECT_TRUE(raises(hub, 2, term += 10, 2));
+}
+
+TEST(HubBounds, AWorldRaisesItsBallotEightTimesThenOnceAGrace) {
+  HubFixture hub;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) (void)hub.says(rank, HubFixture::enter(rank, 4, 1, 4));
+  std::uint64_t term = 100;
+  for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(raises(hub, i % 4, term += 10, 4));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_FALSE(raises(hub, rank, term += 10, 4));
 }
 
 TEST(HubBounds, SendersThatAreSoughtAreCounted) {
@@ -331,6 +411,24 @@ TEST_F(HubClientBounds, OfAGroupThatIsNotOpenHereSoManyResultsAreHeld) {
   for (std::uint64_t step = 1; step <= kMaxHeldOfGroup; ++step) EXPECT_FALSE(has_disbanded(fails(GroupId(100), step)));
   EXPECT_TRUE(has_disbanded(fails(GroupId(100), kMaxHeldOfGroup + 1)));
   EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
+}
+
+TEST_F(HubClientBounds, AHubThatLetsItInAndClosesIsDialledLessAndLess) {
+  TimePoint now{};
+  Duration pause{0};
+  for (std::uint64_t link = 1; link <= 10; ++link) {
+    (void)client.step(now, Closed{LinkId(link), {}});
+    EXPECT_GE(client.next_deadline() - now, pause);
+    pause = client.next_deadline() - now;
+    now += pause;
+    (void)client.step(now, Tick{});
+    (void)client.step(now, HubConnected{LinkId(link + 1)});
+    (void)client.step(now, HubReceived{LinkId(link + 1), wire::Entered{1000, 60'000, kBallot, {}}, nullptr});
+  }
+  EXPECT_EQ(pause, std::chrono::seconds(5));
+  now += std::chrono::seconds(60);
+  (void)client.step(now, Closed{LinkId(11), {}});
+  EXPECT_EQ(client.next_deadline() - now, std::chrono::milliseconds(200)) << "it was in for a grace";
 }
 
 TEST_F(HubClientBounds, WhatIsAwaitedEndsNoGroup) {

@@ -10,7 +10,9 @@ namespace collab::protocol {
 namespace {
 
 constexpr Duration kRetry = std::chrono::milliseconds(200);
-constexpr int kDialsEach = 2;  // that come to nothing, before the next candidate
+constexpr Duration kLongestRetry = std::chrono::seconds(5);
+constexpr int kQuickLosses = 4;  // within a grace of Entered, before the pause grows
+constexpr int kDialsEach = 2;    // that come to nothing, before the next candidate
 
 }  // namespace
 
@@ -78,6 +80,7 @@ void ClientLink::enter() {
 
 void ClientLink::on_entered(const wire::Entered& message) {
   phase_ = Phase::kIn;
+  entered_at_ = all_.now;
   give_up_ = kNever;
   failed_dials_ = 0;
   minority_.clear();
@@ -100,6 +103,8 @@ void ClientLink::on_notice(const wire::Notice& message) {
 // `unanswered`: nobody is there. A hub that was reached and lost again is still the one the others are with.
 void ClientLink::lose(const std::string& why, bool unanswered) {
   last_problem_ = why;
+  const bool soon = is_in() && all_.now < later(entered_at_, grace_);
+  if (is_in()) quick_losses_ = soon ? quick_losses_ + 1 : 0;
   if (is_in()) {
     all_.out.emplace_back(make_note(
         Note::Level::kWarning, "hub",
@@ -113,7 +118,15 @@ void ClientLink::lose(const std::string& why, bool unanswered) {
   phase_ = Phase::kWaiting;
   link_ = {};
   next_beat_ = kNever;
-  retry_at_ = later(all_.now, kRetry);
+  retry_at_ = later(all_.now, soon ? pause() : kRetry);
+}
+
+// A hub that lets this rank in and is lost again, time after time, is not dialled without end.
+Duration ClientLink::pause() const {
+  const Duration longest = std::max(kRetry, std::min(kLongestRetry, grace_ / 8));
+  Duration pause = kRetry;
+  for (int i = kQuickLosses; i < quick_losses_ && pause < longest; ++i) pause *= 2;
+  return std::min(pause, longest);
 }
 
 void ClientLink::hang_up(const std::string& why) {

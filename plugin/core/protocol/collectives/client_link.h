@@ -62,6 +62,7 @@ class ClientLink {
   [[nodiscard]] TimePoint silent_at() const;
   [[nodiscard]] Duration patience() const;
   [[nodiscard]] std::string why_none_leads() const;
+  [[nodiscard]] Duration pause() const;
   void dial();
   void lose(const std::string& why, bool unanswered);
   void end(const std::string& reason, const Status& why);
@@ -78,6 +79,8 @@ class ClientLink {
   TimePoint next_beat_ = kNever;
   TimePoint retry_at_ = kNever;
   TimePoint give_up_ = kNever;
+  TimePoint entered_at_{};
+  int quick_losses_ = 0;  // in a row
   std::uint64_t beats_ = 0;
   Status broken_;
   Duration heartbeat_;

@@ -67,12 +67,15 @@ CallsUnderWay CollectiveHub::calls_under_way(const SitesOf& sites_of) const {
     const std::set<std::string> sites = sites_of(number);
     if (sites.empty()) continue;
     CallsUnderWay calls;
-    for (const auto& [id, group] : world.groups) group.tell_calls(calls);
+    world.groups.tell_calls(calls);
     std::erase_if(calls.sites, [&](const auto& entry) { return !sites.contains(entry.first); });
     all.sites.merge(calls.sites);
   }
   return all;
 }
+
+std::uint64_t CollectiveHub::changes() const { return parts_->changes; }
+std::uint64_t CollectiveHub::changes_of_calls() const { return parts_->changes + parts_->changes_of_calls; }
 
 std::size_t CollectiveHub::bytes_held() const {
   std::size_t bytes = 0;
@@ -89,6 +92,8 @@ std::size_t CollectiveHub::steps_known() const {
   }
   return steps;
 }
+
+std::uint64_t CollectiveHub::looked_at() const { return parts_->looked_at; }
 
 TimePoint CollectiveHub::next_deadline() const {
   TimePoint next = kNever;

@@ -13,6 +13,7 @@
 // are shared until every living member has taken the step.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
@@ -51,9 +52,14 @@ class CollectiveHub {
   // Of sites that say themselves that they are in that world: a rank may name any site as its own.
   using SitesOf = std::function<std::set<std::string>(std::uint64_t world)>;
   [[nodiscard]] CallsUnderWay calls_under_way(const SitesOf& sites_of) const;
+  // How often who is present has changed; and what calls are under way, as far as that may differ.
+  [[nodiscard]] std::uint64_t changes() const;
+  [[nodiscard]] std::uint64_t changes_of_calls() const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise
+  // Ranks, groups, members and steps that were looked at so far, for tests of what an event costs.
+  [[nodiscard]] std::uint64_t looked_at() const;
 
  private:
   std::unique_ptr<HubParts> parts_;

@@ -68,6 +68,7 @@ class HubCharge {
   HubCharge& operator=(const HubCharge&) = delete;
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] bool is_of(const HubBudget& budget) const { return budget_ == &budget; }
   // Whether it fits is for the caller to ask.
   void set(std::size_t bytes) {
     if (budget_ == nullptr) return;

@@ -25,12 +25,13 @@ std::string calls_differ(const std::string& one, const std::string& other) {
 }
 
 HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, HubCharge charge)
-    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {}
+    : world_(world), open_(message), charge_(std::move(charge)), assembled_(size()), came_(size()) {
+  for (std::uint32_t i = 0; i < size(); ++i) places_.emplace(members()[i], i);
+}
 
 std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
-  const auto found = std::ranges::find(members(), rank);
-  if (found == members().end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - members().begin());
+  const auto found = places_.find(rank);
+  return found == places_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool HubGroup::is_away(std::uint32_t member) const {
@@ -42,13 +43,24 @@ std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
   return world_.memory.completed(members()[member], id());
 }
 
-// Of those that have opened the group here: where a hub has begun anew the others are on their way.
-std::uint64_t HubGroup::slowest() const {
-  std::uint64_t slowest = UINT64_MAX - kFarAhead;
-  for (std::uint32_t i = 0; i < size(); ++i) {
-    if (assembled_[i] && !is_away(i)) slowest = std::min(slowest, came_[i]);
+template <typename F>
+bool HubGroup::any_member(std::uint32_t& hint, F is_so) const {
+  for (std::uint32_t n = 0; n < size(); ++n) {
+    ++world_.hub.looked_at;
+    const std::uint32_t i = (hint + n) % size();
+    if (!is_so(i)) continue;
+    hint = i;
+    return true;
   }
-  return slowest;
+  return false;
+}
+
+// Of those that have opened the group here: where a hub has begun anew the others are on their way.
+bool HubGroup::is_far_ahead(std::uint64_t step) const {
+  for (std::uint32_t i = 0; step > kFarAhead && i < size(); ++i) {
+    if (came_[i] < step - kFarAhead && assembled_[i] && !is_away(i)) return true;
+  }
+  return false;
 }
 
 void HubGroup::assemble(std::uint32_t member) {
@@ -57,10 +69,7 @@ void HubGroup::assemble(std::uint32_t member) {
 }
 
 bool HubGroup::is_deserted() const {
-  for (std::uint32_t i = 0; i < size(); ++i) {
-    if (!is_away(i)) return false;
-  }
-  return true;
+  return !any_member(here_, [this](std::uint32_t i) { return !is_away(i); });
 }
 
 bool HubGroup::waits_to_send() const {
@@ -73,42 +82,32 @@ std::size_t HubGroup::bytes_held() const {
   return bytes;
 }
 
-TimePoint HubGroup::next_deadline() const {
-  TimePoint next = kNever;
-  for (const auto& [number, step] : steps_) next = std::min(next, step.next_deadline());
-  return next;
-}
-
 std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute& in) const {
   return world_.ranks.text(members()[member]) + " is in " + call_text(in);
 }
 
 const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& in) const {
   for (const auto& [number, step] : steps_) {
-    if (step.result()) continue;
-    for (const auto& [member, part] : step.parts()) {
-      if (part.contribute.call != call) continue;
-      in = member;
-      return &part.contribute;
-    }
+    const auto member = step.result() ? std::nullopt : step.find_call(call);
+    if (!member) continue;
+    in = *member;
+    return &step.parts().at(in).contribute;
   }
   return nullptr;
 }
 
-void HubGroup::tell_calls(CallsUnderWay& calls) const {
-  for (const auto& [number, step] : steps_) {
-    if (step.result()) continue;
-    std::set<std::string> awaits;
-    for (std::uint32_t i = 0; i < size(); ++i) {
-      if (!step.has(i) && !is_away(i)) awaits.insert(world_.ranks.site(members()[i]));
-    }
-    for (const auto& [member, part] : step.parts()) {
-      if (is_away(member)) continue;
-      InCall& call = calls.sites[world_.ranks.site(members()[member])];
-      call.call = call_text(part.contribute);
-      call.awaits.insert(awaits.begin(), awaits.end());
-      call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
-    }
+void HubGroup::tell_calls(std::uint64_t number, CallsUnderWay& calls) const {
+  const HubStep& step = steps_.at(number);
+  std::set<std::string> awaits;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!step.has(i) && !is_away(i)) awaits.insert(world_.ranks.site(members()[i]));
+  }
+  for (const auto& [member, part] : step.parts()) {
+    if (is_away(member)) continue;
+    InCall& call = calls.sites[world_.ranks.site(members()[member])];
+    call.call = call_text(part.contribute);
+    call.awaits.insert(awaits.begin(), awaits.end());
+    call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
   }
 }
 
@@ -128,18 +127,31 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     return false;
   }
   if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
-    world_.refuse(members()[member], why);
+    if (!is_crowded_out(member, message, payload.bytes)) {
+      world_.refuse(members()[member], why);
+      return false;
+    }
+    hold(member, message, {}, kNever);
+    fail(message.step, why);
     return false;
   }
   const TimePoint now = world_.hub.now;
   Duration timeout = std::chrono::milliseconds(message.timeout_ms);
   // Who computes meanwhile is not to find more failures than it may hold.
-  if (message.step > slowest() + kFarAhead) timeout = std::max(timeout, world_.hub.config.link_grace);
+  const Duration grace = world_.hub.config.link_grace;
+  if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
+  hold(member, message, payload, deadline);
+  return true;
+}
+
+void HubGroup::hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline) {
   came_[member] = std::max(came_[member], message.step);
   HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
-  steps_[message.step].add(member, {message, payload, now, deadline, std::move(charge)});
-  return true;
+  HubStep& step = steps_[message.step];
+  ++world_.hub.changes_of_calls;
+  step.watch(world_.groups.agenda(), {id(), message.step});
+  step.add(member, {message, payload, world_.hub.now, deadline, std::move(charge)});
 }
 
 std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
@@ -155,6 +167,43 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
   return "step " + std::to_string(message.step) + " follows " + std::to_string(completed) + " [hub.step-order]";
 }
 
+bool HubGroup::is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  return lacks_room(member, message, bytes) && !has_too_much(member, message, bytes) &&
+         world_.memory.parts(members()[member]).fits(cost_of(message, 0)) && !is_far_ahead(message.step) &&
+         phase_of(message.step) == Phase::kOpen;
+}
+
+std::size_t HubGroup::held_in_step(std::uint32_t member, std::uint64_t number) const {
+  const auto step = steps_.find(number);
+  return step == steps_.end() || !step->second.has(member) ? 0 : step->second.parts().at(member).charge.bytes();
+}
+
+bool HubGroup::lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const auto step = steps_.find(message.step);
+  const bool ended = message.step <= completed_by(member) || (step != steps_.end() && step->second.result());
+  const std::size_t more = cost_of(message, bytes);
+  const std::size_t mine = held_in_step(member, message.step);
+  return !ended && more > mine && !world_.memory.parts(members()[member]).fits(more - mine);
+}
+
+bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const HubBudget& budget = world_.memory.parts(members()[member]);
+  const std::size_t others = budget.held() - held_in_step(member, message.step);
+  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) > budget.all().each();
+}
+
+void HubGroup::pass_charges(std::uint32_t member) {
+  HubBudget& mine = world_.memory.parts(members()[member]);
+  for (auto& [number, step] : steps_) {
+    if (!step.result()) continue;
+    if (world_.hub.now < later(step.decided_at(), world_.hub.config.link_grace)) continue;
+    std::uint32_t other = step.hint();
+    const std::uint64_t decided = number;
+    const auto is_late = [&](std::uint32_t i) { return i != member && lacks(i, decided); };
+    if (any_member(other, is_late)) step.pass_charges(mine, world_.memory.parts(members()[other]));
+  }
+}
+
 std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   const std::string what =
       world_.ranks.text(members()[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
@@ -163,11 +212,10 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
            "; bring longer ones in several steps [hub.part-long]";
   }
   std::size_t others = 0;
-  std::size_t mine = 0;
   if (const auto step = steps_.find(message.step); step != steps_.end()) {
-    for (const auto& [from, part] : step->second.parts()) {
-      (from == member ? mine : others) += from == member ? part.charge.bytes() : part.payload.bytes;
-    }
+    const auto before = step->second.parts().find(member);
+    const bool again = before != step->second.parts().end();
+    others = step->second.bytes() - (again ? before->second.payload.bytes : 0);
   }
   const std::size_t even = kMaxHubStep / size();
   if (bytes > even && others + bytes > kMaxHubStep) {
@@ -178,7 +226,8 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
   const HubBudget& budget = world_.memory.parts(members()[member]);
   const HubTotal& all = budget.all();
   const std::size_t more = cost_of(message, bytes);
-  if (more <= mine || budget.fits(more - mine)) return "";
+  const std::size_t mine = held_in_step(member, message.step);
+  if (!lacks_room(member, message, bytes)) return "";
   const std::string held =
       what + ", and " + in_bytes(budget.held() - mine) + " of its parts are held until others take them: ";
   if (budget.held() + more - mine > all.each()) {
@@ -192,11 +241,16 @@ void HubGroup::on_result_ack(std::uint32_t member, const wire::ResultAck& messag
   const RankId rank = members()[member];
   const std::uint64_t step = message.step;
   if (step <= newest_stood_ || (world_.only_hub && step <= newest_decided_)) {
-    world_.memory.complete(rank, id(), step);
+    complete(member, step);
   } else if (!world_.only_hub && steps_.contains(step)) {
     world_.memory.hold(rank, id(), step, message.ballot);
   }
   settle(step);
+}
+
+void HubGroup::complete(std::uint32_t member, std::uint64_t step) {
+  world_.memory.complete(members()[member], id(), step);
+  most_completed_ = std::max(most_completed_, step);
 }
 
 void HubGroup::give_up(const std::string& why) {
@@ -211,6 +265,7 @@ void HubGroup::tell_errors(std::uint32_t member) {
 }
 
 void HubGroup::catch_up() {
+  world_.hub.looked_at += size();
   std::set<std::uint64_t> held;
   for (const RankId member : members()) {
     if (!world_.ranks[member].in) continue;
@@ -225,18 +280,21 @@ void HubGroup::catch_up() {
 }
 
 void HubGroup::settle() {
+  ++world_.hub.looked_at;
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, step] : steps_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number);
 }
 
-void HubGroup::note_late() {
-  for (auto& [number, step] : steps_) step.note_late(world_.hub.now);
+void HubGroup::on_due(std::uint64_t number) {
+  settle(number);
+  if (const auto found = steps_.find(number); found != steps_.end()) found->second.note_late(world_.hub.now);
 }
 
 // ---- how a step ends
 
 void HubGroup::settle(std::uint64_t number) {
+  ++world_.hub.looked_at;
   const auto found = steps_.find(number);
   if (found == steps_.end()) return;
   if (found->second.result()) return conclude(number);
@@ -252,6 +310,13 @@ void HubGroup::settle(std::uint64_t number) {
 // can have come is not believed.
 bool HubGroup::has_stood(std::uint64_t number) const {
   if (number <= newest_stood_) return true;
+  if (recalls_ != world_.memory.recalls()) {
+    recalls_ = world_.memory.recalls();
+    world_.hub.looked_at += size();
+    for (std::uint32_t i = 0; i < size(); ++i) most_completed_ = std::max(most_completed_, completed_by(i));
+  }
+  if (number > most_completed_) return false;
+  world_.hub.looked_at += size();
   std::vector<std::uint64_t> completed;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];
@@ -269,6 +334,9 @@ bool HubGroup::has_stood(std::uint64_t number) const {
 // nothing stands.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
   if (has_stood(number)) return Phase::kStands;
+  const auto holds = [&](std::uint32_t i) { return world_.memory.held(members()[i], id(), number); };
+  const auto is_open_for = [&](std::uint32_t i) { return !is_away(i) && world_.ranks[members()[i]].in && !holds(i); };
+  if (any_member(holds_nothing_, is_open_for)) return Phase::kOpen;
   std::optional<wire::Ballot> under;
   bool all_here = true;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -277,7 +345,7 @@ HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
       all_here = false;
       continue;
     }
-    const std::optional<wire::Ballot> held = world_.memory.held(members()[i], id(), number);
+    const std::optional<wire::Ballot> held = holds(i);
     if (!held || (under && *under != *held)) return Phase::kOpen;
     under = held;
   }
@@ -286,7 +354,7 @@ HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
 }
 
 void HubGroup::try_to_decide(std::uint64_t number) {
-  const HubStep& step = steps_.at(number);
+  HubStep& step = steps_.at(number);
   if (step.parts().empty()) return;
   if (!given_up_.empty()) return fail(number, given_up_);
   const auto& [first_member, first] = *step.parts().begin();
@@ -294,10 +362,10 @@ void HubGroup::try_to_decide(std::uint64_t number) {
     return fail(number, calls_differ(in_call_text(first_member, first.contribute),
                                      in_call_text(*stray, step.parts().at(*stray).contribute)));
   }
+  if (any_member(step.hint(), [&](std::uint32_t i) { return !step.has(i) && !is_away(i); })) return time_out(number);
   wire::StepResult result;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const auto part = step.parts().find(i);
-    if (part == step.parts().end() && !is_away(i)) return time_out(number);
     if (part == step.parts().end() || part->second.contribute.absent) result.absent.push_back(i);
   }
   std::string why = why_failed(first.contribute, result.absent);
@@ -345,7 +413,8 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   result.step = number;
   result.ballot = world_.membership.ballot();
   result.stands = world_.only_hub || mutant(Mutant::kResultStandsAtOnce);
-  step.decide(std::move(result));
+  step.decide(std::move(result), world_.hub.now);
+  ++world_.hub.changes_of_calls;
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     // An error is also for those who have not come to the step: it does not stand without them.
@@ -364,30 +433,32 @@ void HubGroup::answer(std::uint64_t number, std::uint32_t member) {
   world_.send(rank, *step.result());
 }
 
+bool HubGroup::lacks(std::uint32_t member, std::uint64_t number) const {
+  const RankId rank = members()[member];
+  const bool holds =
+      world_.only_hub ? completed_by(member) >= number
+                      : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == world_.membership.ballot();
+  return !holds && !is_away(member);
+}
+
 // Of a step that was decided here: whether all hold it.
 void HubGroup::conclude(std::uint64_t number) {
-  const wire::Ballot& ballot = world_.membership.ballot();
-  for (std::uint32_t i = 0; i < size(); ++i) {
-    const RankId rank = members()[i];
-    const bool holds = world_.only_hub ? completed_by(i) >= number
-                                       : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == ballot;
-    if (holds || is_away(i)) continue;
-    while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
-    return;
-  }
-  stand(number);
+  const auto lacks_it = [&](std::uint32_t i) { return lacks(i, number); };
+  if (!any_member(steps_.at(number).hint(), lacks_it)) return stand(number);
+  while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
 }
 
 // Who holds it may give it to its caller.
 void HubGroup::stand(std::uint64_t number) {
   newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
+  ++world_.hub.changes_of_calls;
   steps_.erase(number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];
     if (!world_.ranks[rank].in || is_away(i) || completed_by(i) >= number) continue;
     if (world_.memory.held(rank, id(), number)) {
-      world_.memory.complete(rank, id(), number);
+      complete(i, number);
       world_.send(rank, wire::Stands{id(), number});
     } else if (step.has(i)) {
       tell_too_late(number, i);

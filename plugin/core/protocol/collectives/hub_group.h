@@ -37,22 +37,27 @@ class HubGroup {
   [[nodiscard]] bool waits_to_send() const;  // its first member
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps() const { return steps_.size(); }
-  [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
   // The part of a member that is `in` this call and has no result of it yet; null: none is.
   [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
-  void tell_calls(CallsUnderWay& calls) const;
+  void tell_calls(std::uint64_t step, CallsUnderWay& calls) const;
 
   void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
+  // Whether there is no room for a part that it would hold; and whether that is since the member has too much itself.
+  [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  [[nodiscard]] bool has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  // What counts as a member's, and is held since another has not taken it for a grace, counts as that one's from now
+  // on.
+  void pass_charges(std::uint32_t member);
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
   void give_up(const std::string& why);    // every step of it, from here on
   void tell_errors(std::uint32_t member);  // that are news to it
   void catch_up();                         // with what its members hold
-  void settle();                           // somebody is gone, or time has passed
+  void settle();                           // somebody is gone
   void settle(std::uint64_t step);
-  void note_late();
+  void on_due(std::uint64_t step);  // its time is over
 
  private:
   // How a step stands that this hub has not decided.
@@ -64,14 +69,23 @@ class HubGroup {
   };
   [[nodiscard]] bool is_away(std::uint32_t member) const;
   [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
-  [[nodiscard]] std::uint64_t slowest() const;  // the last step to which a living member has come
+  // Whether a living member has not come to any of the steps shortly before it.
+  [[nodiscard]] bool is_far_ahead(std::uint64_t step) const;
+  // Whether any member is so: `hint` is asked first, and becomes the one that is.
+  template <typename F>
+  [[nodiscard]] bool any_member(std::uint32_t& hint, F is_so) const;
   // Empty: it may be held.
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
+  // Whether the step may fail for it: others hold so much that what it brings within its own bound has no room.
+  [[nodiscard]] bool is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
+  [[nodiscard]] std::size_t held_in_step(std::uint32_t member, std::uint64_t step) const;
+  [[nodiscard]] bool lacks(std::uint32_t member, std::uint64_t number) const;  // what was decided here
   [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
+  void hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline);
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);
   void fail(std::uint64_t number, std::string error);
@@ -79,17 +93,23 @@ class HubGroup {
   void answer(std::uint64_t number, std::uint32_t member);
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
+  void complete(std::uint32_t member, std::uint64_t step);
   void tell_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
   wire::Assemble open_;
-  HubCharge charge_;                 // of who has opened it first
+  HubCharge charge_;  // of who has opened it first
+  std::map<RankId, std::uint32_t> places_;
   std::vector<bool> assembled_;      // the members that have opened it
   std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
-  std::uint64_t newest_stood_ = 0;  // at this hub
-  std::string given_up_;            // why every step of it fails; empty: it goes on
+  std::uint64_t newest_stood_ = 0;            // at this hub
+  mutable std::uint64_t most_completed_ = 0;  // no member says more
+  mutable std::uint64_t recalls_ = 0;         // that are counted in it
+  mutable std::uint32_t here_ = 0;            // a member that was not away
+  mutable std::uint32_t holds_nothing_ = 0;   // a member that held no result
+  std::string given_up_;                      // why every step of it fails; empty: it goes on
 };
 
 [[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it

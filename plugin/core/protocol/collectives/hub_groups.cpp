@@ -18,8 +18,7 @@ namespace {
   const HubGroup& larger = one_is_smaller ? other : one;
   const auto there = larger.member_of(smaller.members()[one_is_smaller ? in_one : in_other]);
   if (!there || !larger.is_open_at(*there)) return false;
-  const std::set<RankId> all(larger.members().begin(), larger.members().end());
-  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return all.contains(rank); });
+  return std::ranges::all_of(smaller.members(), [&](RankId rank) { return larger.member_of(rank).has_value(); });
 }
 
 }  // namespace
@@ -29,10 +28,14 @@ HubGroup* HubGroups::find(GroupId id) {
   return found == groups_.end() ? nullptr : &found->second;
 }
 
-TimePoint HubGroups::next_deadline() const {
-  TimePoint next = kNever;
-  for (const auto& [id, group] : groups_) next = std::min(next, group.next_deadline());
-  return next;
+const std::set<GroupId>& HubGroups::of(RankId rank) const {
+  static const std::set<GroupId> kNone;
+  const auto found = of_rank_.find(rank);
+  return found == of_rank_.end() ? kNone : found->second;
+}
+
+void HubGroups::tell_calls(CallsUnderWay& calls) const {
+  for (const HubAgenda::Step& step : agenda_.open()) groups_.at(step.group).tell_calls(step.number, calls);
 }
 
 void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
@@ -45,6 +48,7 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
+  if (again) ++world_.hub.changes_of_calls;
   if (again) group->tell_errors(*member);  // while it took no part it was told none
   group->catch_up();
 }
@@ -60,6 +64,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
                             " to which it does not belong [hub.not-in-group]");
   } else if (world_.memory.require_room(rank, cost, "a group of " + size)) {
     HubCharge charge = world_.memory.charge(rank, cost);
+    for (const RankId member : message.members) of_rank_[member].insert(message.group);
     return &groups_.try_emplace(message.group, world_, message, std::move(charge)).first->second;
   }
   return nullptr;
@@ -67,12 +72,22 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
 
 void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
   if (!world_.memory.close(rank, message.group)) return;
+  ++world_.hub.changes_of_calls;
   HubGroup* const group = find(message.group);
   if (group == nullptr) return;
   group->settle();
-  if (!group->is_deserted()) return;
-  world_.memory.forget(message.group, group->members());
-  groups_.erase(message.group);
+  if (group->is_deserted()) erase(*group);
+}
+
+void HubGroups::erase(const HubGroup& group) {
+  const GroupId id = group.id();
+  world_.memory.forget(id, group.members());
+  for (const RankId member : group.members()) of_rank_[member].erase(id);
+  if (group.parent().value != 0) {
+    const auto found = pairs_.find(receiver_of(group));
+    if (found != pairs_.end() && found->second.erase(id) > 0 && found->second.empty()) pairs_.erase(found);
+  }
+  groups_.erase(id);
 }
 
 void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload) {
@@ -82,10 +97,40 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
+  if (group->has_too_much(*member, message, payload.bytes)) make_room(rank);
   if (!group->contribute(*member, message, payload)) return;
+  if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
   tell_receiver(*group);
   compare_with_twin(*group, *member, message);
   group->settle(message.step);
+}
+
+// It is not to end for what others do not take. What these have not taken for a grace may be as much as they may hold
+// themselves: beyond that an only hub goes on without them.
+void HubGroups::make_room(RankId rank) {
+  pass_charges(rank);
+  if (!world_.only_hub) return;
+  std::set<RankId> others;
+  for (const GroupId id : of(rank)) {
+    const std::vector<RankId>& members = groups_.at(id).members();
+    others.insert(members.begin(), members.end());
+  }
+  std::vector<RankId> over;
+  for (const RankId other : others) {
+    if (other == rank || world_.ranks[other].away() || !world_.memory.is_over(other)) continue;
+    pass_charges(other);  // it may have taken since what counts as its own
+    if (world_.memory.is_over(other)) over.push_back(other);
+  }
+  if (over.empty()) return;
+  world_.ranks.mark_gone(over, "more than a rank's parts are held that it has not taken for a grace");
+  world_.membership.advance();
+}
+
+void HubGroups::pass_charges(RankId rank) {
+  for (const GroupId id : of(rank)) {
+    HubGroup& group = groups_.at(id);
+    group.pass_charges(*group.member_of(rank));
+  }
 }
 
 void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
@@ -115,10 +160,9 @@ void HubGroups::on_result_ack(RankId rank, const wire::ResultAck& message) {
 
 // What it holds and has completed may end steps, and errors that were decided are news to it.
 void HubGroups::catch_up(RankId rank) {
-  for (auto& [id, group] : groups_) {
-    const auto member = group.member_of(rank);
-    if (!member) continue;
-    group.tell_errors(*member);
+  for (const GroupId id : of(rank)) {
+    HubGroup& group = groups_.at(id);
+    group.tell_errors(*group.member_of(rank));
     group.catch_up();
   }
 }
@@ -127,13 +171,20 @@ void HubGroups::settle() {
   for (auto& [id, group] : groups_) group.settle();
 }
 
-void HubGroups::clear() {
-  groups_.clear();
-  receivers_.clear();
+void HubGroups::settle(RankId rank) {
+  for (const GroupId id : of(rank)) groups_.at(id).settle();
 }
 
-void HubGroups::note_late() {
-  for (auto& [id, group] : groups_) group.note_late();
+void HubGroups::on_tick() {
+  for (const HubAgenda::Step& step : agenda_.due(world_.hub.now)) groups_.at(step.group).on_due(step.number);
+}
+
+void HubGroups::clear() {
+  ++world_.hub.changes_of_calls;
+  groups_.clear();
+  of_rank_.clear();
+  receivers_.clear();
+  pairs_.clear();
 }
 
 // ---- receivers that wait for whoever sends to them
@@ -144,16 +195,23 @@ void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
     if (!world_.memory.require_room(rank, kEntryCost, "another sender that it looks for")) return;
     receivers_[receiver] = world_.memory.charge(rank, kEntryCost);
   }
-  for (const auto& [id, group] : groups_) {
-    if (group.parent() == message.group && group.tag() == message.tag && group.members().back() == rank)
-      tell_receiver(group);
+  HubGroup* const parent = find(message.group);
+  const auto found = pairs_.find(receiver);
+  if (parent == nullptr || found == pairs_.end()) return;
+  std::set<GroupId>& pairs = found->second;
+  while (!pairs.empty()) {
+    ++world_.hub.looked_at;
+    const HubGroup& pair = groups_.at(*pairs.begin());
+    if (pair.waits_to_send() && parent->member_of(pair.members().front())) return tell_receiver(pair);
+    pairs.erase(pairs.begin());
   }
+  pairs_.erase(found);
 }
 
 void HubGroups::tell_receiver(const HubGroup& pair) {
   if (pair.parent().value == 0) return;
   const RankId to = pair.members().back();
-  const auto waits = receivers_.find({to, pair.parent(), pair.tag()});
+  const auto waits = receivers_.find(receiver_of(pair));
   HubGroup* const parent = find(pair.parent());
   if (waits == receivers_.end() || parent == nullptr || !pair.waits_to_send()) return;
   const auto from = parent->member_of(pair.members().front());

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "core/protocol/collectives/hub_agenda.h"
 #include "core/protocol/collectives/hub_group.h"
 
 namespace collab::protocol {
@@ -17,7 +19,9 @@ class HubGroups {
   [[nodiscard]] HubGroup* find(GroupId id);  // null: there is none
   [[nodiscard]] auto begin() const { return groups_.begin(); }
   [[nodiscard]] auto end() const { return groups_.end(); }
-  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] TimePoint next_deadline() const { return agenda_.next(); }
+  [[nodiscard]] HubAgenda& agenda() { return agenda_; }
+  void tell_calls(CallsUnderWay& calls) const;
 
   void on_assemble(RankId rank, const wire::Assemble& message);
   void on_disband(RankId rank, const wire::Disband& message);
@@ -25,8 +29,9 @@ class HubGroups {
   void on_result_ack(RankId rank, const wire::ResultAck& message);
   void on_resolve(RankId rank, const wire::ResolveSender& message);
   void catch_up(RankId rank);  // it was admitted
-  void settle();               // somebody is gone, or time has passed
-  void note_late();
+  void settle();               // ranks are gone
+  void settle(RankId rank);    // it is
+  void on_tick();
   void clear();
 
  private:
@@ -34,11 +39,22 @@ class HubGroups {
   [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
   void tell_differs(RankId rank, const HubGroup& group, std::uint64_t step);
   void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
+  [[nodiscard]] static Receiver receiver_of(const HubGroup& pair) {
+    return {pair.members().back(), pair.parent(), pair.tag()};
+  }
   void tell_receiver(const HubGroup& pair);
 
+  [[nodiscard]] const std::set<GroupId>& of(RankId rank) const;
+  void erase(const HubGroup& group);
+  void make_room(RankId rank);
+  void pass_charges(RankId rank);
+
   HubWorld& world_;
+  HubAgenda agenda_;
   std::map<GroupId, HubGroup> groups_;
+  std::map<RankId, std::set<GroupId>> of_rank_;
   std::map<Receiver, HubCharge> receivers_;
+  std::map<Receiver, std::set<GroupId>> pairs_;  // whose first member has brought what such a receiver takes
 };
 
 }  // namespace collab::protocol

@@ -14,8 +14,13 @@ namespace collab::protocol {
 
 namespace {
 
-// At once, then one a grace: so often does no rank move between hubs that live.
-constexpr double kRaisesAtOnce = 4;
+// At once, then one a grace: so often do no ranks move between hubs that live, and one raise serves all of them.
+constexpr double kRaisesOfSite = 4;
+constexpr double kRaisesOfWorld = 8;
+
+[[nodiscard]] RateLimit raises(double at_once, Duration grace) {
+  return {at_once, 1 / std::chrono::duration<double>(grace).count()};
+}
 
 }  // namespace
 
@@ -23,8 +28,7 @@ HubMembership::HubMembership(HubWorld& world, const wire::Ballot& ballot)
     : world_(world),
       ballot_(ballot),
       votes_(world.ranks.size()),
-      raises_(votes_.size(),
-              RateLimit(kRaisesAtOnce, 1 / std::chrono::duration<double>(world.hub.config.link_grace).count())) {}
+      raises_(raises(kRaisesOfWorld, world.hub.config.link_grace)) {}
 
 bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_search(chosen_.gone, rank); }
 
@@ -75,14 +79,21 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
          "good [hub.parted]";
 }
 
-bool HubMembership::may_raise(const wire::Enter& message) {
-  return message.promised <= ballot_ || raises_[message.rank.value].allow(world_.hub.now);
+bool HubMembership::may_raise(RankId rank) {
+  const HubParts& hub = world_.hub;
+  RateLimit& of_site =
+      raises_of_site_.try_emplace(world_.ranks.site_index(rank), raises(kRaisesOfSite, hub.config.link_grace))
+          .first->second;
+  if (!of_site.would_allow(hub.now, 1) || !raises_.would_allow(hub.now, 1)) return false;
+  of_site.spend(1);
+  raises_.spend(1);
+  return true;
 }
 
 // From here on nothing under an older ballot counts. Everybody promises anew and says again what it holds.
-void HubMembership::raise_above(const wire::Ballot& promised) {
-  if (promised <= ballot_) return;
-  ballot_ = {promised.term + 1, world_.hub.config.hub};
+void HubMembership::raise_above(const wire::Enter& message) {
+  if (message.promised <= ballot_ || !may_raise(message.rank)) return;
+  ballot_ = {message.promised.term + 1, world_.hub.config.hub};
   proposal_.reset();
   accepted_by_.clear();
   leads_ = false;
@@ -95,10 +106,15 @@ void HubMembership::raise_above(const wire::Ballot& promised) {
 }
 
 void HubMembership::on_enter(LinkId link, const wire::Enter& message) {
+  Vote& vote = votes_[message.rank.value];
+  if (message.promised > ballot_) {
+    vote.promised = false;
+    if (!std::exchange(vote.asked, true)) world_.hub.send(link, wire::PrepareWorld{ballot_});
+    return;
+  }
   learn(message);
   const bool missed_one = message.chosen.number < chosen_.number && !mutant(Mutant::kMembershipNotTold);
   if (missed_one) world_.hub.send(link, wire::ChosenEpoch{chosen_});
-  Vote& vote = votes_[message.rank.value];
   vote.promised = world_.only_hub || message.promised == ballot_;
   if (!vote.promised && !std::exchange(vote.asked, true)) world_.hub.send(link, wire::PrepareWorld{ballot_});
   if (vote.promised && proposal_) world_.hub.send(link, wire::AcceptEpoch{ballot_, *proposal_});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,9 +31,9 @@ class HubMembership {
   [[nodiscard]] const wire::Ballot& ballot() const { return ballot_; }
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
 
-  // Whether this rank may make it raise its ballot, if it has to: that clears what all have contributed.
-  [[nodiscard]] bool may_raise(const wire::Enter& message);
-  void raise_above(const wire::Ballot& promised);  // where ours is lower
+  // Where ours is lower than what it has promised. That clears what all have contributed, so no site and no world makes
+  // it do so often; who has promised a higher one then finds another hub, or comes again.
+  void raise_above(const wire::Enter& message);
   void on_new_link(RankId rank) { votes_[rank.value].asked = false; }
   void on_enter(LinkId link, const wire::Enter& message);
   void on_accepted(RankId rank, const wire::AcceptedEpoch& message);
@@ -46,6 +47,7 @@ class HubMembership {
     bool asked = false;     // on this link, for the ballot
     bool promised = false;  // the ballot
   };
+  [[nodiscard]] bool may_raise(RankId rank);
   [[nodiscard]] std::string why_impossible(const wire::Enter& message) const;
   [[nodiscard]] bool is_gone(RankId rank) const;
   [[nodiscard]] std::vector<wire::Voter> voters() const;
@@ -64,10 +66,11 @@ class HubMembership {
 
   HubWorld& world_;
   wire::Ballot ballot_;
-  std::vector<Vote> votes_;        // by rank
-  std::vector<RateLimit> raises_;  // by rank: of the ballot, for what it has promised
-  wire::Epoch chosen_;             // the newest that is known
-  wire::Ballot reported_under_;    // the newest ballot under which an acceptor has accepted `reported_`; no term: none
+  std::vector<Vote> votes_;  // by rank
+  std::map<std::uint32_t, RateLimit> raises_of_site_;
+  RateLimit raises_;             // of the ballot, for what ranks have promised
+  wire::Epoch chosen_;           // the newest that is known
+  wire::Ballot reported_under_;  // the newest ballot under which an acceptor has accepted `reported_`; no term: none
   wire::Epoch reported_;
   std::optional<wire::Epoch> proposal_;  // under the ballot, after `chosen_`
   std::set<std::uint32_t> accepted_by_;

@@ -30,6 +30,9 @@ class HubMemory {
   [[nodiscard]] HubBudget& parts(RankId rank) { return ranks_[rank.value].parts; }
   [[nodiscard]] const HubBudget& parts(RankId rank) const { return ranks_[rank.value].parts; }
 
+  [[nodiscard]] std::uint64_t recalls() const { return recalls_; }  // how often a rank has said what it remembers
+  // Whether more parts count as its own than it may bring.
+  [[nodiscard]] bool is_over(RankId rank) const { return parts(rank).held() > parts(rank).all().each(); }
   // Whether there is room for what it names; else it is refused.
   [[nodiscard]] bool recall(const wire::Enter& message);
   // Whether the hub can remember so much more for this rank; else it is refused.
@@ -55,6 +58,7 @@ class HubMemory {
 
   HubWorld& world_;
   std::vector<Rank> ranks_;
+  std::uint64_t recalls_ = 0;
 };
 
 }  // namespace collab::protocol

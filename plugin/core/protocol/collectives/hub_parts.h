@@ -4,6 +4,7 @@
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,11 @@ struct HubParts {
   // Of the step under way.
   TimePoint now{};
   std::vector<HubAction> out;
+
+  // See CollectiveHub.
+  std::uint64_t changes = 0;
+  std::uint64_t changes_of_calls = 0;
+  std::uint64_t looked_at = 0;
 
   void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
   void note(Note::Level level, const char* event, const std::string& text);

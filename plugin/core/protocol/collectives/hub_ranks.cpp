@@ -1,6 +1,7 @@
 #include "core/protocol/collectives/hub_ranks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
@@ -9,8 +10,20 @@
 
 namespace collab::protocol {
 
+namespace {
+
+// At once, then one a heartbeat: it does so where a ballot is raised.
+constexpr double kAgainAtOnce = 20;
+
+}  // namespace
+
 HubRanks::HubRanks(HubWorld& world, const wire::Enter& first)
-    : world_(world), sites_(first.sites), site_of_(first.site_of), ranks_(first.site_of.size()) {}
+    : world_(world),
+      sites_(first.sites),
+      site_of_(first.site_of),
+      ranks_(first.site_of.size()),
+      again_(ranks_.size(),
+             RateLimit(kAgainAtOnce, 1 / std::chrono::duration<double>(world.hub.config.heartbeat).count())) {}
 
 std::string HubRanks::text(RankId rank) const { return "rank " + std::to_string(rank.value) + " of " + site(rank); }
 
@@ -40,8 +53,6 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
          "one in its place, so start a new world [hub.restarted]";
 }
 
-bool HubRanks::any_linked() const { return std::ranges::any_of(ranks_, &HubRank::linked); }
-
 bool HubRanks::all_left() const {
   return std::ranges::all_of(ranks_, [](const HubRank& rank) {
     return rank.left || (rank.gone.empty() ? !rank.entered : mutant(Mutant::kWorldForgottenWithGone));
@@ -58,13 +69,17 @@ std::optional<TimePoint> HubRanks::silent_since() const {
   return silent ? std::optional(heard_) : std::nullopt;
 }
 
+bool HubRanks::may_enter(LinkId link, RankId rank) {
+  return ranks_[rank.value].link != link || again_[rank.value].allow(world_.hub.now);
+}
+
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;
   if (fresh) world_.hub.worlds.hang_up(rank.link, "its rank has entered by another link");
-  rank.link = link;
+  this->link(rank, link);
   rank.acceptor = message.acceptor;
-  rank.entered = true;
+  if (!std::exchange(rank.entered, true)) ++world_.hub.changes;
   rank.in = false;
   heard(message.rank);
   world_.hub.worlds.enter(link, {world_.number, message.rank});
@@ -74,15 +89,26 @@ bool HubRanks::enter(LinkId link, const wire::Enter& message) {
 void HubRanks::on_leave(RankId rank, const wire::Leave& message) {
   world_.hub.worlds.hang_up(ranks_[rank.value].link, "its rank has left");
   ranks_[rank.value].left = true;
+  ++world_.hub.changes;
   world_.hub.note(Note::Level::kDebug, "hub", text(rank) + " has left: " + message.reason);
-  world_.groups.settle();
+  world_.groups.settle(rank);
   world_.membership.advance();
 }
 
-void HubRanks::heard(RankId rank) { ranks_[rank.value].heard = heard_ = world_.hub.now; }
+void HubRanks::heard(RankId rank) {
+  ranks_[rank.value].heard = heard_ = world_.hub.now;
+  next_ = std::min(next_, silent_at(rank));  // it may have been silent before
+}
+
+void HubRanks::link(HubRank& rank, LinkId link) {
+  linked_ -= rank.linked() ? 1 : 0;
+  rank.link = link;
+  linked_ += rank.linked() ? 1 : 0;
+  next_ = std::min(next_, deserted_at());
+}
 
 void HubRanks::lose_link(RankId rank) {
-  ranks_[rank.value].link = {};
+  link(ranks_[rank.value], {});
   ranks_[rank.value].in = false;
 }
 
@@ -91,6 +117,7 @@ void HubRanks::readmit_all() {
 }
 
 void HubRanks::send_away(const std::string& why) {
+  ++world_.hub.changes;
   for (HubRank& rank : ranks_) rank.entered = false;
   expected_by_ = kNever;
   suspects_.clear();
@@ -105,6 +132,7 @@ void HubRanks::send_away(const std::string& why) {
 // One line for all of them.
 void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& why) {
   if (ranks.empty()) return;
+  ++world_.hub.changes;
   for (const RankId rank : ranks) {
     ranks_[rank.value].gone = why;
     const LinkId link = ranks_[rank.value].link;
@@ -126,11 +154,14 @@ void HubRanks::await_ranks(bool returning) {
   expected_by_ =
       later(world_.hub.now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
   suspects_.clear();
+  ++world_.hub.changes;
   for (HubRank& rank : ranks_) rank.entered = false;
+  next_ = std::min(next_, expected_by_);
 }
 
 void HubRanks::expect_soon() {
   expected_by_ = std::min(expected_by_, later(world_.hub.now, 2 * world_.hub.config.link_grace));
+  next_ = std::min(next_, expected_by_);
 }
 
 TimePoint HubRanks::silent_at(RankId rank) const {
@@ -141,7 +172,7 @@ TimePoint HubRanks::silent_at(RankId rank) const {
 bool HubRanks::is_silent(RankId rank) const { return world_.hub.now >= silent_at(rank); }
 
 // When the world is, and when a rank is to be looked at; never again, once it has been judged.
-TimePoint HubRanks::next_deadline() const {
+TimePoint HubRanks::next_look() const {
   TimePoint next = deserted_at();
   for (std::uint32_t i = 0; i < size(); ++i) {
     if (ranks_[i].away()) continue;
@@ -153,6 +184,12 @@ TimePoint HubRanks::next_deadline() const {
 }
 
 void HubRanks::on_tick() {
+  world_.hub.looked_at += size();
+  judge_silence();
+  next_ = next_look();
+}
+
+void HubRanks::judge_silence() {
   const TimePoint soon = later(world_.hub.now, world_.hub.config.heartbeat);
   std::set<std::uint32_t> silent;
   bool others_falter = false;  // silent, too, within a heartbeat
@@ -169,6 +206,7 @@ void HubRanks::on_tick() {
   if (fresh && others_falter && hold_ == kNever) hold_ = soon;
   if (hold_ != kNever && world_.hub.now < hold_) return;
   hold_ = kNever;
+  if (suspects_ != silent) ++world_.hub.changes;
   suspects_ = std::move(silent);
   if (suspects_.empty()) return;
   if (!world_.only_hub) world_.membership.judge_quorum();

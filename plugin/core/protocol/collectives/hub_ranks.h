@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collab/clock.h"
+#include "core/base/rate_limit.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
@@ -42,7 +43,7 @@ class HubRanks {
   [[nodiscard]] std::string text(RankId rank) const;  // "rank 2 of paris"
   [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
-  [[nodiscard]] bool any_linked() const;
+  [[nodiscard]] bool any_linked() const { return linked_ > 0; }
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
   // That have entered; who is gone has not, and may yet come to be told so.
@@ -52,11 +53,14 @@ class HubRanks {
   [[nodiscard]] TimePoint deserted_at() const;
   // When one of them was heard last, where nobody is linked and that was a grace ago: they may all have died.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
-  [[nodiscard]] TimePoint next_deadline() const;
+  // Not after a rank, or the world, is to be looked at; who is heard meanwhile moves it no further at once.
+  [[nodiscard]] TimePoint next_deadline() const { return next_; }
 
   // Nobody is here: the others may take as long to come as for the first time.
   void await_ranks(bool returning);
   void expect_soon();  // they have been with another hub, and know that it is lost
+  // Whether it may now, if it does so by the link that it has: each time all its groups are looked at.
+  [[nodiscard]] bool may_enter(LinkId link, RankId rank);
   // Whether it comes by another link than before.
   bool enter(LinkId link, const wire::Enter& message);
   void on_leave(RankId rank, const wire::Leave& message);
@@ -71,15 +75,21 @@ class HubRanks {
  private:
   [[nodiscard]] std::string left_out_text(RankId rank) const;
   [[nodiscard]] TimePoint silent_at(RankId rank) const;
+  [[nodiscard]] TimePoint next_look() const;
+  void link(HubRank& rank, LinkId link);
+  void judge_silence();
 
   HubWorld& world_;
   std::vector<std::string> sites_;
   std::vector<std::uint32_t> site_of_;
   std::vector<HubRank> ranks_;
+  std::vector<RateLimit> again_;  // by rank: that it enters by the link that it has
+  std::size_t linked_ = 0;
   TimePoint heard_{};                 // any of them
   std::set<std::uint32_t> suspects_;  // silent, and judged together
   TimePoint hold_ = kNever;           // others may have fallen silent with the first: until then nobody is judged
   TimePoint expected_by_ = kNever;    // ranks that have not come by then are silent
+  TimePoint next_ = kNever;           // no later than next_look()
 };
 
 }  // namespace collab::protocol

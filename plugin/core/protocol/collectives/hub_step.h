@@ -7,18 +7,20 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/protocol/collectives/hub_actions.h"
+#include "core/protocol/collectives/hub_agenda.h"
 #include "core/protocol/collectives/hub_budget.h"
 
 namespace collab::protocol {
 
 // One member's part.
 struct HubPart {
-  wire::Contribute contribute;
+  wire::Contribute contribute;  // of its splits the sums: where each ends
   Payload payload;
   TimePoint since{};
   TimePoint deadline = kNever;
@@ -33,8 +35,9 @@ class HubStep {
   [[nodiscard]] bool has(std::uint32_t member) const { return parts_.contains(member); }
   [[nodiscard]] const std::optional<wire::StepResult>& result() const { return result_; }
   [[nodiscard]] bool has_failed() const { return result_ && !result_->error.empty(); }
-  [[nodiscard]] std::size_t bytes() const;  // of payloads
-  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }  // of payloads
+  // The first member in this call; none: no part is of it.
+  [[nodiscard]] std::optional<std::uint32_t> find_call(std::uint64_t call) const;
   // The member whose part is of another call than the first one's.
   [[nodiscard]] std::optional<std::uint32_t> stray() const;
   // Of those whose time is over, the part that waits longest; null: none.
@@ -42,14 +45,27 @@ class HubStep {
   // What `member` is given: from whom, and what.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, Payload>> parts_for(std::uint32_t member) const;
 
+  // A member for which it waited when it was last looked at: most likely it still does.
+  [[nodiscard]] std::uint32_t& hint() { return hint_; }
+  void watch(HubAgenda& agenda, const HubAgenda::Step& step) { watch_.begin(agenda, step); }  // before parts are added
   void add(std::uint32_t member, HubPart part);
-  void decide(wire::StepResult result);
+  void decide(wire::StepResult result, TimePoint now);
+  [[nodiscard]] TimePoint decided_at() const { return decided_at_; }
+  void pass_charges(const HubBudget& from, HubBudget& to);
   void note_late(TimePoint now);
 
  private:
   std::map<std::uint32_t, HubPart> parts_;
+  std::set<std::uint32_t> givers_;                        // members whose parts have a payload
+  std::map<std::uint64_t, std::uint32_t> first_in_call_;  // or was, before it brought another part
+  std::size_t bytes_ = 0;
+  std::uint32_t hint_ = 0;
+  bool mixed_ = false;                      // a part that came was not like the first one
   std::optional<wire::StepResult> result_;  // under the world's ballot
-  bool late_ = false;                       // past a deadline, and not to be ended yet
+  TimePoint deadline_ = kNever;             // the first of its parts'
+  TimePoint decided_at_ = kNever;
+  bool late_ = false;  // past a deadline, and not to be ended yet
+  HubWatch watch_;     // until it is decided
 };
 
 }  // namespace collab::protocol

@@ -29,13 +29,13 @@ std::string HubWorld::why_refused(const wire::Enter& message) const {
 TimePoint HubWorld::next_deadline() const { return std::min(ranks.next_deadline(), groups.next_deadline()); }
 
 void HubWorld::on_enter(LinkId link, const wire::Enter& message) {
-  if (!membership.may_raise(message)) {
+  if (!ranks.may_enter(link, message.rank)) {
     return hub.worlds.hang_up(link,
-                              ranks.text(message.rank) + " has promised higher ballots again and again [hub.ballots]");
+                              ranks.text(message.rank) + " enters again and again by one link [hub.enters-again]");
   }
   if (!ranks.any_linked() && !only_hub) ranks.await_ranks(message.returning);
   if (message.returning) ranks.expect_soon();
-  membership.raise_above(message.promised);
+  membership.raise_above(message);
   if (ranks.enter(link, message)) membership.on_new_link(message.rank);
   if (memory.recall(message)) membership.on_enter(link, message);
 }
@@ -61,9 +61,8 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
 }
 
 void HubWorld::on_tick() {
-  ranks.on_tick();
-  groups.settle();
-  groups.note_late();
+  if (hub.now >= ranks.next_deadline()) ranks.on_tick();
+  groups.on_tick();
 }
 
 void HubWorld::send(RankId rank, wire::Message message, Payload payload) {

@@ -36,12 +36,13 @@ void HubWorlds::on_tick() {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, world] : worlds_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) {
-    worlds_.at(number).on_tick();
+    if (all_.now >= worlds_.at(number).next_deadline()) worlds_.at(number).on_tick();
     if (all_.now >= worlds_.at(number).ranks.deserted_at()) erase(number);
   }
 }
 
 void HubWorlds::erase(std::uint64_t number) {
+  ++all_.changes;
   worlds_.erase(number);
   divide_budgets();
 }
