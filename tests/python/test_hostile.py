@@ -18,16 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from besieged_worlds import STRANGERS, WorldSiege
 from commands import bare_environment
 from hostiles import GRACE, Siege, Watched, binary, shares
-from ranks import Ranks
+from ranks import Ranks, listing
 from torchruns import Node, Nodes, descendants
 
 SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "120"))
 QUIET_SECONDS = 4.0
-TESTS = 3
+TESTS = 4
 # At rounds: of those that stop all of them nothing shows before the grace is over.
 AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered", "anchors")
+# By a rank of a world, and by others on the hub that serves it.
+OF_A_WORLD = ("poison", "fail-steps", "squat", "rank-names", "unacknowledged", "promises")
+AT_THE_HUB = ("bring", "unread", "enter-gone", "held", "calls", "many-groups", "full-hub")
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
@@ -49,17 +53,20 @@ ENVIRONMENT = {
 }
 
 
-def attacks() -> list[str]:
+def attacks(of_a_world: bool) -> list[str]:
     listed = subprocess.run([binary(), "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.partition(":")[0] for line in listed]
+    assert {*AIMED, *OF_A_WORLD, *AT_THE_HUB} <= set(names)
+    if of_a_world:
+        names = [name for name in names if name in (*OF_A_WORLD, *AT_THE_HUB)]
+    else:
+        names = [name for name in names if name not in OF_A_WORLD]
     return [name for name in names if ONLY in ("", name)]
 
 
 def planned(test: int) -> dict[str, float]:
     """Seconds of each attack. In a short run the tests divide those aimed at rounds, so that each has its time."""
-    names = attacks()
-    assert ONLY or set(AIMED) <= set(names)
-    return shares(names, SECONDS / TESTS, AIMED, AIMED[test::TESTS])
+    return shares(attacks(of_a_world=False), SECONDS / TESTS, AIMED, AIMED[test :: TESTS - 1])
 
 
 def endure_all(siege: Siege, test: int) -> None:
@@ -158,6 +165,35 @@ def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> 
             digests.add(ended.output.rpartition(" digest ")[2].strip())
         siege.verdict()
         assert len(digests) == 1
+
+
+def test_a_worlds_collectives_endure_a_hostile_rank(tmp_path: Path) -> None:
+    binary()
+    names = ("paris", "rome", "oslo")
+    events = [tmp_path / f"{name}.jsonl" for name in names]
+    environments = [
+        {**ENVIRONMENT, "COLLAB_SITE": name, "COLLAB_EVENTS_FILE": str(file), "TEST_STRANGERS": str(STRANGERS)}
+        for name, file in zip(names, events, strict=True)
+    ]
+    with Ranks("besieged.py", [str(tmp_path)], environments) as ranks:
+        for rank in range(len(names)):
+            ranks.wait_for_line(rank, "trains")
+        watched = [
+            Watched(name, ranks.processes[rank].pid, [events[rank]], functools.partial(ranks.output, rank))
+            for rank, name in enumerate(names)
+        ]
+        siege = WorldSiege(tmp_path, names, watched)
+        with siege.kept():
+            siege.watch_quiet(QUIET_SECONDS)
+            for attack, seconds in shares(attacks(of_a_world=True), SECONDS / TESTS, (), ()).items():
+                siege.endure(attack, seconds, random.randrange(2**32))
+                if siege.over:
+                    break
+            siege.stop(tmp_path / "stop")
+        siege.verdict()
+        ended = ranks.join()
+    assert all(each.status == 0 for each in ended), listing(ended)
+    assert len({each.output.rpartition(" digest ")[2].strip() for each in ended}) == 1
 
 
 def watched_nodes(nodes: Nodes) -> list[Watched]:
