@@ -51,7 +51,7 @@ constexpr std::array kAttacks{
     Attack{"unanswered", "joins and goes under addresses at which no dial is answered", &attack_unanswered},
     Attack{"many-names", "is helpers and ranks of worlds of its own, as many as it can be, all heard",
            &attack_many_names},
-    Attack{"held", "enters worlds of its own again and again, each time with 65,000 results that it says it holds",
+    Attack{"held", "enters worlds of its own again and again, each time with other results that it says it holds",
            &attack_held},
     Attack{"calls", "has worlds of its own with the members' names, whose ranks wait for each other in barriers",
            &attack_calls},

@@ -11,8 +11,8 @@
 namespace collab::hostile {
 namespace {
 
-constexpr std::uint64_t kHeldOfGroup = 65;  // what a hub believes of one rank
-constexpr std::uint64_t kHeldAtOnce = 65000;
+constexpr std::uint64_t kHeldOfGroup = 65;                 // what a hub believes of one rank
+constexpr std::uint64_t kHeldAtOnce = 900 * kHeldOfGroup;  // with their groups, what is remembered of one rank
 
 // Ranks of one drawn world, so many as came.
 std::deque<WorldRank> draw_world(Context& context, std::uint32_t size, const std::vector<std::string>& sites = {}) {
@@ -69,7 +69,7 @@ void ask_many_groups(Context& context, WorldRank& rank, std::uint64_t groups) {
   wire::Contribute late = in_call(GroupId(2 + 2 * context.prng.below(groups)), "x");
   late.timeout_ms = 1 + static_cast<std::uint32_t>(context.prng.below(20));
   rank.send(late);
-  rank.enter();
+  rank.send(rank.said());
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ void attack_held(Context& context) {
         wait_ms(50);
         continue;
       }
-      for (std::uint64_t i = 0; i <= kHeldAtOnce / kHeldOfGroup; ++i) {
+      for (std::uint64_t i = 0; i < kHeldAtOnce / kHeldOfGroup; ++i) {
         ranks[0].send(wire::Assemble{GroupId(2 + 2 * i), {RankId(0), RankId(1)}, {}, 0});
       }
     }
@@ -118,52 +118,59 @@ void attack_calls(Context& context) {
 
 void attack_many_groups(Context& context) {
   constexpr std::uint64_t kMost = 29000;  // of a rank
-  constexpr std::uint64_t kAtOnce = 1000;
-  std::deque<WorldRank> ranks = draw_world(context, 8);
+  constexpr std::uint64_t kAtOnce = 500;
+  std::deque<WorldRank> ranks;
   std::uint64_t groups = 0;
   while (!context.done()) {
+    if (!all_here(ranks)) {
+      ranks = draw_world(context, 8);
+      groups = 0;
+      if (ranks.empty()) wait_ms(50);
+    }
     for (WorldRank& rank : ranks) {
       for (std::uint64_t i = 0; groups < kMost && i < kAtOnce && !context.over(); ++i) {
         const std::uint64_t number = 2 + 2 * (groups + i) + 2 * kMost * rank.rank().value;
         rank.send(wire::Assemble{GroupId(number), {rank.rank()}, {}, 0});
       }
-      ask_many_groups(context, rank, std::max<std::uint64_t>(1, groups));
+      rank.beat();
+      if (groups >= kMost) ask_many_groups(context, rank, groups);
     }
     groups += groups < kMost ? kAtOnce : 0;
-    if (ranks.empty()) wait_ms(50);
-    if (!all_here(ranks)) {
-      ranks = draw_world(context, 8);
-      groups = 0;
-    }
   }
 }
 
 // All that may be held is, and of its worlds there are as many as one host may begin.
 void attack_full_hub(Context& context) {
-  constexpr std::uint32_t kBringers = 6;
+  constexpr std::uint32_t kBringers = 4;  // of all that one rank may
+  constexpr std::uint32_t kFillers = 4;   // of what is left, until they are refused
   constexpr int kPartsOfRank = 8;
   constexpr int kEmptyWorlds = 14;
   const BufferPtr part = context.payload(std::size_t{16} << 20U);
+  const BufferPtr last = context.payload(std::size_t{15} << 20U);
+  const BufferPtr filling = context.payload(std::size_t{512} << 10U);
   std::deque<std::deque<WorldRank>> worlds;
+  std::uint64_t group = 0;
+  const auto bring = [&](WorldRank& rank, const BufferPtr& payload) {
+    const RankId other((rank.rank().value + 1) % (kBringers + kFillers));
+    rank.send(wire::Assemble{GroupId(group += 2), {rank.rank(), other}, {}, 0});
+    rank.send(in_call(GroupId(group), "x"), payload);
+    for (std::deque<WorldRank>& world : worlds) {
+      for (WorldRank& each : world) each.beat();
+    }
+  };
   while (!context.done()) {
-    if (worlds.empty() || !all_here(worlds.front())) {
+    if (worlds.empty() || worlds.front().empty() || !worlds.front().front().is_here()) {
       worlds.clear();
-      worlds.push_back(draw_world(context, kBringers));
+      worlds.push_back(draw_world(context, kBringers + kFillers));
       for (int i = 0; i < kEmptyWorlds; ++i) worlds.push_back(draw_world(context, 1));
-      for (int i = 0; i < kPartsOfRank; ++i) {
+      for (int i = 1; i <= kPartsOfRank; ++i) {
         for (WorldRank& rank : worlds.front()) {
-          const RankId other((rank.rank().value + 1) % kBringers);
-          const GroupId group(2 + 2 * (i * kBringers + rank.rank().value));
-          rank.send(wire::Assemble{group, {rank.rank(), other}, {}, 0});
-          rank.send(in_call(group, "x"), i + 1 < kPartsOfRank ? part : context.payload(std::size_t{12} << 20U));
-          for (std::deque<WorldRank>& world : worlds) {
-            for (WorldRank& each : world) each.beat();
-          }
+          if (rank.rank().value < kBringers) bring(rank, i < kPartsOfRank ? part : last);
         }
       }
     }
-    for (std::deque<WorldRank>& world : worlds) {
-      for (WorldRank& each : world) each.beat();
+    for (WorldRank& rank : worlds.front()) {
+      if (rank.rank().value >= kBringers && rank.come()) bring(rank, filling);
     }
     wait_ms(20);
   }

@@ -11,6 +11,7 @@ namespace collab::hostile {
 namespace {
 
 constexpr Duration kResultLimit = std::chrono::milliseconds(100);
+constexpr Duration kFailedLimit = std::chrono::milliseconds(500);
 constexpr Duration kGrace = std::chrono::seconds(5);  // of the swarm, about
 constexpr std::uint64_t kStepsOfGroup = 64;
 constexpr int kMostRaisers = 16;
@@ -27,14 +28,15 @@ wire::Contribute failing(GroupId group, std::uint64_t step) {
 
 GroupId draw_group(Context& context) { return GroupId(context.prng.next() & ~std::uint64_t{1}); }
 
-// Takes all results that come within that time.
-void hear(Context& context, WorldRank& rank, Duration limit, bool acknowledges) {
-  const TimePoint until = context.now() + limit;
-  while (const std::optional<wire::StepResult> result = rank.result(std::max(Duration{}, until - context.now()))) {
+// As many results as come, each within that time.
+std::size_t hear(Context& context, WorldRank& rank, std::size_t most, bool acknowledges) {
+  for (std::size_t heard = 0; heard < most; ++heard) {
+    const std::optional<wire::StepResult> result = rank.result(kFailedLimit);
+    if (!result) return heard;
     context.counts.arrives();
     if (acknowledges) rank.acknowledge(*result);
-    if (context.now() >= until) return;
   }
+  return most;
 }
 
 std::vector<RankId> with_others(const World& world) {
@@ -45,14 +47,19 @@ std::vector<RankId> with_others(const World& world) {
 
 // ---- failing steps
 
-void fail_the_shared_group(Context& context, WorldRank& rank) {
+// From that step on, as far as the hub gives them up at once.
+void fail_the_shared_group(Context& context, WorldRank& rank, std::uint64_t& step) {
   rank.send(wire::Assemble{context.world.shared, with_others(context.world), {}, 0});
-  for (std::uint64_t step = 1; step <= 4 * kStepsOfGroup && rank.is_here() && !context.over(); ++step) {
-    rank.send(failing(context.world.shared, step));
-    const std::optional<wire::StepResult> result = rank.result(kResultLimit);
-    if (result) rank.acknowledge(*result);
-    if (result) context.counts.arrives();
+  const std::uint64_t most = step + kStepsOfGroup;
+  while (step < most && rank.is_here() && !context.over()) {
     rank.beat();
+    rank.send(failing(context.world.shared, step));
+    std::optional<wire::StepResult> result = rank.result(kFailedLimit);
+    while (result && (result->group != context.world.shared || result->step < step)) result = rank.result(kFailedLimit);
+    if (!result) return;
+    rank.acknowledge(*result);
+    context.counts.arrives();
+    ++step;
   }
 }
 
@@ -63,9 +70,9 @@ void fail_groups_that_nobody_opens(Context& context, WorldRank& rank) {
     rank.send(wire::Assemble{groups.back(), with_others(context.world), {}, 0});
   }
   for (std::uint64_t step = 1; step <= kStepsOfGroup && rank.is_here() && !context.over(); ++step) {
-    for (const GroupId group : groups) rank.send(failing(group, step));
-    hear(context, rank, kResultLimit / 5, true);
     rank.beat();
+    for (const GroupId group : groups) rank.send(failing(group, step));
+    if (hear(context, rank, groups.size(), true) < groups.size()) break;
   }
   for (const GroupId group : groups) rank.send(wire::Disband{group});
 }
@@ -78,8 +85,8 @@ void fail_group_after_group(Context& context, WorldRank& rank) {
       rank.send(failing(group, 1));
       rank.send(wire::Disband{group});
     }
-    hear(context, rank, kResultLimit, false);
     rank.beat();
+    (void)hear(context, rank, 1, false);
   }
 }
 
@@ -152,6 +159,7 @@ void attack_poison(Context& context) {
 }
 
 void attack_fail_steps(Context& context) {
+  std::uint64_t step = 1;  // of the group that it shares with the others
   WorldRank rank(context, enter_of(context.world, context.swarm.name, context.world.rank));
   while (!context.done()) {
     if (!rank.come()) {
@@ -159,7 +167,7 @@ void attack_fail_steps(Context& context) {
       continue;
     }
     switch (context.prng.below(3)) {
-      case 0: fail_the_shared_group(context, rank); break;
+      case 0: fail_the_shared_group(context, rank, step); break;
       case 1: fail_groups_that_nobody_opens(context, rank); break;
       default: fail_group_after_group(context, rank); break;
     }

@@ -102,11 +102,10 @@ class WorldSiege(Siege):
         told.rename(self.folder / "attacker")
 
     def _arguments(self, rank: int) -> list[str]:
-        groups: dict[str, int] = self.world["groups"]
         return [
             "--world", str(self.world["world"]), "--rank", str(rank), "--sites", ",".join(self.world["sites"]),
-            "--site-of", ",".join(str(site) for site in self.world["site_of"]), "--group", str(next(iter(groups.values()))),
-            "--shared", str(self._number(f"with {rank}")),
+            "--site-of", ",".join(str(site) for site in self.world["site_of"]),
+            "--group", str(next(iter(self.world["groups"].values()))), "--shared", str(self._number(f"with {rank}")),
         ]  # fmt: skip
 
     def _number(self, text: str) -> int:

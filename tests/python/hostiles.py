@@ -141,13 +141,18 @@ def shares(names: Sequence[str], seconds: float, aimed: Sequence[str], here: Seq
     with the time that they need; in a long one those of LONG have theirs."""
     share = seconds / len(names)
     least = GRACE + LATE + 2
-    if share < least and len(names) > 1:
+    if is_short(seconds, names):
         return _divided([name for name in names if name not in aimed], seconds, dict.fromkeys(here, least))
     long = {name: LONG_SECONDS for name in LONG if name in names and share < LONG_SECONDS}
     others = [name for name in names if name not in long]
     if seconds - LONG_SECONDS * len(long) < least * max(1, len(others)):
         return dict.fromkeys(names, share)
     return _divided(others, seconds, long)
+
+
+def is_short(seconds: float, names: Sequence[str]) -> bool:
+    """Not all of them have the time that those aimed at rounds need."""
+    return len(names) > 1 and seconds / len(names) < GRACE + LATE + 2
 
 
 def _divided(others: Sequence[str], seconds: float, some: dict[str, float]) -> dict[str, float]:

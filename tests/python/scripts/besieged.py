@@ -3,7 +3,7 @@
     besieged.py FOLDER      FOLDER is shared by all ranks and by who attacks
 
 At the hub the world has a further site, TEST_STRANGERS ranks of it, which torch knows nothing of: who attacks is one of
-those. FOLDER/world.json tells who attacks what a rank of the world knows. Each call is a line of FOLDER/calls-SITE.jsonl.
+those. FOLDER/world.json tells them what a rank of the world knows. Each call is a line of FOLDER/calls-SITE.jsonl.
 FOLDER/attacker names a rank of that site, with which this one is in calls of a group of their own meanwhile; these may
 fail. It ends at the first step at which FOLDER/stop is there, and the round has been that this names.
 """
@@ -11,11 +11,13 @@ fail. It ends at the first step at which FOLDER/stop is there, and the round has
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -93,12 +95,16 @@ class Calls:
         self.timed("send", sent.wait)  # type: ignore[union-attr]
 
 
-def meet(stranger: int, link: Any, number: Callable[[str, tuple[int, ...]], HubGroup]) -> None:
+def meet(stranger: int, own: hub.Hub) -> None:
     """In calls with who attacks, until another does."""
     ranks = (*range(WORLD), stranger)
+    names = [f"rank {rank}" for rank in ranks]
+    digest = hashlib.blake2b(f"{own._world}/with {stranger}".encode(), digest_size=8).digest()
+    assert own.link is not None
+    group = HubGroup(own.link, int.from_bytes(digest, "big") & ~1, ranks, tuple(names))
     opts = GroupOptions(RANK, len(ranks), timedelta(seconds=2))
-    apart = Sites(tuple(Site(f"{rank}", (rank,)) for rank in range(len(ranks))))
-    backend = make_backend(opts, apart, number(f"with {stranger}", ranks), one_host=False, is_world=False)
+    apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(names)))
+    backend = make_backend(opts, apart, group, one_host=False, is_world=False)
     while attacker() == stranger:
         with contextlib.suppress(RuntimeError):
             for _ in range(LETTERS):
@@ -117,13 +123,14 @@ def attacker() -> int:
 
 def meet_whoever_attacks() -> None:
     own = state.require().hub
-    link = own.link
-    assert link is not None
-    while True:
-        if (stranger := attacker()) >= 0:
-            with contextlib.suppress(RuntimeError):
-                meet(stranger, link, lambda text, ranks: own._numbered(link, text, ranks))
-        time.sleep(0.1)
+    try:
+        while True:
+            if (stranger := attacker()) >= 0:
+                meet(stranger, own)
+            time.sleep(0.1)
+    except BaseException:  # a process that has ended fails the test
+        traceback.print_exc()
+        os._exit(3)
 
 
 def told_to_stop(after_round: int) -> bool:
@@ -144,7 +151,6 @@ def main() -> None:
     threading.Thread(target=meet_whoever_attacks, daemon=True).start()
     say("trains")
     step = 0
-    ends = torch.zeros(1)
     while True:
         optimizer.zero_grad()
         x, y = batch(step, RANK)
