@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import random
@@ -14,19 +15,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from besieged_worlds import STRANGERS, WorldSiege
 from commands import bare_environment
-from hostiles import GRACE, Siege, Watched, binary, is_short, shares
+from hostiles import GRACE, SLOWER, Siege, Watched, binary, is_short, shares
 from ranks import Ranks, listing
 from torchruns import Node, Nodes, descendants
 
 SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "120"))
 QUIET_SECONDS = 4.0
 TESTS = 4
+NEWCOMER_SECONDS = 15.0  # an attack that is as long leaves time for one to come
 # At rounds: of those that stop all of them nothing shows before the grace is over.
 AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered", "anchors")
 # On a world: by one of its ranks, and by worlds of the attacker's own at its hub.
@@ -86,10 +89,33 @@ def planned_at_the_hub() -> dict[str, float]:
     return shares(names, SECONDS / TESTS, SLOW_AT_THE_HUB, SLOW_AT_THE_HUB)
 
 
-def endure_all(siege: Siege, test: int) -> None:
+def endure_all(siege: Siege, test: int, comes: Callable[[], float] | None = None) -> None:
+    """`comes` lets one more honest site come, and gives the seconds until it is in a round."""
     siege.watch_quiet(QUIET_SECONDS)
     for name, seconds in planned(test).items():
-        siege.endure(name, seconds, random.randrange(2**32))
+        attacked = functools.partial(siege.endure, name, seconds, random.randrange(2**32))
+        if comes is None or name != "fetch-names" or seconds < NEWCOMER_SECONDS:
+            attacked()
+            continue
+        usual = comes()
+        with ThreadPoolExecutor(1) as beside:
+            newcomer = beside.submit(comes)
+            attacked()
+            took = newcomer.result()
+        print(f"  a newcomer: {took:.1f} s, {usual:.1f} s without the attack")
+        if took > SLOWER * usual + GRACE:
+            siege.faults.append(f"{name}: a newcomer took {took:.1f} s, {usual:.1f} s without the attack")
+
+
+def time_to_come(siege: Siege, folder: Path, key: dict[str, str], numbers: Iterator[int]) -> float:
+    """Of a helper that is away again afterwards."""
+    name, begun = f"guest-{next(numbers)}", time.time()
+    guest = Tool(folder, name, "helper", "--coordinator", siege.target, "--site", name, **key)
+    try:
+        seen = wait_for_event(siege.events, lambda event: name in event.get("members", []))
+        return float(seen["t"]) - begun
+    finally:
+        guest.kill()
 
 
 @pytest.fixture(params=["anybody", "member"])
@@ -173,7 +199,7 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
 def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> None:
     binary()
     with swarm_of_two(tmp_path, key) as (siege, sites):
-        endure_all(siege, 1 if key else 0)
+        endure_all(siege, 1 if key else 0, functools.partial(time_to_come, siege, tmp_path, key, itertools.count()))
         siege.stop(tmp_path / "stop")
         digests = set()
         for site in sites.values():
