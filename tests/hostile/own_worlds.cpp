@@ -65,7 +65,9 @@ void call_all_pairs(std::deque<WorldRank>& ranks) {
 
 void ask_many_groups(Context& context, WorldRank& rank, std::uint64_t groups) {
   rank.send(wire::Heartbeat{1, false});
-  for (int i = 0; i < 100; ++i) rank.send(wire::ResolveSender{GroupId(2), 0});
+  for (int i = 0; i < 100; ++i) {
+    if (!rank.send(wire::ResolveSender{GroupId(2), 0})) return;  // what was sent before has not left yet
+  }
   wire::Contribute late = in_call(GroupId(2 + 2 * context.prng.below(groups)), "x");
   late.timeout_ms = 1 + static_cast<std::uint32_t>(context.prng.below(20));
   rank.send(late);
@@ -130,7 +132,7 @@ void attack_many_groups(Context& context) {
     for (WorldRank& rank : ranks) {
       for (std::uint64_t i = 0; groups < kMost && i < kAtOnce && !context.over(); ++i) {
         const std::uint64_t number = 2 + 2 * (groups + i) + 2 * kMost * rank.rank().value;
-        rank.send(wire::Assemble{GroupId(number), {rank.rank()}, {}, 0});
+        if (!rank.send(wire::Assemble{GroupId(number), {rank.rank()}, {}, 0})) break;
       }
       rank.beat();
       if (groups >= kMost) ask_many_groups(context, rank, groups);

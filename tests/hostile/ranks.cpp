@@ -28,13 +28,14 @@ wire::Contribute failing(GroupId group, std::uint64_t step) {
 
 GroupId draw_group(Context& context) { return GroupId(context.prng.next() & ~std::uint64_t{1}); }
 
-// As many results as come, each within that time.
-std::size_t hear(Context& context, WorldRank& rank, std::size_t most, bool acknowledges) {
-  for (std::size_t heard = 0; heard < most; ++heard) {
+// So many results of this step as come, each within that time.
+std::size_t hear(Context& context, WorldRank& rank, std::uint64_t step, std::size_t most) {
+  for (std::size_t heard = 0; heard < most;) {
     const std::optional<wire::StepResult> result = rank.result(kFailedLimit);
     if (!result) return heard;
     context.counts.arrives();
-    if (acknowledges) rank.acknowledge(*result);
+    rank.acknowledge(*result);
+    heard += result->step == step ? 1 : 0;
   }
   return most;
 }
@@ -69,10 +70,11 @@ void fail_groups_that_nobody_opens(Context& context, WorldRank& rank) {
     groups.push_back(draw_group(context));
     rank.send(wire::Assemble{groups.back(), with_others(context.world), {}, 0});
   }
+  while (rank.result(kFailedLimit)) context.counts.arrives();  // of what was failed before
   for (std::uint64_t step = 1; step <= kStepsOfGroup && rank.is_here() && !context.over(); ++step) {
     rank.beat();
     for (const GroupId group : groups) rank.send(failing(group, step));
-    if (hear(context, rank, groups.size(), true) < groups.size()) break;
+    if (hear(context, rank, step, groups.size()) < groups.size()) break;
   }
   for (const GroupId group : groups) rank.send(wire::Disband{group});
 }
@@ -86,7 +88,7 @@ void fail_group_after_group(Context& context, WorldRank& rank) {
       rank.send(wire::Disband{group});
     }
     rank.beat();
-    (void)hear(context, rank, 1, false);
+    (void)hear(context, rank, 1, kStepsOfGroup);
   }
 }
 
