@@ -11,6 +11,7 @@
 namespace collab::hostile {
 namespace {
 
+constexpr int kLeaveMs = 200;                              // that it is read before the link goes
 constexpr std::uint64_t kHeldOfGroup = 65;                 // what a hub believes of one rank
 constexpr std::uint64_t kHeldAtOnce = 900 * kHeldOfGroup;  // with their groups, what is remembered of one rank
 
@@ -176,6 +177,12 @@ void attack_full_hub(Context& context) {
     }
     wait_ms(20);
   }
+  for (std::deque<WorldRank>& world : worlds) {
+    for (WorldRank& each : world) {
+      if (each.come()) each.leave();
+    }
+  }
+  wait_ms(kLeaveMs);
 }
 
 }  // namespace collab::hostile

@@ -38,6 +38,8 @@ class WorldRank {
   bool is_here() const { return link_.value != 0 && context_.peer->is_open(link_); }
   // False: not sent.
   bool send(const wire::Message& message, BufferPtr payload = nullptr);
+  // In good order: nobody waits for it, and a world that all have left is forgotten at once.
+  void leave() { send(wire::Leave{"for fun", 0}); }
   // A heartbeat, when one is due.
   void beat();
   // The next result, and what else came is passed over.
