@@ -39,7 +39,6 @@ class WorldSiege(Siege):
         self.world: dict[str, Any] = json.loads((folder / "world.json").read_text())
         super().__init__(self.world["hubs"][0], watched, folder / f"{sites[0]}.jsonl", {})
         self.usual_step = 0.0
-        self.over = False  # what is tried then shows nothing
         self._next = len(sites)
 
     @contextlib.contextmanager
@@ -85,9 +84,6 @@ class WorldSiege(Siege):
             longest = max([now - last, *(call.seconds for call in calls if call.what != "step")])
             if longest > GRACE + LATE:
                 self.faults.append(f"{attack}: a call took {longest:.1f} s at {site}, {GRACE:.0f} at most")
-            # Nothing that is begun once the attacker is away goes well any more.
-            late = [call for call in calls if call.ended - call.seconds > ended and call.what != "step"]
-            self.over = self.over or not any(not call.error for call in late)
             figures.append(f"{site} {len(failed)} of {len(calls)} failed, longest {longest:.2f} s")
         step = self._median_step(begun, now)
         if step > SLOWER * self.usual_step + NOISE:
