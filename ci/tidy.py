@@ -118,6 +118,7 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 # Bounded polls where real sockets or processes are waited for and nothing could wake us.
 MAY_POLL = {
     "tests/python/ranks.py",
+    "tests/python/scripts/besieged.py",  # is in calls at a pace
     "tests/python/scripts/folds.py",  # trains at a pace
     "tests/python/scripts/generations.py",  # likewise
     "tests/python/scripts/guest.py",

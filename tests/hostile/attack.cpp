@@ -51,6 +51,22 @@ constexpr std::array kAttacks{
     Attack{"unanswered", "joins and goes under addresses at which no dial is answered", &attack_unanswered},
     Attack{"many-names", "is helpers and ranks of worlds of its own, as many as it can be, all heard",
            &attack_many_names},
+    Attack{"held", "enters worlds of its own again and again, each time with other results that it says it holds",
+           &attack_held},
+    Attack{"calls", "has worlds of its own with the members' names, whose ranks wait for each other in barriers",
+           &attack_calls},
+    Attack{"many-groups", "opens as many groups as it may, and asks for what passes over all of them",
+           &attack_many_groups},
+    Attack{"full-hub", "brings all that a hub may hold, and begins as many worlds as one host may", &attack_full_hub},
+    Attack{"fetch-names", "asks sites for the anchor under 64 names, and reads a trickle", &attack_fetch_names},
+    Attack{"poison", "says that it has completed steps of others' groups that nobody has come to", &attack_poison,
+           true},
+    Attack{"fail-steps", "fails steps ahead of the others, and of groups that they never open", &attack_fail_steps,
+           true},
+    Attack{"squat", "takes the numbers of others' letters, and of their group's twin", &attack_squat, true},
+    Attack{"rank-names", "enters and leaves as ranks of others", &attack_rank_names, true},
+    Attack{"unacknowledged", "takes what the others send and never says so", &attack_unacknowledged, true},
+    Attack{"promises", "raises the ballot as many ranks, as often as each may", &attack_promises, true},
 };
 
 }  // namespace

@@ -21,6 +21,19 @@
 
 namespace collab::hostile {
 
+// A world of ranks under attack, as one of them knows it.
+struct World {
+  std::uint64_t number = 0;  // 0: none was named
+  std::vector<std::string> sites;
+  std::vector<std::uint32_t> site_of;  // of every rank
+  RankId rank;                         // the attacker's, as are those after it at its site
+  GroupId group;                       // of all ranks of other sites
+  GroupId shared;                      // of those and, last, the attacker's
+
+  [[nodiscard]] std::vector<RankId> others() const;  // of other sites
+  [[nodiscard]] std::vector<RankId> own() const;
+};
+
 enum class Greeting : std::uint8_t { kNone, kHello };
 
 class Context {
@@ -62,7 +75,8 @@ class Context {
   const std::shared_ptr<tcp::TlsKeys> keys;
   Prng prng;
   Counts counts;
-  Swarm swarm;                 // as it was when the attack began
+  Swarm swarm;  // as it was when the attack began
+  World world;
   std::unique_ptr<Peer> peer;  // after counts, which it borrows
   std::string address;         // where the peer can be dialled
 
@@ -77,6 +91,7 @@ struct Attack {
   std::string_view name;
   std::string_view what;
   void (*run)(Context&);
+  bool of_a_world = false;  // by a rank of the world that is named
 };
 
 [[nodiscard]] std::span<const Attack> attacks();
@@ -130,6 +145,18 @@ void attack_answered(Context& context);
 void attack_enter_gone(Context& context);
 void attack_contribute(Context& context);
 void attack_unread(Context& context);
+// own_worlds.cpp
+void attack_held(Context& context);
+void attack_calls(Context& context);
+void attack_many_groups(Context& context);
+void attack_full_hub(Context& context);
+// ranks.cpp
+void attack_poison(Context& context);
+void attack_fail_steps(Context& context);
+void attack_squat(Context& context);
+void attack_rank_names(Context& context);
+void attack_unacknowledged(Context& context);
+void attack_promises(Context& context);
 // members.cpp
 void attack_anchors(Context& context);
 void attack_join_and_stall(Context& context);
@@ -147,6 +174,7 @@ void attack_many_names(Context& context);
 // sites.cpp
 void attack_early_chunks(Context& context);
 void attack_fetch(Context& context);
+void attack_fetch_names(Context& context);
 // junk.cpp
 void attack_names(Context& context);
 void attack_junk(Context& context);

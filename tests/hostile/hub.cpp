@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/wire/limits.h"
-#include "tests/hostile/attack.h"
+#include "tests/hostile/world.h"
 
 namespace collab::hostile {
 namespace {
@@ -15,16 +15,6 @@ constexpr Duration kEnteredLimit = std::chrono::seconds(2);
 constexpr std::size_t kGroupsOfWorld = 64;
 constexpr std::size_t kWorldsAtOnce = 64;
 constexpr int kAskedAtOnce = 1000;
-
-wire::Enter draw_enter(Context& context, std::uint32_t ranks) {
-  wire::Enter enter;
-  enter.swarm = context.swarm.name;
-  enter.world = context.prng.next();
-  enter.sites = {"mallory"};
-  enter.site_of.assign(ranks, 0);
-  enter.acceptor = AcceptorId(1 + context.prng.below(UINT64_MAX - 1));
-  return enter;
-}
 
 // All of its lists as long as they may be, as far as a message holds them.
 wire::Enter longest_enter(Context& context) {

@@ -1,10 +1,13 @@
 // collab_hostile: one peer that means ill, at full speed, from a seed.
 //
 //   collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N]
+//                  [--world NUMBER --rank RANK --sites A,B --site-of 0,0,1 --group NUMBER [--shared NUMBER] [--keep]]
 //   collab_hostile --list
 //
-// The target is a coordinator; who else is attacked is learnt from it. With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a
-// member that turned, else anyone at a swarm without a key. It says what it did; a failing run is repeated by its seed.
+// The target is a coordinator; who else is attacked is learnt from it. A world of ranks has to be named, as one of its
+// ranks knows it: then RANK and those after it at its site are the attacker's. --keep enters them and does no harm.
+// With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a member that turned, else anyone at a swarm without a key. It says what
+// it did; a failing run is repeated by its seed.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -13,11 +16,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
+#include "core/wire/limits.h"
 #include "tests/hostile/attack.h"
+#include "tests/hostile/world.h"
 
 namespace {
 
@@ -28,6 +34,8 @@ struct Arguments {
   std::uint64_t seed = random_bits();
   std::uint64_t seconds = 10;
   bool list = false;
+  bool keep = false;
+  hostile::World world;
 };
 
 bool take_number(std::string_view text, std::uint64_t& value) {
@@ -35,12 +43,44 @@ bool take_number(std::string_view text, std::uint64_t& value) {
   return read.ec == std::errc() && read.ptr == text.data() + text.size();
 }
 
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> found;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    found.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return found;
+}
+
+// False: it says nothing of a world, or what is none.
+bool take_of_world(std::string_view name, std::string_view value, hostile::World& world) {
+  std::uint64_t number = 0;
+  if (name == "--sites") {
+    world.sites = parts_of(value);
+    return true;
+  }
+  if (name == "--site-of") {
+    for (const std::string& each : parts_of(value)) {
+      if (!take_number(each, number) || number >= wire::kMaxSites) return false;
+      world.site_of.push_back(static_cast<std::uint32_t>(number));
+    }
+    return world.site_of.size() <= wire::kMaxRanks;
+  }
+  if (!take_number(value, number)) return false;
+  if (name == "--world") world.number = number;
+  if (name == "--rank") world.rank = RankId(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, UINT32_MAX)));
+  if (name == "--group") world.group = GroupId(number);
+  if (name == "--shared") world.shared = GroupId(number);
+  return name == "--world" || name == "--rank" || name == "--group" || name == "--shared";
+}
+
 std::optional<Arguments> read_arguments(int argc, char** argv) {
   Arguments found;
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
-    if (name == "--list") {
-      found.list = true;
+    if (name == "--list" || name == "--keep") {
+      (name == "--list" ? found.list : found.keep) = true;
       continue;
     }
     if (i + 1 == argc) return std::nullopt;
@@ -52,11 +92,14 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
     } else if (name == "--attack") {
       found.attack = value;
     } else if (!(name == "--seed" && take_number(value, found.seed)) &&
-               !(name == "--seconds" && take_number(value, found.seconds))) {
+               !(name == "--seconds" && take_number(value, found.seconds)) &&
+               !take_of_world(name, value, found.world)) {
       return std::nullopt;
     }
   }
   if (found.target.empty() && !found.list) return std::nullopt;
+  if (found.world.number != 0 && found.world.rank.value >= found.world.site_of.size()) return std::nullopt;
+  if (found.keep && found.world.number == 0) return std::nullopt;
   return found;
 }
 
@@ -93,6 +136,7 @@ bool run(const hostile::Attack& attack, const Arguments& arguments, std::uint64_
   }
   if (!arguments.run.empty()) swarm->name = arguments.run;
   context.swarm = std::move(*swarm);
+  context.world = arguments.world;
   context.peer = std::move(*peer);
   context.address = *address;
   std::cout << "collab_hostile: " << attack.name << " for " << seconds << " s at " << arguments.target << " and "
@@ -115,8 +159,8 @@ bool run(const hostile::Attack& attack, const Arguments& arguments, std::uint64_
 int main(int argc, char** argv) {
   const std::optional<Arguments> arguments = read_arguments(argc, argv);
   if (!arguments) {
-    std::cerr
-        << "collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N] | --list\n";
+    std::cerr << "collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N] [--world "
+                 "NUMBER --rank RANK --sites A,B --site-of 0,0,1 --group NUMBER [--shared NUMBER] [--keep]] | --list\n";
     return 2;
   }
   if (arguments->list) {
@@ -124,6 +168,10 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   set_log_level(LogLevel::kOff);
+  if (arguments->keep) {
+    const hostile::Attack keeps{"--keep", "", &hostile::keep_ranks, true};
+    return run(keeps, *arguments, arguments->seconds) ? EXIT_SUCCESS : EXIT_FAILURE;
+  }
   bool known = false;
   bool begun = true;
   const bool all = arguments->attack == "all";
@@ -132,6 +180,11 @@ int main(int argc, char** argv) {
   for (const hostile::Attack& attack : hostile::attacks()) {
     if (!all && attack.name != arguments->attack) continue;
     known = true;
+    if (attack.of_a_world && arguments->world.number == 0) {
+      std::cerr << "collab_hostile: " << attack.name << " is by a rank of a world: name one by --world\n";
+      begun = begun && all;
+      continue;
+    }
     begun = run(attack, *arguments, share) && begun;
   }
   if (!known) std::cerr << "collab_hostile: there is no attack " << arguments->attack << "; --list names them\n";

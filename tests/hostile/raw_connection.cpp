@@ -207,12 +207,15 @@ bool RawConnection::wait_for_welcome(int limit_ms) {
   return open() && greeted_;
 }
 
-void RawConnection::look() {
+void RawConnection::look() { look(SIZE_MAX); }
+
+void RawConnection::look(std::size_t most_bytes) {
   static thread_local std::array<std::byte, kMostRead> came;
-  while (open()) {
-    const ssize_t got = ::recv(socket_, came.data(), came.size(), MSG_DONTWAIT);
+  while (open() && most_bytes > 0) {
+    const ssize_t got = ::recv(socket_, came.data(), std::min(came.size(), most_bytes), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return close(got == 0 ? "closed without a word" : std::strerror(errno));
+    most_bytes -= static_cast<std::size_t>(got);
     const auto bytes = std::span<const std::byte>(came).first(static_cast<std::size_t>(got));
     if (tls_ == nullptr) {
       take(bytes);

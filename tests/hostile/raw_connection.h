@@ -43,6 +43,8 @@ class RawConnection {
 
   // Takes what has come and answers pings, so that the link lives.
   void look();
+  // As much of it as this alone.
+  void look(std::size_t most_bytes);
   // As `look`, until the listener has said welcome or `limit_ms` is over.
   bool wait_for_welcome(int limit_ms);
 

@@ -1,5 +1,6 @@
 // Attacks on sites, by one who stands in the roster: chunks that nobody asked for, anchors that nobody takes.
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -54,6 +55,49 @@ std::vector<std::byte> draw_fetch(Context& context) {
   fetch.round.value += prng.below(3);
   return wire::encode(fetch);
 }
+
+// One of many names that ask for all they may and take next to nothing of it.
+class Trickler {
+ public:
+  explicit Trickler(Context& context) : context_(context), member_(context) {}
+
+  void turn(bool reads) {
+    if (!member_.beat() && !member_.join(context_.draw_name(), true)) return;
+    for (const wire::Member& site : member_.others()) {
+      if (site.address.empty()) continue;
+      std::unique_ptr<RawConnection>& link = links_[site.site];
+      if (link == nullptr || !link->open()) {
+        ask(site, link);
+        continue;
+      }
+      link->flush();
+      const std::uint64_t before = link->segments_came();
+      if (reads) link->look(kTrickle);
+      context_.counts.arrives(link->segments_came() - before);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kTrickle = 16 << 10;
+  static constexpr int kQuestions = 256;
+
+  void ask(const wire::Member& site, std::unique_ptr<RawConnection>& link) {
+    if (link != nullptr) context_.note_end(*link);
+    link = context_.raw_link(site.address);
+    if (link == nullptr) return;
+    context_.queue(*link, wire::encode(member_.hello_to(site.site)));
+    const std::uint64_t elements = std::min<std::uint64_t>(context_.swarm.elements, std::uint64_t{1} << 18U);
+    for (int i = 0; i < kQuestions; ++i) {
+      context_.queue(*link, wire::encode(wire::FetchAnchor{
+                                context_.swarm.run, context_.swarm.round, wire::ChunkKind::kAnchor, {0, elements}}));
+    }
+    link->flush();
+  }
+
+  Context& context_;
+  Member member_;
+  std::map<SiteId, std::unique_ptr<RawConnection>> links_;
+};
 
 }  // namespace
 
@@ -113,6 +157,20 @@ void attack_fetch(Context& context) {
     if (context.now() - asked < std::chrono::milliseconds(200)) continue;
     asked = context.now();
     if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target)) context.swarm.round = newer->round;
+  }
+}
+
+void attack_fetch_names(Context& context) {
+  constexpr std::size_t kNames = 64;
+  std::deque<Trickler> names;
+  for (std::uint64_t number = 0; !context.done(); ++number) {
+    if (names.size() < kNames) names.emplace_back(context);
+    if (number % 4 == 0) {
+      if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target))
+        context.swarm.round = newer->round;
+    }
+    for (Trickler& each : names) each.turn(number % 8 == 0);
+    wait_ms(20);
   }
 }
 

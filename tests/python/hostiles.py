@@ -35,6 +35,9 @@ DOCUMENTED = {
     "bring": 512 * MIB,
     "enter-gone": (512 + 128) * MIB,
     "large-joins": (512 + 256) * MIB,
+    "full-hub": (512 + 128) * MIB,
+    "many-groups": 128 * MIB,
+    "held": 128 * MIB,
 }
 # What may be left of an attack, and the unit to tell it in.
 KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}
@@ -138,13 +141,18 @@ def shares(names: Sequence[str], seconds: float, aimed: Sequence[str], here: Seq
     with the time that they need; in a long one those of LONG have theirs."""
     share = seconds / len(names)
     least = GRACE + LATE + 2
-    if share < least and len(names) > 1:
+    if is_short(seconds, names):
         return _divided([name for name in names if name not in aimed], seconds, dict.fromkeys(here, least))
     long = {name: LONG_SECONDS for name in LONG if name in names and share < LONG_SECONDS}
     others = [name for name in names if name not in long]
     if seconds - LONG_SECONDS * len(long) < least * max(1, len(others)):
         return dict.fromkeys(names, share)
     return _divided(others, seconds, long)
+
+
+def is_short(seconds: float, names: Sequence[str]) -> bool:
+    """Not all of them have the time that those aimed at rounds need."""
+    return len(names) > 1 and seconds / len(names) < GRACE + LATE + 2
 
 
 def _divided(others: Sequence[str], seconds: float, some: dict[str, float]) -> dict[str, float]:
@@ -215,7 +223,7 @@ class Siege:
     def endure(self, attack: str, seconds: float, seed: int) -> None:
         """Runs the attack, then waits until a round follows; notes each bound that was broken."""
         command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
-        command += ["--seconds", str(max(1, round(seconds)))]
+        command += ["--seconds", str(max(1, round(seconds))), *self.place_of(attack)]
         kept = bare_environment()
         with tempfile.TemporaryFile("w+") as output:
             attacker = subprocess.Popen(
@@ -228,10 +236,21 @@ class Siege:
                 attacker.kill()
                 attacker.wait()
             said = written(output).strip()
+        self.attacker_has_gone(attack)
         after = self._rounds_after(span)
         self._judge(attack, span, after, attacker.returncode)
+        self.judge_more(attack, span)
         self._judge_evidence(attack, said)
         print(f"{said}\n  {self._figures(span, after)}", flush=True)
+
+    def place_of(self, attack: str) -> list[str]:
+        """Further arguments of the attacker, who is about to begin."""
+        return []
+
+    def attacker_has_gone(self, attack: str) -> None: ...
+
+    def judge_more(self, attack: str, span: Span) -> None:
+        """What else is held to bounds."""
 
     def _rounds_after(self, span: Span) -> After:
         """Waits for a round, and then for as many as make a median: one that waited out the grace is allowed."""

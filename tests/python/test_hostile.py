@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import random
@@ -14,20 +15,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from besieged_worlds import STRANGERS, WorldSiege
 from commands import bare_environment
-from hostiles import GRACE, Siege, Watched, binary, shares
-from ranks import Ranks
+from hostiles import GRACE, SLOWER, Siege, Watched, binary, is_short, shares
+from ranks import Ranks, listing
 from torchruns import Node, Nodes, descendants
 
 SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "120"))
 QUIET_SECONDS = 4.0
-TESTS = 3
+TESTS = 4
+NEWCOMER_SECONDS = 15.0  # an attack that is as long leaves time for one to come
 # At rounds: of those that stop all of them nothing shows before the grace is over.
 AIMED = ("take-part", "join-and-stall", "churn", "records", "terms", "unanswered", "anchors")
+# On a world: by one of its ranks, and by worlds of the attacker's own at its hub.
+OF_A_WORLD = (
+    "poison", "fail-steps", "squat", "rank-names", "unacknowledged", "promises", "held", "calls", "many-groups",
+    "full-hub",
+)  # fmt: skip
+AT_THE_HUB = ("bring", "unread", "enter-gone")
+# Seconds, in a short run: they have to fill something first, or what they do shows once a grace is over.
+SLOW_AT_THE_HUB = {"held": 6.0, "many-groups": 6.0, "full-hub": 5.0, "unacknowledged": 5.0}
+SEED = random.randrange(2**32)
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
@@ -52,20 +65,60 @@ ENVIRONMENT = {
 def attacks() -> list[str]:
     listed = subprocess.run([binary(), "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.partition(":")[0] for line in listed]
-    return [name for name in names if ONLY in ("", name)]
+    assert {*AIMED, *OF_A_WORLD, *AT_THE_HUB} <= set(names)
+    return names
 
 
 def planned(test: int) -> dict[str, float]:
-    """Seconds of each attack. In a short run the tests divide those aimed at rounds, so that each has its time."""
-    names = attacks()
-    assert ONLY or set(AIMED) <= set(names)
-    return shares(names, SECONDS / TESTS, AIMED, AIMED[test::TESTS])
+    """Seconds of each attack on a swarm. In a short run the tests divide those aimed at rounds, so that each has its
+    time; of the others each takes a half, drawn anew, and two of them all."""
+    names = [name for name in attacks() if name not in OF_A_WORLD]
+    if ONLY:
+        return {name: SECONDS / TESTS for name in names if name == ONLY}
+    if is_short(SECONDS / TESTS, names):
+        others = [name for name in names if name not in AIMED]
+        drawn = random.Random(SEED).sample(others, len(others))
+        names = [*AIMED, *drawn[test % 2 :: 2]]
+    return shares(names, SECONDS / TESTS, AIMED, AIMED[test :: TESTS - 1])
 
 
-def endure_all(siege: Siege, test: int) -> None:
+def planned_at_the_hub() -> dict[str, float]:
+    """Of each attack on a world, and of those that the hub of any world has to bear."""
+    names = [name for name in attacks() if name in (*OF_A_WORLD, *AT_THE_HUB)]
+    if ONLY:
+        return {name: SECONDS / TESTS for name in names if name == ONLY}
+    if is_short(SECONDS / TESTS, names):
+        return {name: SLOW_AT_THE_HUB.get(name, 1.0) for name in names}
+    return shares(names, SECONDS / TESTS, (), ())
+
+
+def endure_all(siege: Siege, test: int, comes: Callable[[], float] | None = None) -> None:
+    """`comes` lets one more honest site come, and gives the seconds until it is in a round."""
     siege.watch_quiet(QUIET_SECONDS)
     for name, seconds in planned(test).items():
-        siege.endure(name, seconds, random.randrange(2**32))
+        attacked = functools.partial(siege.endure, name, seconds, random.randrange(2**32))
+        if comes is None or name != "fetch-names" or seconds < NEWCOMER_SECONDS:
+            attacked()
+            continue
+        usual = comes()
+        with ThreadPoolExecutor(1) as beside:
+            newcomer = beside.submit(comes)
+            attacked()
+            took = newcomer.result()
+        print(f"  a newcomer: {took:.1f} s, {usual:.1f} s without the attack")
+        if took > SLOWER * usual + GRACE:
+            siege.faults.append(f"{name}: a newcomer took {took:.1f} s, {usual:.1f} s without the attack")
+
+
+def time_to_come(siege: Siege, folder: Path, key: dict[str, str], numbers: Iterator[int]) -> float:
+    """Of a helper that is away again afterwards."""
+    name, begun = f"guest-{next(numbers)}", time.time()
+    guest = Tool(folder, name, "helper", "--coordinator", siege.target, "--site", name, **key)
+    try:
+        seen = wait_for_event(siege.events, lambda event: name in event.get("members", []))
+        return float(seen["t"]) - begun
+    finally:
+        guest.kill()
 
 
 @pytest.fixture(params=["anybody", "member"])
@@ -149,7 +202,7 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
 def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> None:
     binary()
     with swarm_of_two(tmp_path, key) as (siege, sites):
-        endure_all(siege, 1 if key else 0)
+        endure_all(siege, 1 if key else 0, functools.partial(time_to_come, siege, tmp_path, key, itertools.count()))
         siege.stop(tmp_path / "stop")
         digests = set()
         for site in sites.values():
@@ -158,6 +211,50 @@ def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> 
             digests.add(ended.output.rpartition(" digest ")[2].strip())
         siege.verdict()
         assert len(digests) == 1
+
+
+@contextlib.contextmanager
+def world_of_three(folder: Path) -> Iterator[tuple[WorldSiege, Ranks]]:
+    """One world of three sites, whose ranks train and are in collectives until FOLDER/stop is there."""
+    names = ("paris", "rome", "oslo")
+    events = [folder / f"{name}.jsonl" for name in names]
+    environments = [
+        {**ENVIRONMENT, "COLLAB_SITE": name, "COLLAB_EVENTS_FILE": str(file), "TEST_STRANGERS": str(STRANGERS)}
+        for name, file in zip(names, events, strict=True)
+    ]
+    with Ranks("besieged.py", [str(folder)], environments) as ranks:
+        for rank in range(len(names)):
+            ranks.wait_for_line(rank, "trains")
+        watched = [
+            Watched(name, ranks.processes[rank].pid, [events[rank]], functools.partial(ranks.output, rank))
+            for rank, name in enumerate(names)
+        ]
+        siege = WorldSiege(folder, names, watched)
+        with siege.kept():
+            yield siege, ranks
+
+
+def test_a_worlds_collectives_endure_a_hostile_rank(tmp_path: Path) -> None:
+    binary()
+    left = list(planned_at_the_hub().items())
+    faults: list[str] = []
+    while left:
+        folder = tmp_path / str(len(left))
+        folder.mkdir()
+        with world_of_three(folder) as (siege, ranks):
+            siege.watch_quiet(QUIET_SECONDS)
+            while left and not siege.faults:
+                attack, seconds = left.pop(0)
+                siege.endure(attack, seconds, random.randrange(2**32))
+            if siege.faults:  # the others are tried on another world, that each fault has one cause
+                faults += siege.faults
+                continue
+            siege.stop(folder / "stop")
+            ended = ranks.join()
+            assert all(each.status == 0 for each in ended), listing(ended)
+            assert len({each.output.rpartition(" digest ")[2].strip() for each in ended}) == 1
+            siege.verdict()
+    assert not faults, "bounds that were not held:\n" + "\n".join(faults)
 
 
 def watched_nodes(nodes: Nodes) -> list[Watched]:
