@@ -287,7 +287,7 @@ class Siege:
         hold(status == 0, f"the attacker ended with {status}")
         for each in self.watched:
             name = each.name
-            hold(each.alive(), f"{name} has ended")
+            hold(each.alive(), f"{name} has ended; it said last: {each.output()[-600:]}")
             more = span.peaks[name] - max(self.quiet.peaks[name], span.before[name])
             bound = MEMORY + DOCUMENTED.get(attack, 0)
             hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")

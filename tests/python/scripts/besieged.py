@@ -99,7 +99,7 @@ def meet(stranger: int, own: hub.Hub) -> None:
     """In calls with who attacks, until another does."""
     ranks = (*range(WORLD), stranger)
     names = [f"rank {rank}" for rank in ranks]
-    digest = hashlib.blake2b(f"{own._world}/with {stranger}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{own.number}/with {stranger}".encode(), digest_size=8).digest()
     assert own.link is not None
     group = HubGroup(own.link, int.from_bytes(digest, "big") & ~1, ranks, tuple(names))
     opts = GroupOptions(RANK, len(ranks), timedelta(seconds=2))
