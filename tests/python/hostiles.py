@@ -38,6 +38,7 @@ DOCUMENTED = {
     "full-hub": (512 + 128) * MIB,
     "many-groups": 128 * MIB,
     "held": 128 * MIB,
+    "unacknowledged": 512 * MIB,
 }
 # What may be left of an attack, and the unit to tell it in.
 KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}

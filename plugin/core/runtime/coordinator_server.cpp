@@ -18,6 +18,7 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/base/rate_limit.h"
+#include "core/base/trim_debt.h"
 #include "core/protocol/agreement/run_name.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
@@ -314,6 +315,8 @@ class Server final : public CoordinatorServer {
     for (const protocol::HubAction& action : hub_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
+    hub_trims_.holds(hub_.held());
+    if (hub_trims_.settle(hub_.held())) ::malloc_trim(0);
     tell_calls();
     tell_members();
   }
@@ -405,6 +408,7 @@ class Server final : public CoordinatorServer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::pair<std::uint64_t, std::uint64_t> members_of_;         // the changes after which `members_` were told
+  TrimDebt hub_trims_;
   std::tuple<bool, std::uint64_t, std::uint64_t> calls_of_{};  // likewise: whether a round waited, and the changes
   std::vector<std::string> members_;                           // guarded by mutex_
   std::unique_ptr<Transport> transport_;

@@ -109,6 +109,21 @@ TEST(HubBounds, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 
+TEST(HubBounds, WhoTakesNothingForAMomentCostsNobodyAnything) {
+  HubFixture hub;
+  hub.gather(3, groups(15));
+  for (std::uint64_t i = 0; i < 15; ++i) {
+    const GroupId group(2 + 2 * i);
+    ASSERT_EQ(hub.says(0, HubFixture::contribute(group), 16 * kMiB), "") << i;
+    for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(group));
+    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{group, 1, {}}), "");
+  }
+  EXPECT_EQ(hub.error(), "");
+  EXPECT_EQ(hub.hub().present().size(), 3U);
+  for (std::uint64_t i = 0; i < 15; ++i) EXPECT_EQ(hub.says(2, wire::ResultAck{GroupId(2 + 2 * i), 1, {}}), "");
+  EXPECT_EQ(hub.hub().bytes_held(), 0U);
+}
+
 TEST(HubBounds, WhomOthersCrowdOutFailsAStepAndGoesOn) {
   HubFixture hub;
   hub.gather(5, {});

@@ -77,6 +77,8 @@ CallsUnderWay CollectiveHub::calls_under_way(const SitesOf& sites_of) const {
 std::uint64_t CollectiveHub::changes() const { return parts_->changes; }
 std::uint64_t CollectiveHub::changes_of_calls() const { return parts_->changes + parts_->changes_of_calls; }
 
+std::size_t CollectiveHub::held() const { return parts_->worlds.held(); }
+
 std::size_t CollectiveHub::bytes_held() const {
   std::size_t bytes = 0;
   for (const auto& [number, world] : parts_->worlds) {

@@ -55,6 +55,8 @@ class CollectiveHub {
   // How often who is present has changed; and what calls are under way, as far as that may differ.
   [[nodiscard]] std::uint64_t changes() const;
   [[nodiscard]] std::uint64_t changes_of_calls() const;
+  // Bytes that ranks make it hold, by what they count as.
+  [[nodiscard]] std::size_t held() const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps_known() const;  // likewise

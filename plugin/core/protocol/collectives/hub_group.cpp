@@ -193,15 +193,25 @@ bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& messag
 }
 
 void HubGroup::pass_charges(std::uint32_t member) {
-  HubBudget& mine = world_.memory.parts(members()[member]);
+  const RankId rank = members()[member];
   for (auto& [number, step] : steps_) {
     if (!step.result()) continue;
-    if (world_.hub.now < later(step.decided_at(), world_.hub.config.link_grace)) continue;
     std::uint32_t other = step.hint();
     const std::uint64_t decided = number;
     const auto is_late = [&](std::uint32_t i) { return i != member && lacks(i, decided); };
-    if (any_member(other, is_late)) step.pass_charges(mine, world_.memory.parts(members()[other]));
+    if (!any_member(other, is_late)) continue;
+    HubBudget& untaken = world_.memory.untaken(members()[other]);
+    step.pass_charges(world_.memory.parts(rank), untaken);
+    if (!lacks(member, number)) step.pass_charges(world_.memory.untaken(rank), untaken);
   }
+}
+
+bool HubGroup::is_late(std::uint32_t member) const {
+  return std::ranges::any_of(steps_, [&](const auto& entry) {
+    const auto& [number, step] = entry;
+    const bool due = step.result() && world_.hub.now >= later(step.decided_at(), world_.hub.config.link_grace);
+    return due && lacks(member, number);
+  });
 }
 
 std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {

@@ -48,9 +48,9 @@ class HubGroup {
   // Whether there is no room for a part that it would hold; and whether that is since the member has too much itself.
   [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] bool has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
-  // What counts as a member's, and is held since another has not taken it for a grace, counts as that one's from now
-  // on.
+  // What counts as a member's, and is held since another has not taken it, counts as that one's from now on.
   void pass_charges(std::uint32_t member);
+  [[nodiscard]] bool is_late(std::uint32_t member) const;  // with what was decided a grace ago
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
   void give_up(const std::string& why);    // every step of it, from here on
   void tell_errors(std::uint32_t member);  // that are news to it

@@ -97,7 +97,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
-  if (group->has_too_much(*member, message, payload.bytes)) make_room(rank);
+  if (group->lacks_room(*member, message, payload.bytes)) make_room(rank);
   if (!group->contribute(*member, message, payload)) return;
   if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
   tell_receiver(*group);
@@ -105,8 +105,8 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   group->settle(message.step);
 }
 
-// It is not to end for what others do not take. What these have not taken for a grace may be as much as they may hold
-// themselves: beyond that an only hub goes on without them.
+// It is not to end for what others do not take: that counts as theirs. Who has as much as a rank may hold, and has
+// taken nothing of it for a grace, an only hub goes on without.
 void HubGroups::make_room(RankId rank) {
   pass_charges(rank);
   if (!world_.only_hub) return;
@@ -117,13 +117,20 @@ void HubGroups::make_room(RankId rank) {
   }
   std::vector<RankId> over;
   for (const RankId other : others) {
-    if (other == rank || world_.ranks[other].away() || !world_.memory.is_over(other)) continue;
-    pass_charges(other);  // it may have taken since what counts as its own
-    if (world_.memory.is_over(other)) over.push_back(other);
+    if (other == rank || world_.ranks[other].away() || !world_.memory.leaves_too_much(other)) continue;
+    pass_charges(other);  // it may have taken some of that since
+    if (world_.memory.leaves_too_much(other) && is_late(other)) over.push_back(other);
   }
   if (over.empty()) return;
   world_.ranks.mark_gone(over, "more than a rank's parts are held that it has not taken for a grace");
   world_.membership.advance();
+}
+
+bool HubGroups::is_late(RankId rank) {
+  return std::ranges::any_of(of(rank), [&](GroupId id) {
+    const HubGroup& group = groups_.at(id);
+    return group.is_late(*group.member_of(rank));
+  });
 }
 
 void HubGroups::pass_charges(RankId rank) {

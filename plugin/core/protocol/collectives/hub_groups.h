@@ -48,6 +48,7 @@ class HubGroups {
   void erase(const HubGroup& group);
   void make_room(RankId rank);
   void pass_charges(RankId rank);
+  [[nodiscard]] bool is_late(RankId rank);  // with what was decided a grace ago
 
   HubWorld& world_;
   HubAgenda agenda_;

@@ -11,7 +11,8 @@ namespace collab::protocol {
 HubMemory::HubMemory(HubWorld& world, HubTotal& parts, HubTotal& memory) : world_(world) {
   ranks_.reserve(world.ranks.size());
   for (std::uint32_t i = 0; i < world.ranks.size(); ++i) {
-    ranks_.push_back({HubBudget(parts, world.ranks.size()), HubBudget(memory, world.ranks.size())});
+    const HubBudget each(parts, world.ranks.size());
+    ranks_.push_back({each, each, HubBudget(memory, world.ranks.size())});
   }
 }
 

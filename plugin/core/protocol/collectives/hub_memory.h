@@ -31,8 +31,9 @@ class HubMemory {
   [[nodiscard]] const HubBudget& parts(RankId rank) const { return ranks_[rank.value].parts; }
 
   [[nodiscard]] std::uint64_t recalls() const { return recalls_; }  // how often a rank has said what it remembers
-  // Whether more parts count as its own than it may bring.
-  [[nodiscard]] bool is_over(RankId rank) const { return parts(rank).held() > parts(rank).all().each(); }
+  // Parts of others that it has not taken, where those who brought them had no more room.
+  [[nodiscard]] HubBudget& untaken(RankId rank) { return ranks_[rank.value].untaken; }
+  [[nodiscard]] bool leaves_too_much(RankId rank) { return untaken(rank).held() > untaken(rank).all().each(); }
   // Whether there is room for what it names; else it is refused.
   [[nodiscard]] bool recall(const wire::Enter& message);
   // Whether the hub can remember so much more for this rank; else it is refused.
@@ -46,7 +47,8 @@ class HubMemory {
 
  private:
   struct Rank {
-    HubBudget parts;   // what the hub holds of it
+    HubBudget parts;  // what the hub holds of it
+    HubBudget untaken;
     HubBudget memory;  // what the hub remembers for it
     std::map<GroupId, std::uint64_t> completed{};
     std::map<GroupId, Steps> held{};

@@ -31,6 +31,8 @@ class HubWorlds {
   [[nodiscard]] bool is_hung_up(LinkId link) const { return hung_up_.contains(link); }
   [[nodiscard]] const Place* find_place(LinkId link) const;
 
+  [[nodiscard]] std::size_t held() const { return parts_.held() + memory_.held(); }  // of all ranks
+
   void on_enter(const HubReceived& event, const wire::Enter& message);
   void on_left(std::uint64_t number);  // one of its ranks has
   void on_tick();
