@@ -124,6 +124,44 @@ TEST(HubBounds, WhoTakesNothingForAMomentCostsNobodyAnything) {
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 
+TEST(HubBounds, WhatOneDoesNotTakeFillsTheHubAndNoMore) {
+  HubFixture hub;
+  hub.gather(4, groups(60));
+  std::size_t refused = 0;
+  for (std::uint64_t i = 0; i < 60 && refused == 0; ++i) {
+    const GroupId group(2 + 2 * i);
+    for (const std::uint32_t rank : {0U, 1U, 2U})
+      refused += hub.says(rank, HubFixture::contribute(group), 16 * kMiB).empty() ? 0 : 1;
+    (void)hub.says(3, HubFixture::contribute(group));
+    for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, wire::ResultAck{group, 1, {}});
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_LE(hub.hub().bytes_held(), 1024 * kMiB) << "once, and each rank's share";
+}
+
+TEST(HubBounds, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
+  HubFixture hub;
+  hub.gather(5, {});
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
+      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
+      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
+    }
+  }
+  for (std::uint32_t rank = 0; rank < 5; ++rank) hub.close(HubFixture::link_of(rank));
+  hub.pass(std::chrono::seconds(61));
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
+  }
+  const LinkId first = HubFixture::link_of(0, 12);
+  for (const std::uint64_t group : {2, 4, 6}) {  // more than its share
+    EXPECT_EQ(hub.says(first, wire::Assemble{GroupId(group), ranks(8)}), "");
+    EXPECT_EQ(hub.says(first, HubFixture::contribute(GroupId(group)), 16 * kMiB), "");
+    EXPECT_EQ(hub.error(), "");
+  }
+  EXPECT_EQ(hub.hub().bytes_held(), 48 * kMiB);
+}
+
 TEST(HubBounds, WhomOthersCrowdOutFailsAStepAndGoesOn) {
   HubFixture hub;
   hub.gather(5, {});

@@ -162,6 +162,21 @@ TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
   EXPECT_EQ(end_of_step(hub, GroupId(4), 1), "");
 }
 
+TEST(HubMessages, TheNumberOfAGroupIsFreeAgainOnceWhoTookItIsGone) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+  (void)hub.says(2, wire::Assemble{GroupId(2), {RankId(2)}});
+  hub.close(HubFixture::link_of(2));
+  for (int second = 0; second < 65; ++second) {
+    hub.pass(std::chrono::seconds(1));
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::Heartbeat{});
+  }
+  for (const std::uint32_t rank : {0U, 1U}) {
+    EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(2), {RankId(0), RankId(1)}}), "");
+  }
+  EXPECT_EQ(end_of_step(hub, GroupId(2), 1), "");
+}
+
 TEST(HubMessages, AStrangersTwinEndsNothing) {
   const std::vector<RankId> both{RankId(0), RankId(1)};
   for (const std::vector<RankId>& made : {std::vector{RankId(2), RankId(1)}, {RankId(0), RankId(1), RankId(2)}}) {

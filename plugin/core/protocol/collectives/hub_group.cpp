@@ -194,6 +194,8 @@ bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& messag
 
 void HubGroup::pass_charges(std::uint32_t member) {
   const RankId rank = members()[member];
+  const HubTotal& all = world_.memory.parts(rank).all();
+  if (all.held() >= all.most()) return;  // who has passed them on has its share once more
   for (auto& [number, step] : steps_) {
     if (!step.result()) continue;
     std::uint32_t other = step.hint();

@@ -109,6 +109,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
 // taken nothing of it for a grace, an only hub goes on without.
 void HubGroups::make_room(RankId rank) {
   pass_charges(rank);
+  world_.hub.worlds.make_room_for_parts();
   if (!world_.only_hub) return;
   std::set<RankId> others;
   for (const GroupId id : of(rank)) {
@@ -175,7 +176,12 @@ void HubGroups::catch_up(RankId rank) {
 }
 
 void HubGroups::settle() {
-  for (auto& [id, group] : groups_) group.settle();
+  std::vector<GroupId> deserted;
+  for (auto& [id, group] : groups_) {
+    group.settle();
+    if (group.is_deserted()) deserted.push_back(id);
+  }
+  for (const GroupId id : deserted) erase(groups_.at(id));
 }
 
 void HubGroups::settle(RankId rank) {

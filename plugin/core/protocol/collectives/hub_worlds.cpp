@@ -77,6 +77,15 @@ void HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
   }
 }
 
+void HubWorlds::make_room_for_parts() {
+  if (parts_.held() < parts_.most()) return;
+  std::vector<std::uint64_t> silent;
+  for (const auto& [number, world] : worlds_) {
+    if (world.ranks.silent_since()) silent.push_back(number);
+  }
+  for (const std::uint64_t number : silent) erase(number);
+}
+
 // Empty: there is room for one more world, of a rank of that host.
 std::string HubWorlds::why_no_room(const wire::Enter& message, const std::string& host) const {
   const std::size_t ranks = message.site_of.size();
