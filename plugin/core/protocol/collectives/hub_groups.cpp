@@ -97,7 +97,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
-  if (group->lacks_room(*member, message, payload.bytes)) make_room(rank);
+  if (group->lacks_room(*member, message, payload.bytes)) make_room(rank, payload.bytes);
   if (!group->contribute(*member, message, payload)) return;
   if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
   tell_receiver(*group);
@@ -107,9 +107,9 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
 
 // It is not to end for what others do not take: that counts as theirs. Who has as much as a rank may hold, and has
 // taken nothing of it for a grace, an only hub goes on without.
-void HubGroups::make_room(RankId rank) {
+void HubGroups::make_room(RankId rank, std::size_t bytes) {
   pass_charges(rank);
-  world_.hub.worlds.make_room_for_parts();
+  world_.hub.worlds.make_room_for_parts(bytes);
   if (!world_.only_hub) return;
   std::set<RankId> others;
   for (const GroupId id : of(rank)) {

@@ -46,7 +46,7 @@ class HubGroups {
 
   [[nodiscard]] const std::set<GroupId>& of(RankId rank) const;
   void erase(const HubGroup& group);
-  void make_room(RankId rank);
+  void make_room(RankId rank, std::size_t bytes);
   void pass_charges(RankId rank);
   [[nodiscard]] bool is_late(RankId rank);  // with what was decided a grace ago
 
