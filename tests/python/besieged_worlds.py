@@ -23,7 +23,7 @@ from ranks import wait_until
 
 STRANGERS = 32
 # Under these calls may fail, and go well again once the attacker has gone (docs/security-model.md).
-MAY_FAIL = ("squat", "full-hub", "unacknowledged")
+MAY_FAIL = ("squat", "full-hub")
 AGAIN = 20  # calls in a row
 
 

@@ -13,19 +13,10 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::groups;
 using testing::HubFixture;
 using testing::kMiB;
-
-[[nodiscard]] std::vector<GroupId> groups(std::uint64_t count) {
-  std::vector<GroupId> all;
-  for (std::uint64_t i = 0; i < count; ++i) all.emplace_back(2 + 2 * i);  // no twins
-  return all;
-}
-[[nodiscard]] std::vector<RankId> ranks(std::uint32_t count) {
-  std::vector<RankId> all;
-  for (std::uint32_t i = 0; i < count; ++i) all.emplace_back(i);
-  return all;
-}
+using testing::ranks;
 
 // ---- parts -----------------------------------------------------------------------------------------
 
@@ -84,106 +75,6 @@ TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
   hub.gather(2, groups(1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), 16 * kMiB), "");
   EXPECT_EQ(hub.hub().bytes_held(), 16 * kMiB);
-}
-
-// Rank 2 brings its parts and never says that it has the others'.
-TEST(HubBounds, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
-  HubFixture hub;
-  hub.gather(3, groups(15));
-  const auto wait = [&] {
-    for (int i = 0; i < 4; ++i) {
-      hub.pass(std::chrono::seconds(15));
-      for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::Heartbeat{1, false});
-    }
-  };
-  for (std::uint64_t i = 0; i < 15; ++i) {
-    if (i == 7 || i == 14) wait();
-    const GroupId group(2 + 2 * i);
-    ASSERT_EQ(hub.says(0, HubFixture::contribute(group), 16 * kMiB), "") << i;
-    for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(group));
-    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{group, 1, {}}), "");
-    EXPECT_EQ(hub.hub().present().size(), i < 14 ? 3U : 2U);
-  }
-  EXPECT_THAT(hub.lines().back(),
-              HasSubstr("rank 2 of site0 is gone from the world's collectives: more than a rank's"));
-  EXPECT_EQ(hub.hub().bytes_held(), 0U);
-}
-
-TEST(HubBounds, WhoTakesNothingForAMomentCostsNobodyAnything) {
-  HubFixture hub;
-  hub.gather(3, groups(15));
-  for (std::uint64_t i = 0; i < 15; ++i) {
-    const GroupId group(2 + 2 * i);
-    ASSERT_EQ(hub.says(0, HubFixture::contribute(group), 16 * kMiB), "") << i;
-    for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(group));
-    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{group, 1, {}}), "");
-  }
-  EXPECT_EQ(hub.error(), "");
-  EXPECT_EQ(hub.hub().present().size(), 3U);
-  for (std::uint64_t i = 0; i < 15; ++i) EXPECT_EQ(hub.says(2, wire::ResultAck{GroupId(2 + 2 * i), 1, {}}), "");
-  EXPECT_EQ(hub.hub().bytes_held(), 0U);
-}
-
-TEST(HubBounds, WhatOneDoesNotTakeFillsTheHubAndNoMore) {
-  HubFixture hub;
-  hub.gather(4, groups(60));
-  std::size_t refused = 0;
-  for (std::uint64_t i = 0; i < 60 && refused == 0; ++i) {
-    const GroupId group(2 + 2 * i);
-    for (const std::uint32_t rank : {0U, 1U, 2U})
-      refused += hub.says(rank, HubFixture::contribute(group), 16 * kMiB).empty() ? 0 : 1;
-    (void)hub.says(3, HubFixture::contribute(group));
-    for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, wire::ResultAck{group, 1, {}});
-  }
-  EXPECT_GT(refused, 0U);
-  EXPECT_LE(hub.hub().bytes_held(), 1024 * kMiB) << "once, and each rank's share";
-}
-
-TEST(HubBounds, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
-  HubFixture hub;
-  hub.gather(5, {});
-  for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
-      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
-      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
-    }
-  }
-  for (std::uint32_t rank = 0; rank < 5; ++rank) hub.close(HubFixture::link_of(rank));
-  hub.pass(std::chrono::seconds(61));
-  for (std::uint32_t rank = 0; rank < 8; ++rank) {
-    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
-  }
-  const LinkId first = HubFixture::link_of(0, 12);
-  for (const std::uint64_t group : {2, 4, 6}) {  // more than its share
-    EXPECT_EQ(hub.says(first, wire::Assemble{GroupId(group), ranks(8)}), "");
-    EXPECT_EQ(hub.says(first, HubFixture::contribute(GroupId(group)), 16 * kMiB), "");
-    EXPECT_EQ(hub.error(), "");
-  }
-  EXPECT_EQ(hub.hub().bytes_held(), 48 * kMiB);
-}
-
-TEST(HubBounds, WhomOthersCrowdOutFailsAStepAndGoesOn) {
-  HubFixture hub;
-  hub.gather(5, {});
-  for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
-      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
-      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
-    }
-  }
-  for (std::uint64_t world = 2; world < 12; ++world) {
-    (void)hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 1, world));
-  }
-  for (std::uint32_t rank = 0; rank < 8; ++rank) {
-    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
-    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), wire::Assemble{GroupId(2), ranks(8)}), "");
-  }
-  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2)), 8 * kMiB), "");
-  EXPECT_THAT(hub.error(), HasSubstr("this coordinator holds 532439040 bytes of at most 512 MiB"));
-  EXPECT_EQ(hub.sent(), 8U) << "it fails for all of them";
-  (void)hub.says(HubFixture::link_of(0, 12), wire::ResultAck{GroupId(2), 1, {}});
-  EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2), 2), kMiB), "");
-  EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(0, 12)));
 }
 
 // Ranks 0 to 7 fill the hub; the others have their share all the same.

@@ -15,6 +15,18 @@ namespace collab::protocol::testing {
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 
+// Numbers of groups, and the first ranks of a world.
+[[nodiscard]] inline std::vector<GroupId> groups(std::uint64_t count) {
+  std::vector<GroupId> all;
+  for (std::uint64_t i = 0; i < count; ++i) all.emplace_back(2 + 2 * i);  // no twins
+  return all;
+}
+[[nodiscard]] inline std::vector<RankId> ranks(std::uint32_t count) {
+  std::vector<RankId> all;
+  for (std::uint32_t i = 0; i < count; ++i) all.emplace_back(i);
+  return all;
+}
+
 class HubFixture {
  public:
   // Rank i stands at site i % `sites`. Rank i of world w comes by link 1000 * w + i + 1, unless another is named.

@@ -126,6 +126,11 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     if (!begun->second.has_failed()) answer(message.step, member);  // else it was told before it came
     return false;
   }
+  if (std::string why = why_untaken(member, message, payload.bytes); !why.empty()) {
+    hold(member, message, {}, kNever);
+    fail(message.step, std::move(why));
+    return false;
+  }
   if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
     if (!is_crowded_out(member, message, payload.bytes)) {
       world_.refuse(members()[member], why);
@@ -195,7 +200,7 @@ bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& messag
 void HubGroup::pass_charges(std::uint32_t member) {
   const RankId rank = members()[member];
   const HubTotal& all = world_.memory.parts(rank).all();
-  if (all.held() >= all.most()) return;  // who has passed them on has its share once more
+  if (all.held() >= 2 * all.most()) return;  // who has passed them on has its share once more
   for (auto& [number, step] : steps_) {
     if (!step.result()) continue;
     std::uint32_t other = step.hint();
@@ -206,6 +211,21 @@ void HubGroup::pass_charges(std::uint32_t member) {
     step.pass_charges(world_.memory.parts(rank), untaken);
     if (!lacks(member, number)) step.pass_charges(world_.memory.untaken(rank), untaken);
   }
+}
+
+// One that does not take what others bring is to fill the hub with no more of it.
+std::string HubGroup::why_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const HubTotal& all = world_.memory.parts(members()[member]).all();
+  if (bytes == 0 || 2 * all.held() < all.most() || is_far_ahead(message.step)) return "";
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const RankId rank = members()[i];
+    if (i == member || is_away(i) || !world_.memory.leaves_too_much(rank)) continue;
+    if (phase_of(message.step) != Phase::kOpen) return "";
+    return call_text(message) + " has " + world_.ranks.text(rank) + " for a member, which has not taken " +
+           in_bytes(world_.memory.untaken(rank).held()) + " of what others have brought; look at that rank's process " +
+           "and line [hub.parts-untaken]";
+  }
+  return "";
 }
 
 bool HubGroup::is_late(std::uint32_t member) const {

@@ -78,6 +78,7 @@ class HubGroup {
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
+  [[nodiscard]] std::string why_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   // Whether the step may fail for it: others hold so much that what it brings within its own bound has no room.
   [[nodiscard]] bool is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
