@@ -231,6 +231,10 @@ INSTANTIATE_TEST_SUITE_P(
                            3},  // renamed without a slow witness: ElectionClaims.WhatWasSetAsideCountsAgainWhere…
                     Failed{106037915, 5, 3}, Failed{106010986, 5, 3},  // a judge's: a voter left after it had promised
                     Failed{106008596, 5, 3},  // a judge's: too few with their records to set a claim aside
+                    Failed{112013135, 5, 3},  // a term for two things: ElectionEnd.ATermThatWasBegunIs…
+                    Failed{112018218, 3, 3},  // a judge's: a hub that is not the leader's holds each round up
+                    Failed{112021889, 5, 3},  // a call without an end
+                    Failed{112034192, 2, 3},  // an anchor that was half received
                     Failed{400127, 2, 2}));   // never welcomed: SiteJoin.ALinkLostBeforeWelcome…
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.

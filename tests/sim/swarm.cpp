@@ -161,8 +161,9 @@ class Swarm {
     faults_.plan(setting.rounds * setting.generations * kRound);
     look();
     std::uint64_t events = 0;
-    const Duration bound =
-        setting.generations * (kBound + (setting.slow_disks ? setting.rounds * kSlowRound : Duration{}));
+    // Ranks may be at another hub than their leader's: then each round and a call wait for each other to a time-out.
+    const bool slow = setting.slow_disks || (world() != nullptr && world()->in_training());
+    const Duration bound = setting.generations * (kBound + (slow ? setting.rounds * kSlowRound : Duration{}));
     while (!finished_ && network_.now() < population_.calm_from() + bound && checkers_.failures().empty()) {
       if (!network_.run_one()) break;
       if (++events > kMostEvents)

@@ -481,5 +481,19 @@ TEST(ElectionEnd, WhenAllHaveGoneNothingIsLeftOfIt) {
   EXPECT_TRUE(mandate->founded);
 }
 
+TEST(ElectionEnd, ATermThatWasBegunIsNotBegunAgain) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  static_cast<void>(world.promise(1));
+  static_cast<void>(world.promise(2));
+  const TermId begun = world.term();
+  ASSERT_EQ(world.asked_to_accept().size(), 2U);
+  EXPECT_EQ(world.election.dismiss().size(), 2U);
+  static_cast<void>(world.come(3, voter("paris")));
+  static_cast<void>(world.come(4, voter("tokyo")));
+  EXPECT_GT(world.term(), begun) << "those who went may have accepted something under it";
+}
+
 }  // namespace
 }  // namespace collab::protocol

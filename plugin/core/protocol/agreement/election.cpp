@@ -131,7 +131,7 @@ std::map<LinkId, wire::Join> Election::dismiss() {
   std::map<LinkId, wire::Join> all;
   for (auto& [link, applicant] : std::exchange(applicants_, {})) all.emplace(link, std::move(applicant.join));
   early_.clear();
-  begun_ = false;
+  if (std::exchange(begun_, false)) ++term_.value;  // some may have accepted something under it
   decision_.reset();
   waiting_.stop();
   forgotten_.clear();
