@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import bare_environment
-from hostiles import GRACE, LATE, NOISE, SLOWER, Siege, Span, Watched, binary
+from hostiles import BACK_WITHIN, GRACE, LATE, NOISE, SLOWER, Siege, Span, Watched, binary
 from ranks import wait_until
 
 STRANGERS = 32
@@ -90,9 +90,9 @@ class WorldSiege(Siege):
             figures.append(f"{site} {len(failed)} of {len(calls)} failed, longest {longest:.2f} s")
         if attack in MAY_FAIL:
             try:
-                wait_until(lambda: all(self._goes_well(site, ended) for site in self.sites), 2 * GRACE + LATE)
+                wait_until(lambda: all(self._goes_well(site, ended) for site in self.sites), BACK_WITHIN)
             except AssertionError:
-                self.faults.append(f"{attack}: calls fail still two graces later")
+                self.faults.append(f"{attack}: calls fail still {BACK_WITHIN:.0f} s later")
         step = self._median_step(begun, now)
         if step > SLOWER * self.usual_step + NOISE:
             self.faults.append(f"{attack}: a step of calls took {step:.2f} s, usually {self.usual_step:.2f}")

@@ -132,5 +132,38 @@ TEST(HubRoom, WhomOthersCrowdOutFailsAStepAndGoesOn) {
   EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(0, 12)));
 }
 
+// They fill it, and begin worlds that make each share small.
+TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellOnceTheyHaveDied) {
+  constexpr std::uint32_t kRanks = 35;
+  HubFixture hub;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::Assemble{GroupId(2), ranks(3)});
+  std::vector<LinkId> strangers;
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    const LinkId link = strangers.emplace_back(HubFixture::link_of(rank, 2));
+    (void)hub.says(link, HubFixture::enter(rank, 5, 2));
+    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
+      EXPECT_EQ(hub.says(link, wire::Assemble{GroupId(group), ranks(5)}), "");
+      EXPECT_EQ(hub.says(link, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
+    }
+  }
+  for (std::uint64_t world = 3; world < 17; ++world) {
+    (void)hub.says(strangers.emplace_back(HubFixture::link_of(0, world)), HubFixture::enter(0, 1, world));
+  }
+  wire::Contribute part = HubFixture::contribute(GroupId(2));
+  EXPECT_EQ(hub.says(0, part, 8 * kMiB), "");
+  EXPECT_THAT(hub.error(), HasSubstr("[hub.parts-held]"));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::ResultAck{GroupId(2), 1, {}});
+  for (const LinkId link : strangers) hub.close(link);
+  for (int second = 0; second < 65; ++second) {
+    hub.pass(std::chrono::seconds(1));
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, wire::Heartbeat{});
+  }
+  ++part.step;
+  EXPECT_EQ(hub.says(0, part, 8 * kMiB), "");
+  EXPECT_EQ(hub.error(), "");
+  EXPECT_EQ(hub.hub().bytes_held(), 8 * kMiB);
+}
+
 }  // namespace
 }  // namespace collab::protocol
