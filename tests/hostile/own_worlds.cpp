@@ -82,8 +82,9 @@ void attack_held(Context& context) {
   std::uint64_t step = 0;
   while (!context.done()) {
     if (!all_here(ranks)) {
-      ranks = draw_world(context, 2);
-      if (!all_here(ranks)) {
+      ranks = draw_world(context, 2);  // fewer, where the hub lets no more in
+      if (ranks.size() < 2 || !all_here(ranks)) {
+        ranks.clear();
         wait_ms(50);
         continue;
       }
