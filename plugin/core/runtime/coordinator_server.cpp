@@ -407,7 +407,7 @@ class Server final : public CoordinatorServer {
   RateLimit refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::pair<std::uint64_t, std::uint64_t> members_of_;         // the changes after which `members_` were told
+  std::pair<std::uint64_t, std::uint64_t> members_of_;  // the changes after which `members_` were told
   TrimDebt hub_trims_;
   std::tuple<bool, std::uint64_t, std::uint64_t> calls_of_{};  // likewise: whether a round waited, and the changes
   std::vector<std::string> members_;                           // guarded by mutex_

@@ -12,8 +12,8 @@ namespace collab::protocol {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::groups;
+using ::testing::HasSubstr;
 using testing::HubFixture;
 using testing::kMiB;
 using testing::ranks;
