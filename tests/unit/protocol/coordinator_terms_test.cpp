@@ -99,20 +99,6 @@ TEST(TermLimit, WhatOneHasBeenMadeToPromiseIsHeardEverywhereAMomentLater) {
   EXPECT_LT(TermLimit{kOf2126}.at(TimePoint{}), TermId{wire::kMaxTerm});
 }
 
-TEST_F(FarTerms, AnAttemptOfALaterTermThanItsRecordHasPromisedIsNone) {
-  wire::Join liar = voter("lima", 3);
-  wire::StartAttempt start;
-  start.run = RunId{7};
-  start.round = RoundId{1};
-  start.term = TermId{3};
-  liar.report.record.proposals = {{start}};
-  EXPECT_THAT(sent<wire::Refuse>(c.hear(1, liar)), IsEmpty());
-  liar.report.record.proposals[0].settled = TermId{4};
-  const auto refused = sent<wire::Refuse>(c.hear(2, liar));
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("an attempt of term 4 and has promised term 3 at most"));
-}
-
 // A newcomer's word makes no round of which there is no next one.
 TEST(Rounds, FarAboveAllThatAreKnownAreRefused) {
   constexpr std::uint64_t kFar = wire::kMaxRoundStep + 1;

@@ -81,12 +81,8 @@ std::string Admission::far_term(const wire::Message& message) const {
 
 std::string Admission::damage(LinkId link, const wire::Message& message) const {
   RoundId round;
-  TermId proposed;
-  TermId promised;
   const auto look = [&](const wire::Offer& offer, const wire::Record& record) {
     round = std::max(offer.round, record.anchor.round);
-    for (const wire::Proposal& each : record.proposals) proposed = std::max({proposed, each.start.term, each.settled});
-    promised = record.promised;
   };
   if (const auto* join = std::get_if<wire::Join>(&message)) {
     if (join->swarm == all_->config.swarm) look(join->offer, join->report.record);
@@ -95,18 +91,14 @@ std::string Admission::damage(LinkId link, const wire::Message& message) const {
   } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
     if (all_->membership.behind(link) != nullptr) round = installed->round;
   }
-  const std::string remedy =
-      ": the record is damaged; remove it (COLLAB_STATE_DIR) and start again [join.record-damaged]";
-  if (proposed > promised) {
-    return "its record holds an attempt of term " + std::to_string(proposed.value) + " and has promised term " +
-           std::to_string(promised.value) + " at most" + remedy;
-  }
   if (!wire::is_too_far_ahead(round, {})) return {};
   const RoundId agreed = std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second,
                                   all_->leadership.election().newest().anchor.round);
   if (!wire::is_too_far_ahead(round, agreed)) return {};
   return "its record says that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
-         std::to_string(agreed.value) + ", and no swarm gets so far ahead" + remedy;
+         std::to_string(agreed.value) +
+         ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
+         "[join.record-damaged]";
 }
 
 std::string Admission::refusal(const wire::Join& join) const {
