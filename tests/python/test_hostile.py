@@ -42,7 +42,7 @@ AT_THE_HUB = ("bring", "unread", "enter-gone")
 # the attacker has gone. held: in some runs the attacking program itself crashes.
 ONLY_BY_NAME = ("full-hub", "held")
 # Seconds, in a short run: they have to fill something first, or what they do shows once a grace is over.
-SLOW_AT_THE_HUB = {"held": 6.0, "many-groups": 6.0, "full-hub": 5.0, "unacknowledged": 5.0}
+SLOW_AT_THE_HUB = {"many-groups": 6.0, "unacknowledged": 5.0}
 SEED = random.randrange(2**32)
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 

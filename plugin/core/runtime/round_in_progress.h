@@ -4,8 +4,11 @@
 // Threads: the loop's. Ownership: plain values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collab/clock.h"

@@ -13,6 +13,20 @@ using testing::HubFixture;
 using testing::kMiB;
 using testing::ranks;
 
+// Five ranks of that world bring as much as a hub holds, to groups to which the others do not come; their links.
+std::vector<LinkId> fill(HubFixture& hub, std::uint64_t world) {
+  std::vector<LinkId> links;
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    const LinkId link = links.emplace_back(HubFixture::link_of(rank, world));
+    (void)hub.says(link, HubFixture::enter(rank, 5, world));
+    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
+      EXPECT_EQ(hub.says(link, wire::Assemble{GroupId(group), ranks(5)}), "");
+      EXPECT_EQ(hub.says(link, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
+    }
+  }
+  return links;
+}
+
 // Rank 2 brings its parts and never says that it has the others'.
 TEST(HubRoom, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
   HubFixture hub;
@@ -87,14 +101,7 @@ TEST(HubRoom, WhatOneDoesNotTakeFailsCallsWithItAndNoOthers) {
 
 TEST(HubRoom, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
   HubFixture hub;
-  hub.gather(5, {});
-  for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
-      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
-      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
-    }
-  }
-  for (std::uint32_t rank = 0; rank < 5; ++rank) hub.close(HubFixture::link_of(rank));
+  for (const LinkId link : fill(hub, 1)) hub.close(link);
   hub.pass(std::chrono::seconds(61));
   for (std::uint32_t rank = 0; rank < 8; ++rank) {
     EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::enter(rank, 8, 12)), "");
@@ -110,13 +117,7 @@ TEST(HubRoom, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
 
 TEST(HubRoom, WhomOthersCrowdOutFailsAStepAndGoesOn) {
   HubFixture hub;
-  hub.gather(5, {});
-  for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
-      EXPECT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(5)}), "");
-      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
-    }
-  }
+  (void)fill(hub, 1);
   for (std::uint64_t world = 2; world < 12; ++world) {
     (void)hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 1, world));
   }
@@ -138,15 +139,7 @@ TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellOnceTheyHaveDied) {
   HubFixture hub;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
   for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::Assemble{GroupId(2), ranks(3)});
-  std::vector<LinkId> strangers;
-  for (std::uint32_t rank = 0; rank < 5; ++rank) {
-    const LinkId link = strangers.emplace_back(HubFixture::link_of(rank, 2));
-    (void)hub.says(link, HubFixture::enter(rank, 5, 2));
-    for (std::uint64_t group = 100 * (rank + 1); group < 100 * (rank + 1) + 14; group += 2) {
-      EXPECT_EQ(hub.says(link, wire::Assemble{GroupId(group), ranks(5)}), "");
-      EXPECT_EQ(hub.says(link, HubFixture::contribute(GroupId(group)), 29 * kMiB / 2), "");
-    }
-  }
+  std::vector<LinkId> strangers = fill(hub, 2);
   for (std::uint64_t world = 3; world < 17; ++world) {
     (void)hub.says(strangers.emplace_back(HubFixture::link_of(0, world)), HubFixture::enter(0, 1, world));
   }

@@ -126,18 +126,16 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     if (!begun->second.has_failed()) answer(message.step, member);  // else it was told before it came
     return false;
   }
-  if (std::string why = why_untaken(member, message, payload.bytes); !why.empty()) {
-    hold(member, message, {}, kNever);
-    fail(message.step, std::move(why));
+  if (const std::string why = why_untaken(member, message, payload.bytes); !why.empty()) {
+    fail_for(member, message, why);
     return false;
   }
   if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
-    if (!is_crowded_out(member, message, payload.bytes)) {
+    if (is_crowded_out(member, message, payload.bytes)) {
+      fail_for(member, message, why);
+    } else {
       world_.refuse(members()[member], why);
-      return false;
     }
-    hold(member, message, {}, kNever);
-    fail(message.step, why);
     return false;
   }
   const TimePoint now = world_.hub.now;
@@ -159,6 +157,11 @@ void HubGroup::hold(std::uint32_t member, const wire::Contribute& message, const
   step.add(member, {message, payload, world_.hub.now, deadline, std::move(charge)});
 }
 
+void HubGroup::fail_for(std::uint32_t member, const wire::Contribute& message, const std::string& why) {
+  hold(member, message, {}, kNever);
+  fail(message.step, why);
+}
+
 std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   std::uint64_t total = 0;
   for (const std::uint64_t split : message.splits) total += split;
@@ -173,9 +176,10 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
 }
 
 bool HubGroup::is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
-  return lacks_room(member, message, bytes) && !has_too_much(member, message, bytes) &&
-         world_.memory.parts(members()[member]).fits(cost_of(message, 0)) && !is_far_ahead(message.step) &&
-         phase_of(message.step) == Phase::kOpen;
+  const HubBudget& budget = world_.memory.parts(members()[member]);
+  const std::size_t others = budget.held() - held_in_step(member, message.step);
+  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) <= budget.all().each() &&
+         budget.fits(cost_of(message, 0)) && !is_far_ahead(message.step) && phase_of(message.step) == Phase::kOpen;
 }
 
 std::size_t HubGroup::held_in_step(std::uint32_t member, std::uint64_t number) const {
@@ -189,12 +193,6 @@ bool HubGroup::lacks_room(std::uint32_t member, const wire::Contribute& message,
   const std::size_t more = cost_of(message, bytes);
   const std::size_t mine = held_in_step(member, message.step);
   return !ended && more > mine && !world_.memory.parts(members()[member]).fits(more - mine);
-}
-
-bool HubGroup::has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
-  const HubBudget& budget = world_.memory.parts(members()[member]);
-  const std::size_t others = budget.held() - held_in_step(member, message.step);
-  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) > budget.all().each();
 }
 
 void HubGroup::pass_charges(std::uint32_t member) {

@@ -45,9 +45,8 @@ class HubGroup {
   void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
-  // Whether there is no room for a part that it would hold; and whether that is since the member has too much itself.
+  // Whether there is no room for a part that it would hold.
   [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
-  [[nodiscard]] bool has_too_much(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   // What counts as a member's, and is held since another has not taken it, counts as that one's from now on.
   void pass_charges(std::uint32_t member);
   [[nodiscard]] bool is_late(std::uint32_t member) const;  // with what was decided a grace ago
@@ -87,6 +86,7 @@ class HubGroup {
   [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
   void hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline);
+  void fail_for(std::uint32_t member, const wire::Contribute& message, const std::string& why);  // with no bytes of it
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);
   void fail(std::uint64_t number, std::string error);
