@@ -88,5 +88,30 @@ TEST(TheOnlySource, IsExpelledWhereItSaysSoWithoutEnd) {
               ElementsAre(HasSubstr("[join.anchor-unsteady]")));
 }
 
+// A site whose outer state was half overwritten when it joined finds that out as it is to keep its anchor.
+TEST(TheOnlySource, IsNotBelievedWhereAnotherHasYetToSayThatItHoldsTheSame) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, holding(join_of("paris", 2), {RunId{5}, RoundId{3}, kRight})));
+  static_cast<void>(c.hear(2, holding(join_of("tokyo", 2), {RunId{5}, RoundId{3}, kRight})));
+  EXPECT_THAT(sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{3}, kWrong})), IsEmpty())
+      << "tokyo may hold the right one";
+  const auto told = sent<wire::InstallAnchor>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{3}, kRight}));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].first, LinkId{1});
+  EXPECT_EQ(told[0].second.digest, kRight);
+  EXPECT_THAT(told[0].second.sources, ElementsAre(SiteId{1}));
+}
+
+TEST(TheOnlySource, IsBelievedWhereNobodyElseHoldsIt) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, holding(join_of("paris", 2), {RunId{5}, RoundId{3}, kRight})));
+  wire::Join fresh = join_of("tokyo", 2);
+  fresh.offer.digest = {3, 0};
+  static_cast<void>(c.hear(2, fresh));
+  const auto actions = c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{3}, kWrong});
+  EXPECT_THAT(notes(actions), HasSubstr("[round.anchor-by-majority]"));
+  for (const auto& [link, install] : sent<wire::InstallAnchor>(actions)) EXPECT_EQ(install.digest, kWrong);
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -213,7 +213,7 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
 
 // The digest is the word of whoever reported it first. It may be wrong: then more than half of the membership say so,
 // not counting helpers, which may be one peer under many names. Or it may be gone, and the others hold something else:
-// then most of them are right.
+// then most of them are right. It is not gone while somebody who brought it has yet to say that it is in place.
 void AnchorInstaller::believe_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
   const auto says_so = [&](const auto& entry) {
@@ -229,7 +229,8 @@ void AnchorInstaller::believe_holders() {
   bool somebody_holds = false;
   for (const auto& [id, member] : all_->members()) {
     somebody_waits = somebody_waits || member.phase() == MemberPhase::kJoined;
-    somebody_holds = somebody_holds || holds_anchor(member);
+    const bool keeps = member.phase() == MemberPhase::kInstalling && member.brought().digest == anchor.digest;
+    somebody_holds = somebody_holds || keeps || holds_anchor(member);
     const bool has_say = voters.contains(id) && !member.helper;
     helpers += voters.contains(id) && member.helper ? 1 : 0;
     const auto& holds = member.anchor.holds_;
