@@ -11,14 +11,14 @@
 namespace collab::protocol {
 namespace {
 
-[[nodiscard]] std::size_t cost_of(const wire::Contribute& contribute, std::size_t bytes) {
-  return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
-}
-
 constexpr std::size_t kMaxSteps = 64;   // failed ones that a member has not taken, of the only hub
 constexpr std::uint64_t kFarAhead = 8;  // steps beyond the last one that a living member has come to
 
 }  // namespace
+
+std::size_t cost_of(const wire::Contribute& contribute, std::size_t bytes) {
+  return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
+}
 
 std::string calls_differ(const std::string& one, const std::string& other) {
   return "the ranks are not in the same call: " + one + ", " + other + " [hub.calls-differ]";

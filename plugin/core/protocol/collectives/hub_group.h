@@ -113,6 +113,8 @@ class HubGroup {
   std::string given_up_;                      // why every step of it fails; empty: it goes on
 };
 
+// What a part counts for against its rank's budget.
+[[nodiscard]] std::size_t cost_of(const wire::Contribute& contribute, std::size_t bytes);
 [[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it
 
 }  // namespace collab::protocol

@@ -78,7 +78,7 @@ void HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
 }
 
 void HubWorlds::make_room_for_parts(std::size_t bytes) {
-  if (parts_.held() + bytes < parts_.most()) return;
+  if (parts_.held() + bytes <= parts_.most()) return;
   std::vector<std::uint64_t> silent;
   for (const auto& [number, world] : worlds_) {
     if (world.ranks.silent_since()) silent.push_back(number);
