@@ -126,11 +126,41 @@ TEST(HubRoom, WhomOthersCrowdOutFailsAStepAndGoesOn) {
     EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), wire::Assemble{GroupId(2), ranks(8)}), "");
   }
   EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2)), 8 * kMiB), "");
+  EXPECT_EQ(hub.sent(), 0U) << "it waits for the others, or it would run ahead of them";
+  for (std::uint32_t rank = 1; rank < 8; ++rank) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(rank, 12), HubFixture::contribute(GroupId(2))), "");
+  }
   EXPECT_THAT(hub.error(), HasSubstr("this coordinator holds 532439040 bytes of at most 512 MiB"));
   EXPECT_EQ(hub.sent(), 8U) << "it fails for all of them";
   (void)hub.says(HubFixture::link_of(0, 12), wire::ResultAck{GroupId(2), 1, {}});
   EXPECT_EQ(hub.says(HubFixture::link_of(0, 12), HubFixture::contribute(GroupId(2), 2), kMiB), "");
   EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(0, 12)));
+}
+
+// Not even a part without bytes has room for this rank.
+TEST(HubRoom, WhomOthersCrowdOutWhileMoreThanItsShareIsHeldGoesOn) {
+  constexpr std::uint32_t kRanks = 35;
+  HubFixture hub;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    for (const std::uint64_t group : {2, 4}) (void)hub.says(rank, wire::Assemble{GroupId(group), ranks(3)});
+  }
+  constexpr std::size_t kOfStrangers = 35 * (29 * kMiB / 2 + kPartCost);
+  EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(4)), kMaxHubParts - kOfStrangers - 3 * kPartCost / 2), "");
+  (void)fill(hub, 2);
+  for (std::uint64_t world = 3; world < 17; ++world) {
+    (void)hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 1, world));
+  }
+  EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), 8), "");
+  for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, HubFixture::contribute(GroupId(2)));
+  EXPECT_THAT(hub.error(), HasSubstr("[hub.parts-held]"));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(hub.says(rank, wire::ResultAck{GroupId(2), 1, {}}), "");
+    if (rank > 0) (void)hub.says(rank, HubFixture::contribute(GroupId(4)));
+  }
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(hub.says(rank, wire::ResultAck{GroupId(4), 1, {}}), "");
+  EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2), 2), 8), "");
+  EXPECT_EQ(hub.error(), "") << "it has room again";
 }
 
 // They fill it, and begin worlds that make each share small.
@@ -146,6 +176,7 @@ void go_well_where_strangers_have_left(std::size_t bytes) {
   }
   wire::Contribute part = HubFixture::contribute(GroupId(2));
   EXPECT_EQ(hub.says(0, part, 8 * kMiB), "");
+  for (const std::uint32_t rank : {1U, 2U}) (void)hub.says(rank, part);
   EXPECT_THAT(hub.error(), HasSubstr("[hub.parts-held]"));
   for (std::uint32_t rank = 0; rank < 3; ++rank) (void)hub.says(rank, wire::ResultAck{GroupId(2), 1, {}});
   for (const LinkId link : strangers) hub.close(link);

@@ -130,12 +130,10 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     fail_for(member, message, why);
     return false;
   }
-  if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
-    if (is_crowded_out(member, message, payload.bytes)) {
-      fail_for(member, message, why);
-    } else {
-      world_.refuse(members()[member], why);
-    }
+  const RankId rank = members()[member];
+  std::string lacking = why_not_held(member, message, payload.bytes);
+  if (!lacking.empty() && !is_crowded_out(member, message, payload.bytes)) {
+    world_.refuse(rank, lacking);
     return false;
   }
   const TimePoint now = world_.hub.now;
@@ -144,21 +142,38 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   const Duration grace = world_.hub.config.link_grace;
   if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
-  hold(member, message, payload, deadline);
+  const std::size_t cost = cost_of(message, payload.bytes);
+  if (lacking.empty()) {
+    hold(member, {message, payload, now, deadline, HubCharge(world_.memory.parts(rank), cost)});
+    return true;
+  }
+  std::optional<HubCharge> charge = charge_without_bytes(member, message);
+  if (!charge) return false;
+  hold(member, {message, {}, now, deadline, *std::move(charge), std::move(lacking)});
   return true;
 }
 
-void HubGroup::hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline) {
-  came_[member] = std::max(came_[member], message.step);
-  HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
-  HubStep& step = steps_[message.step];
+// It counts as remembered: a rank whose parts have no room is not to end for that. Nothing: it is refused.
+std::optional<HubCharge> HubGroup::charge_without_bytes(std::uint32_t member, const wire::Contribute& message) {
+  const std::size_t cost = cost_of(message, 0);
+  const RankId rank = members()[member];
+  if (!world_.memory.require_room(rank, cost, "another step that fails")) return std::nullopt;
+  return world_.memory.charge(rank, cost);
+}
+
+void HubGroup::hold(std::uint32_t member, HubPart part) {
+  const std::uint64_t number = part.contribute.step;
+  came_[member] = std::max(came_[member], number);
+  HubStep& step = steps_[number];
   ++world_.hub.changes_of_calls;
-  step.watch(world_.groups.agenda(), {id(), message.step});
-  step.add(member, {message, payload, world_.hub.now, deadline, std::move(charge)});
+  step.watch(world_.groups.agenda(), {id(), number});
+  step.add(member, std::move(part));
 }
 
 void HubGroup::fail_for(std::uint32_t member, const wire::Contribute& message, const std::string& why) {
-  hold(member, message, {}, kNever);
+  std::optional<HubCharge> charge = charge_without_bytes(member, message);
+  if (!charge) return;
+  hold(member, {message, {}, world_.hub.now, kNever, *std::move(charge)});
   fail(message.step, why);
 }
 
@@ -178,13 +193,14 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
 bool HubGroup::is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   const HubBudget& budget = world_.memory.parts(members()[member]);
   const std::size_t others = budget.held() - held_in_step(member, message.step);
-  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) <= budget.all().each() &&
-         budget.fits(cost_of(message, 0)) && !is_far_ahead(message.step) && phase_of(message.step) == Phase::kOpen;
+  return lacks_room(member, message, bytes) && others + cost_of(message, bytes) <= budget.all().each();
 }
 
 std::size_t HubGroup::held_in_step(std::uint32_t member, std::uint64_t number) const {
   const auto step = steps_.find(number);
-  return step == steps_.end() || !step->second.has(member) ? 0 : step->second.parts().at(member).charge.bytes();
+  if (step == steps_.end() || !step->second.has(member)) return 0;
+  const HubCharge& charge = step->second.parts().at(member).charge;
+  return charge.is_of(world_.memory.parts(members()[member])) ? charge.bytes() : 0;
 }
 
 bool HubGroup::lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
@@ -396,7 +412,11 @@ void HubGroup::try_to_decide(std::uint64_t number) {
   wire::StepResult result;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const auto part = step.parts().find(i);
-    if (part == step.parts().end() || part->second.contribute.absent) result.absent.push_back(i);
+    if (part == step.parts().end() || part->second.contribute.absent) {
+      result.absent.push_back(i);
+    } else if (!part->second.lacking.empty()) {
+      return fail(number, part->second.lacking);
+    }
   }
   std::string why = why_failed(first.contribute, result.absent);
   why.empty() ? decide(number, std::move(result)) : fail(number, std::move(why));

@@ -85,7 +85,8 @@ class HubGroup {
   [[nodiscard]] bool lacks(std::uint32_t member, std::uint64_t number) const;  // what was decided here
   [[nodiscard]] bool has_stood(std::uint64_t number) const;
   [[nodiscard]] Phase phase_of(std::uint64_t number) const;
-  void hold(std::uint32_t member, const wire::Contribute& message, const Payload& payload, TimePoint deadline);
+  void hold(std::uint32_t member, HubPart part);
+  std::optional<HubCharge> charge_without_bytes(std::uint32_t member, const wire::Contribute& message);
   void fail_for(std::uint32_t member, const wire::Contribute& message, const std::string& why);  // with no bytes of it
   void try_to_decide(std::uint64_t number);
   void time_out(std::uint64_t number);

@@ -24,7 +24,8 @@ struct HubPart {
   Payload payload;
   TimePoint since{};
   TimePoint deadline = kNever;
-  HubCharge charge;  // of who has brought it
+  HubCharge charge;       // of who has brought it
+  std::string lacking{};  // why its bytes have no room here: the step fails once all have come
 };
 
 [[nodiscard]] std::string call_text(const wire::Contribute& contribute);  // for people
