@@ -235,6 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Failed{112018218, 3, 3},  // a judge's: a hub that is not the leader's holds each round up
                     Failed{112021889, 5, 3},  // a call without an end
                     Failed{112034192, 2, 3},  // an anchor that was half received
+                    Failed{116000071, 50, 3},  // a part that came when its slice was another's: Carryover.WhatComesLate…
                     Failed{400127, 2, 2}));   // never welcomed: SiteJoin.ALinkLostBeforeWelcome…
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.

@@ -109,7 +109,19 @@ TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
   carried.begin(alone, kUs, {LinkId{0}});
   carried.begin(start_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.held().size(), 1U);
-  EXPECT_TRUE(carried.delivered().empty()) << "what an owner does not own for an attempt it may have dropped";
+  EXPECT_EQ(carried.delivered().size(), 1U) << "an owner keeps it, though the slice was not its own meanwhile";
+}
+
+// Attempts of which this site knows nothing may have had other owners; their number does not tell.
+TEST(Carryover, WhatComesLateIsTakenThoughTheSliceIsAnothersNow) {
+  Carried carried = after_one_attempt();
+  wire::StartAttempt other = start_of(2, 1, 1);
+  other.slices = {{kPeer, {0, 1024}}, {kUs, {1024, 2048}}};
+  carried.begin(other, kUs, kLinks);
+  EXPECT_EQ(carried.arrived(kPeer, {512, 1024}, AttemptId{1}, 43), Arrival::kTake);
+  EXPECT_EQ(carried.elements_from(kPeer), 1024U + 512U);
+  carried.begin(start_of(3, 1, 1), kUs, kLinks);
+  EXPECT_EQ(carried.held().size(), 2U);
 }
 
 }  // namespace

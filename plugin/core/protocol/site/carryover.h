@@ -4,7 +4,8 @@
 // Parameters stand still from a site's trigger to the round's end, and a slice stays with an owner that stays, so a
 // contribution sent in an earlier attempt is the very same bytes. Participant::since says from which attempt on that
 // holds for a site; between two sites, the later of both counts. A sender skips what it has given to the link that
-// still joins the two: a link loses nothing while it lives. The owner keeps all that may still stand.
+// still joins the two: a link loses nothing while it lives. The owner keeps all that may still stand, also of slices
+// that are not its own at the moment: between two attempts of one site there may have been others, unknown to it.
 //
 // Pure. Threads: one caller at a time. Ownership: shares the payloads.
 #pragma once
@@ -46,16 +47,7 @@ class Carryover {
       links_[start.participants[i].site] = links[i];
     }
     std::erase_if(held_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
-    // What an owner does not own at the moment it may not have taken.
-    const auto owned = [&start](const Key& at) {
-      return std::any_of(start.slices.begin(), start.slices.end(), [&](const wire::Slice& slice) {
-        return slice.owner == std::get<0>(at) && slice.range.begin <= std::get<1>(at) &&
-               std::get<2>(at) <= slice.range.end;
-      });
-    };
-    std::erase_if(sent_, [&](const auto& entry) {
-      return entry.second.attempt < since(std::get<0>(entry.first)) || !owned(entry.first);
-    });
+    std::erase_if(sent_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
   }
 
   // Nothing stands any more: the parameters move, or the anchor does.
@@ -76,6 +68,14 @@ class Carryover {
     const auto [entry, fresh] = held_.try_emplace(key(from, range), Held{attempt, std::move(payload)});
     if (fresh) return Arrival::kTake;
     return entry->second.attempt == attempt ? Arrival::kRepeat : Arrival::kHeld;
+  }
+
+  [[nodiscard]] std::uint64_t elements_from(SiteId from) const {
+    std::uint64_t elements = 0;
+    for (auto each = held_.lower_bound({from, 0, 0}); each != held_.end() && std::get<0>(each->first) == from; ++each) {
+      elements += std::get<2>(each->first) - std::get<1>(each->first);
+    }
+    return elements;
   }
 
   // Null for none.

@@ -129,7 +129,7 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
   attempt_->moved += incoming.payload ? incoming.payload->bytes().size() : 0;
   const bool older = order < ours;
   const bool of_round = chunk.round == attempt_->start.round && chunk.kind == wire::ChunkKind::kContribution;
-  if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
+  if (older && !of_round) return {};  // too late
 
   if (chunk.from != incoming.from) {
     return fail(incoming.from, "a chunk says it is from site " + std::to_string(chunk.from.value) +
@@ -142,9 +142,14 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
   }
   if (chunk.kind == wire::ChunkKind::kContribution) {
     using Arrival = protocol::Carryover<BufferPtr>::Arrival;
+    const bool owned = attempt_->exchange.owns(chunk.range);
+    if (older && !owned && carried_.elements_from(incoming.from) + chunk.range.size() > 2 * attempt_->range.size()) {
+      return fail(incoming.from, "it sends more contributions of earlier attempts than two whole vectors");
+    }
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
-    if (older && !attempt_->exchange.contributes(incoming.from)) return {};  // it may come back into the round
+    // It, or the slice, may come back in an attempt of this round, and its sender reckons with what it has sent.
+    if (older && !(owned && attempt_->exchange.contributes(incoming.from))) return {};
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
   }
   attempt_->means[chunk.range.begin] = std::move(incoming.payload);
