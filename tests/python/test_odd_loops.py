@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
+import json
 import subprocess
 import sys
 
 import pytest
+import turns
 from commands import PATIENCE, bare_environment
 from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_ranks
 
@@ -67,9 +71,17 @@ def part(rank: Finished, case: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def world() -> list[Finished]:
-    """Two sites of one rank; one world after the other. A case that fails ends them."""
-    return expect_success(run_ranks("odd_loops.py", ["a", "b"], *CASES, environment=EVERY_4))
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
+    """Two sites of one rank; one world after the other. A case that fails ends them. Run once for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent
+    with turns.lock(folder / "odd_loops.lock", fcntl.LOCK_EX):
+        told = folder / "odd_loops.json"
+        if not told.exists():
+            ranks = run_ranks("odd_loops.py", ["a", "b"], *CASES, environment=EVERY_4, seconds=2 * PATIENCE)
+            told.write_text(json.dumps([dataclasses.asdict(rank) for rank in expect_success(ranks)]))
+    return [Finished(**rank) for rank in json.loads(told.read_text())]
 
 
 @pytest.mark.slow

@@ -115,10 +115,12 @@ def test_workers_are_killed_and_come_back_over_a_lossy_path(swarms: Callable[...
         killed = time.time() - lab.begun
         os.kill(lab.worker(gone), signal.SIGKILL)
         lab.wait(f"a round without {gone}", lambda o=others, t=killed: lab.rounds("rome", o, t), killed + 120)
-        lab.wait(f"a round with {gone} again", lambda t=killed: lab.rounds("rome", SITES, t), killed + 150)
-        first, back = lab.rounds("rome", others, killed)[0], lab.rounds("rome", SITES, killed)[0]
-        print(f"{gone} killed: the next round of the others was there after {first['t'] - lab.begun - killed:.1f} s, "
-              f"the next with it after {back['t'] - lab.begun - killed:.1f} s")  # fmt: skip
+        # One of all may have been committed without what was killed.
+        first = lab.rounds("rome", others, killed)[0]["t"] - lab.begun
+        lab.wait(f"a round with {gone} again", lambda t=first: lab.rounds("rome", SITES, t), first + 150)
+        back = lab.rounds("rome", SITES, first)[0]["t"] - lab.begun
+        print(f"{gone} killed: the next round of the others was there after {first - killed:.1f} s, the next with it "
+              f"after {back - killed:.1f} s")  # fmt: skip
     lab.end_together()
     assert len(re.findall(r"started pid", lab.output)) == len(SITES) + 2, "each once more"
     told: dict[int, str] = {}
