@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <utility>
 
 #include "tests/transport/tcp_world.h"
 
@@ -161,7 +163,12 @@ TEST_P(OldToken, IsOutOnceTheFileNoLongerHoldsIt) {
   }));
   EXPECT_TRUE(arrives(member_, *moved));
   EXPECT_TRUE(arrives(thief_, theirs)) << "the file still holds it";
-  const std::uint64_t opened = tcp_counters(*member_.transport).connections_opened;
+  std::uint64_t opened = 0;
+  EXPECT_TRUE(until([&] {  // all that the link is to have
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const std::uint64_t now = tcp_counters(*member_.transport).connections_opened;
+    return std::exchange(opened, now) == now;
+  }));
   file_.hold({kOtherToken});
   EXPECT_TRUE(until([&] { return keeper_.seen.closed(ours) && thief_.seen.closed(theirs); }));
   EXPECT_TRUE(arrives(member_, *moved));
