@@ -119,9 +119,12 @@ TEST(Carryover, WhatComesLateIsTakenThoughTheSliceIsAnothersNow) {
   other.slices = {{kPeer, {0, 1024}}, {kUs, {1024, 2048}}};
   carried.begin(other, kUs, kLinks);
   EXPECT_EQ(carried.arrived(kPeer, {512, 1024}, AttemptId{1}, 43), Arrival::kTake);
-  EXPECT_EQ(carried.elements_from(kPeer), 1024U + 512U);
+  carried.took_late({512, 1024});
+  EXPECT_EQ(carried.elements_late(), 512U);
   carried.begin(start_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.held().size(), 2U);
+  carried.clear();
+  EXPECT_EQ(carried.elements_late(), 0U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Chunks that come before their attempt, or after it is complete.
+// Chunks that come before their attempt, after it, or after it is complete.
 #include <memory>
 
 #include "tests/unit/runtime/data_plane_by_hand.h"
@@ -40,6 +40,17 @@ class DataPlaneEarly : public DataPlaneByHand {
       EXPECT_THAT(contributes(attempt), IsEmpty());
       ASSERT_LE(plane_->early().bytes(), plane_->early().bound());
     }
+  }
+  // With the parameters of the first attempt; whose slice is whose may differ from it.
+  DataPlane::Events goes_on(std::uint32_t attempt, bool swapped) {
+    attempt_ = AttemptId(attempt);
+    const wire::StartAttempt start{.term = TermId(1),
+                                   .run = RunId(3),
+                                   .round = round(),
+                                   .attempt = attempt_,
+                                   .participants = {{kSelf, "self", 1, AttemptId(1)}, {kPeer, "peer", 1, AttemptId(1)}},
+                                   .slices = {{swapped ? kPeer : kSelf, kOurs}, {swapped ? kSelf : kPeer, kTheirs}}};
+    return plane_->start({start, kSelf, {LinkId(0), link_}});
   }
   static bool is_complete(const DataPlane::Events& events) {
     return events.size() == 1 && std::holds_alternative<protocol::ExchangeComplete>(events[0]);
@@ -165,6 +176,29 @@ TEST_F(DataPlaneEarly, MemoryIsGivenBackWhenTheRoundIsPast) {
   commit(protocol::Base::kParameters);
   EXPECT_TRUE(of_next.expired());
   EXPECT_EQ(plane_->early().bytes(), 0U);
+}
+
+// Its sender may know of the first and the third attempt alone.
+TEST_F(DataPlaneEarly, WhatComesLateCountsOnceTheSliceIsOursAgain) {
+  const std::vector<float> before = anchor();
+  const std::vector<float> trained = vector_.values;
+  EXPECT_THAT(goes_on(1, false), IsEmpty());
+  EXPECT_THAT(goes_on(2, true), IsEmpty());
+  EXPECT_THAT(contributes(1), IsEmpty());
+  EXPECT_THAT(goes_on(3, false), IsEmpty());
+  EXPECT_TRUE(is_complete(sends_mean(3)));
+  commit(protocol::Base::kParameters);
+  expect_committed(before, trained);
+}
+
+TEST_F(DataPlaneEarly, OfWhatComesLateTwoVectorsAreKept) {
+  EXPECT_THAT(goes_on(1, false), IsEmpty());
+  EXPECT_THAT(goes_on(2, true), IsEmpty());
+  const auto late = [&](std::uint64_t i) { return comes(wire::ChunkKind::kContribution, {i, kOurs.end}, round(), 1); };
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_THAT(late(i), IsEmpty());
+  const protocol::ExchangeFailed failed = failure_of(late(4));
+  EXPECT_EQ(failed.peer, kPeer);
+  EXPECT_THAT(failed.reason, HasSubstr("come to more than 2 vectors"));
 }
 
 }  // namespace

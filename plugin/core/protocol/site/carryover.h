@@ -54,6 +54,7 @@ class Carryover {
   void clear() {
     held_.clear();
     sent_.clear();
+    late_ = 0;
   }
 
   // What came from this site is not what it should be: it has to be sent again, over another link.
@@ -70,13 +71,9 @@ class Carryover {
     return entry->second.attempt == attempt ? Arrival::kRepeat : Arrival::kHeld;
   }
 
-  [[nodiscard]] std::uint64_t elements_from(SiteId from) const {
-    std::uint64_t elements = 0;
-    for (auto each = held_.lower_bound({from, 0, 0}); each != held_.end() && std::get<0>(each->first) == from; ++each) {
-      elements += std::get<2>(each->first) - std::get<1>(each->first);
-    }
-    return elements;
-  }
+  // Of a slice that was another's by then, in this round.
+  void took_late(const ElementRange& range) { late_ += range.size(); }
+  [[nodiscard]] std::uint64_t elements_late() const { return late_; }
 
   // Null for none.
   [[nodiscard]] const Payload* find(SiteId from, const ElementRange& range) const {
@@ -129,6 +126,7 @@ class Carryover {
   std::map<SiteId, LinkId> links_;
   std::map<Key, Held> held_;
   std::map<Key, Sent> sent_;
+  std::uint64_t late_ = 0;
 };
 
 }  // namespace collab::protocol

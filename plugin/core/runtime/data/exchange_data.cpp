@@ -14,6 +14,8 @@
 namespace collab {
 namespace {
 
+constexpr std::uint64_t kMostLate = 2;  // vectors of contributions to slices that are another's by now
+
 // As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
   return as_buffer(protocol::Payload{std::move(payload), 0, used});
@@ -143,12 +145,15 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
   if (chunk.kind == wire::ChunkKind::kContribution) {
     using Arrival = protocol::Carryover<BufferPtr>::Arrival;
     const bool owned = attempt_->exchange.owns(chunk.range);
-    if (older && !owned && carried_.elements_from(incoming.from) + chunk.range.size() > 2 * attempt_->range.size()) {
-      return fail(incoming.from, "it sends more contributions of earlier attempts than two whole vectors");
+    if (older && !owned && carried_.elements_late() + chunk.range.size() > kMostLate * attempt_->range.size()) {
+      return fail(incoming.from,
+                  "contributions of earlier attempts, to slices that others own by now, come to more than " +
+                      std::to_string(kMostLate) + " vectors");
     }
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
     // It, or the slice, may come back in an attempt of this round, and its sender reckons with what it has sent.
+    if (older && !owned) carried_.took_late(chunk.range);
     if (older && !(owned && attempt_->exchange.contributes(incoming.from))) return {};
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
   }
