@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 #include "core/protocol/collectives/hub_client.h"
@@ -86,16 +87,23 @@ TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
     for (const GroupId group : groups(8)) EXPECT_EQ(hub.says(rank, HubFixture::contribute(group), 4 * kMiB), "");
   }
   EXPECT_EQ(hub.hub().bytes_held(), 256 * kMiB);
-  std::size_t crowded_out = 0;
+  std::map<std::uint32_t, GroupId> crowded_out;  // by rank, the last one
   for (std::uint32_t rank = 0; rank < 8; ++rank) {
     for (std::uint64_t group = 100; group < 116; group += 2) {
       (void)hub.says(rank, wire::Assemble{GroupId(group + 20 * rank), ranks(kRanks)});
       const std::size_t held = hub.hub().bytes_held();
       EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group + 20 * rank)), 8 * kMiB), "");
-      crowded_out += hub.hub().bytes_held() == held ? 1 : 0;
+      if (hub.hub().bytes_held() == held) crowded_out[rank] = GroupId(group + 20 * rank);
     }
   }
-  EXPECT_GT(crowded_out, 0U);
+  ASSERT_FALSE(crowded_out.empty());
+  const auto [crowded, without_bytes] = *crowded_out.begin();
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    if (rank == crowded) continue;
+    (void)hub.says(rank, wire::Assemble{without_bytes, ranks(kRanks)});
+    (void)hub.says(rank, HubFixture::contribute(without_bytes));
+  }
+  EXPECT_THAT(hub.error(), HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
   EXPECT_LE(hub.hub().bytes_held(), kMaxHubParts);
   for (std::uint32_t rank = 8; rank < kRanks; ++rank) {
     for (std::uint64_t group = 2; group <= 14; group += 2) {

@@ -26,6 +26,7 @@ std::vector<LinkId> fill(HubFixture& hub, std::uint64_t world) {
   }
   return links;
 }
+constexpr std::size_t kOfStrangers = 35 * (29 * kMiB / 2 + kPartCost);  // what fill() takes
 
 // Rank 2 brings its parts and never says that it has the others'.
 TEST(HubRoom, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
@@ -145,7 +146,6 @@ TEST(HubRoom, WhomOthersCrowdOutWhileMoreThanItsShareIsHeldGoesOn) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     for (const std::uint64_t group : {2, 4}) (void)hub.says(rank, wire::Assemble{GroupId(group), ranks(3)});
   }
-  constexpr std::size_t kOfStrangers = 35 * (29 * kMiB / 2 + kPartCost);
   EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(4)), kMaxHubParts - kOfStrangers - 3 * kPartCost / 2), "");
   (void)fill(hub, 2);
   for (std::uint64_t world = 3; world < 17; ++world) {
@@ -193,7 +193,6 @@ void go_well_where_strangers_have_left(std::size_t bytes) {
 TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellOnceTheyHaveDied) { go_well_where_strangers_have_left(8 * kMiB); }
 
 TEST(HubRoom, AsItDoesWhereThereIsJustRoomForThePartsBytes) {
-  constexpr std::size_t kOfStrangers = 35 * (29 * kMiB / 2 + kPartCost);
   go_well_where_strangers_have_left(kMaxHubParts - kOfStrangers - kPartCost / 2);
 }
 

@@ -144,8 +144,8 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
   }
   if (chunk.kind == wire::ChunkKind::kContribution) {
     using Arrival = protocol::Carryover<BufferPtr>::Arrival;
-    const bool owned = attempt_->exchange.owns(chunk.range);
-    if (older && !owned && carried_.elements_late() + chunk.range.size() > kMostLate * attempt_->range.size()) {
+    const bool late = older && !attempt_->exchange.owns(chunk.range);
+    if (late && carried_.elements_late() + chunk.range.size() > kMostLate * attempt_->range.size()) {
       return fail(incoming.from,
                   "contributions of earlier attempts, to slices that others own by now, come to more than " +
                       std::to_string(kMostLate) + " vectors");
@@ -153,8 +153,8 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
     // It, or the slice, may come back in an attempt of this round, and its sender reckons with what it has sent.
-    if (older && !owned) carried_.took_late(chunk.range);
-    if (older && !(owned && attempt_->exchange.contributes(incoming.from))) return {};
+    if (late) carried_.took_late(chunk.range);
+    if (late || (older && !attempt_->exchange.contributes(incoming.from))) return {};
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
   }
   attempt_->means[chunk.range.begin] = std::move(incoming.payload);
