@@ -154,19 +154,24 @@ TEST_P(OldToken, IsOutOnceTheFileNoLongerHoldsIt) {
   ::testing::internal::CaptureStderr();
   const auto [theirs, ours] = link_with_thief();
   file_.hold({kOtherToken, kToken});
-  std::optional<LinkId> moved;
+  Peer newcomer;  // once it is let in, the file was read
+  TcpPair::begin(newcomer, by_token(kOtherToken));
   EXPECT_TRUE(until([&] {
-    moved = member_.transport->connect(keeper_.address, seconds(5));
-    return until([&] { return member_.seen.connected(*moved) || member_.seen.closed(*moved).has_value(); }) &&
-           member_.seen.connected(*moved);
+    const LinkId link = newcomer.transport->connect(keeper_.address, seconds(5));
+    EXPECT_TRUE(until([&] { return newcomer.seen.connected(link) || newcomer.seen.closed(link).has_value(); }));
+    return newcomer.seen.connected(link);
   }));
-  EXPECT_TRUE(arrives(member_, *moved));
+  const LinkId moved = member_.transport->connect(keeper_.address, seconds(5));
+  const auto opened = [&] { return tcp_counters(*member_.transport).connections_opened; };
+  EXPECT_TRUE(until([&] { return opened() == 2; })) << "one for the control lane, one for data";
+  EXPECT_TRUE(arrives(member_, moved));
   EXPECT_TRUE(arrives(thief_, theirs)) << "the file still holds it";
   file_.hold({kOtherToken});
   EXPECT_TRUE(until([&] { return keeper_.seen.closed(ours) && thief_.seen.closed(theirs); }));
-  EXPECT_TRUE(arrives(member_, *moved));
-  EXPECT_FALSE(member_.seen.closed(*moved));
-  EXPECT_EQ(tcp_counters(*member_.transport).links_resumed, 0U) << "what has the new one is left alone";
+  EXPECT_TRUE(arrives(member_, moved));
+  EXPECT_FALSE(member_.seen.closed(moved));
+  EXPECT_EQ(opened(), 2U) << "what has the new one is left alone";
+  EXPECT_EQ(tcp_counters(*member_.transport).links_resumed, 0U);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of("[token.dropped]", log), 1U) << log;
   EXPECT_EQ(count_of(kToken, log) + count_of(kOtherToken, log), 0U);
