@@ -197,6 +197,13 @@ constexpr MutantRow kTable[] = {
      .finder = Finder::kUnit,
      .test = "GoneOn.ItIsNotCountedForWhatItHasLeftBehind",
      .why = "A site has to leave a later run in good order and come first to those it had gone on without"},
+    {.mutant = Mutant::kSettledIsPassedOver,
+     .name = "settled-is-passed-over",
+     .breaks = "A voter's later run is gone on from, though a round that may be committed is newer",
+     .finder = Finder::kUnit,
+     .test = "GoneOn.NotInTheFaceOfARoundThatMayBeCommitted",
+     .why = "A voter has to found a run of its own for a moment, and those who hold the round to be set aside: one "
+            "swarm of some ten thousand"},
     {.mutant = Mutant::kFounderStays,
      .name = "founder-stays",
      .breaks = "Who has founded a swarm does not give way to one that was there before",

@@ -50,9 +50,7 @@ void Verdict::look() {
     calm_ = now;
     looked_.reset();
   }
-  // Who waited for those that are gone goes on once they are forgotten, which is long after the last fault.
-  const std::size_t able = population_.setting().forget_after == Duration::max() ? able_ : unfinished().size();
-  if (std::exchange(able_, able) < able) {
+  if (more_can_go_on()) {
     calm_ = now;
     looked_.reset();
   }
@@ -63,6 +61,27 @@ void Verdict::look() {
   if (looked_) expect_rounds();
   looked_ = now;
   seen_ = rounds_done();
+}
+
+// Long after the last fault: who waited for those that are gone, once they are forgotten; who had agreed on far more than
+// another swarm, once that has caught up.
+bool Verdict::more_can_go_on() {
+  if (population_.setting().forget_after == Duration::max() && !are_apart()) {
+    able_.reset();
+    return false;
+  }
+  const std::size_t able = unfinished().size();
+  return std::exchange(able_, able).value_or(able) < able;
+}
+
+// Not all of those who train have joined one run.
+bool Verdict::are_apart() const {
+  std::set<RunId> runs;
+  for (const std::string& name : population_.names()) {
+    const SimSite* site = population_.live(name);
+    if (site != nullptr && !site->report().over) runs.insert(site->report().joined ? site->report().run : RunId{});
+  }
+  return runs.size() > 1;
 }
 
 // Each process goes once, and one that failed is followed by another for some time only: this cannot put the verdict

@@ -57,6 +57,8 @@ class Verdict {
   [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
   [[nodiscard]] bool is_ahead(const SimSite& site) const;
+  [[nodiscard]] bool more_can_go_on();
+  [[nodiscard]] bool are_apart() const;
   [[nodiscard]] std::size_t processes_over() const;
   [[nodiscard]] std::uint64_t rounds_done() const;
   void expect_rounds_beside_a_claim();
@@ -75,7 +77,7 @@ class Verdict {
   std::size_t over_ = 0;             // processes, then
   bool begun_ = false;               // somebody holds an anchor
   std::uint32_t generation_ = 0;     // that is trained
-  std::size_t able_ = 0;             // sites that are not left alone, as of the last look
+  std::optional<std::size_t> able_;  // sites that are not left alone, as of the last look
   std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
   std::uint64_t seen_ = 0;           // rounds done, then
   // Beside a claim: as of the last look, and when there was a round, or somebody went; whether an operator has spoken

@@ -44,6 +44,7 @@ enum class Mutant : std::uint8_t {
   kNobodyDoubts,
   kNothingIsDisproved,
   kLaterRunOfVoterIgnored,
+  kSettledIsPassedOver,
   kFounderStays,
   // Accept, and what is settled.
   kAcceptSkipped,

@@ -270,6 +270,24 @@ TEST(GoneOn, OnlyAVoterAndWithMoreRoundsOfALaterRun) {
   }
 }
 
+// Some hold it, and their word may have been set aside: the others would have settled it.
+TEST(GoneOn, NotInTheFaceOfARoundThatMayBeCommitted) {
+  for (const std::uint64_t round : {std::uint64_t{4}, std::uint64_t{5}}) {
+    ElectionWorld world;
+    wire::Join paris = voter("paris"), tokyo = voter("tokyo");
+    for (wire::Join* join : {&paris, &tokyo}) {
+      join->report.record.proposals.push_back({SiteHarness::start(5, 1, 2), true, {{5, 5}, {6, 6}}});
+    }
+    EXPECT_FALSE(world.come(1, paris));
+    EXPECT_FALSE(world.come(3, gone_on("lima", {RunId{8}, RoundId{round}, kWrong})));
+    const auto came = world.come(2, tokyo);
+    const auto mandate = came ? came : world.elect();
+    ASSERT_TRUE(mandate);
+    EXPECT_EQ(mandate->new_run != "", round == 5) << mandate->new_run;
+    EXPECT_EQ(mandate->settled.has_value(), round == 4);
+  }
+}
+
 // ---- forgetting ------------------------------------------------------------------------------------
 
 TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {

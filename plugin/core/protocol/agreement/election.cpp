@@ -474,9 +474,11 @@ std::string Election::reason_for_new_run(TimePoint now, const Decision& known, c
 }
 
 // Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for an
-// agreement that its own run has left behind, and what that run has agreed on since would be lost.
+// agreement that its own run has left behind, and what that run has agreed on since would be lost. A round that may be
+// committed counts as agreed on.
 const wire::Join* Election::voter_of_later_run(const Decision& known) const {
-  const wire::Offer& newest = known.newest.anchor;
+  wire::Offer newest = known.newest.anchor;
+  if (known.settled && !mutant(Mutant::kSettledIsPassedOver)) newest.round = known.settled->start.round;
   const wire::Join* ahead = nullptr;
   for (const auto& [link, applicant] : applicants_) {
     const wire::Join& join = applicant.join;
