@@ -237,15 +237,25 @@ bool Verdict::left_alone(const SimSite& site) const {
   // What those who are here know of: the newest membership, and that of an attempt which may be committed after it.
   std::vector<Known> known;
   std::vector<Known> of_its_run;
+  const RunId its_run = report.joined ? report.run : site.record().anchor.run;
+  const RoundId its_round = report.joined ? report.round : site.record().anchor.round;
   for (const auto& other : all) {
     const bool ended = other->report().over && !other->report().failed;
     if (population_.is_dead(*other) || ended) continue;
     known.push_back({other->options().name, other->record()});
-    if (known.back().record.anchor.run == report.run) of_its_run.push_back(known.back());
+    if (known.back().record.anchor.run == its_run) of_its_run.push_back(known.back());
   }
   const std::uint32_t generation = site.options().generation;
   if (!may_elect(known, generation)) return true;
-  if (can_go_on(of_its_run, {generation})) return false;
+  // Who is of a swarm that has agreed on far less does not come to where others only wait.
+  Electors here{generation};
+  for (const auto& other : all) {
+    const SimSiteReport& its = other->report();
+    if (its.joined && its.run != its_run && protocol::is_far_ahead(its_round, its.round)) {
+      here.aside.insert(other->options().name);
+    }
+  }
+  if (can_go_on(of_its_run, here)) return false;
   // Then it goes over to another run that can, unless it has agreed on far more.
   std::set<RunId> runs;
   for (const Known& each : known) runs.insert(each.record.anchor.run);
@@ -254,8 +264,8 @@ bool Verdict::left_alone(const SimSite& site) const {
     std::erase_if(others, [run](const Known& each) { return each.record.anchor.run != run; });
     RoundId round;
     for (const Known& each : others) round = std::max(round, each.record.anchor.round);
-    const bool stays = round.value > 0 && report.round.value > 2 * round.value + 2;
-    return run != report.run && run.value != 0 && !stays && can_go_on(others, {generation});
+    const bool stays = round.value > 0 && protocol::is_far_ahead(its_round, round);
+    return run != its_run && run.value != 0 && !stays && can_go_on(others, {generation});
   });
 }
 

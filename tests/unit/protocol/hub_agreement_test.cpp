@@ -138,6 +138,19 @@ TEST(HubAgreement, TwoThatGoOnApartStayApart) {
   EXPECT_THAT(sums.error(0, 2), HasSubstr("rank 0 of paris was left out of its world's collectives"));
 }
 
+TEST(HubAgreement, TwoThatAreLeftOfThreeAreTwo) {
+  Sums sums({"paris", "oslo", "bern"});
+  sums.world.kill_rank(2);
+  sums.sum({0, 1}, 1);
+  ASSERT_TRUE(sums.given({0, 1}, 1, kGrace + kBeat + kSoon));
+  EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(2U));
+  sums.world.kill_rank(1);
+  sums.sum({0}, 2);
+  ASSERT_TRUE(sums.given({0}, 2, kGrace + kBeat + kSoon));
+  EXPECT_EQ(sums.error(0, 2), "");
+  EXPECT_THAT(sums.result(0, 2).absent, ElementsAre(1U, 2U));
+}
+
 TEST(HubAgreement, AMinorityOfThreeFailsInWords) {
   Sums sums({"paris", "paris", "oslo", "bern"});
   for (const std::uint32_t rank : {2U, 3U}) sums.world.kill_rank(rank);

@@ -1,5 +1,5 @@
 // Which of two anchors is the newer: the one order by which an election finds what was agreed on last, and by which
-// those who go on under another run's name choose what they go on from.
+// those who go on under another run's name choose what they go on from. And which of two swarms that both go on stays.
 //
 // Pure. Threads: any. Ownership: none.
 #pragma once
@@ -15,5 +15,9 @@ namespace collab::protocol {
 // membership (0: it is not known).
 [[nodiscard]] bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b,
                             std::size_t voters_of_b);
+
+// Of two swarms that grow at the same pace the order must not turn over: the rounds of one that has agreed on far more
+// decide, else what does not change with each round.
+[[nodiscard]] inline bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
 
 }  // namespace collab::protocol

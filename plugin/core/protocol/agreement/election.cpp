@@ -241,9 +241,9 @@ TermId Election::least_term() const {
 
 // A voter that has come without its record since the term was begun.
 bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const {
+  if (early_.count(link) != 0 || mutant(Mutant::kLateApplicantCounts)) return false;
   const auto voter = std::ranges::find(membership, join.site, &wire::Voter::name);
-  return voter != membership.end() && voter->acceptor != join.report.record.acceptor && early_.count(link) == 0 &&
-         !mutant(Mutant::kLateApplicantCounts);
+  return voter != membership.end() && voter->acceptor != join.report.record.acceptor;
 }
 
 // Above all that was promised, and anew for one that has come without its record. Where those who were here before are
@@ -341,7 +341,7 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, one of any set that may promise would know (PROTOCOL.md, "Proof", 2). If they
+// If its run had agreed on that round, one of any set that may promise would know (docs/protocol/agreement.md, "Proof", 2). If they
 // would settle that very round the claim may be true: then they do without it only where no newer anchor of another run
 // would win instead.
 template <typename Counts>

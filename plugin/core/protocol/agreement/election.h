@@ -6,12 +6,13 @@
 //   in         what happens                                                        then
 //   waiting    more than half of the newest membership are here, enough of them    preparing: Prepare(term) to all
 //              with their records
-//   waiting    nobody who comes knows of a membership                              leads: it founds a swarm
+//   waiting    nobody here knows of a membership, nor did for a grace              leads: it founds a swarm
 //   waiting    records are short for a grace, or the missing sites are forgotten   leads, under a new run name
 //   waiting    a voter without its record brings the anchor of a later run         likewise
 //   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
 //   frozen     the sites that answered are enough                                  leads
-//   preparing  a site without its record comes                                     waiting, with a higher term
+//   preparing  a voter comes without its record                                    preparing, with a higher term: at once if
+//                                                                                  it is needed, else after 3 s
 //   frozen     too few are left of those that promised                             waiting, with a higher term
 //
 // Whoever says that more was agreed on than the others know is waited for: its membership has to be here. If it says

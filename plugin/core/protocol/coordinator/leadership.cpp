@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/base/text.h"
+#include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/agreement/run_name.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
@@ -248,7 +249,7 @@ bool Leadership::may_depose(AcceptorId voter) {
 }
 
 // Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained
-// the one that has agreed more often stays.
+// only to one that has agreed on far more: else the sites of the other swarm have come over because this one stays.
 bool Leadership::is_older(const wire::Join& join) const {
   const wire::Offer& theirs = join.report.record.anchor;
   if (join.report.record.voters.empty() || mutant(Mutant::kFounderStays)) return false;
@@ -271,7 +272,7 @@ bool Leadership::is_older(const wire::Join& join) const {
     others += !theirs_too && !member.helper ? 1 : 0;
     by_name += theirs_too && !voter->left ? 1 : 0;
   }
-  return theirs.round > agreed && 2 * by_name > voters_there.size() && from_there >= others;
+  return is_far_ahead(theirs.round, agreed) && 2 * by_name > voters_there.size() && from_there >= others;
 }
 
 void Leadership::judge_quorum() {

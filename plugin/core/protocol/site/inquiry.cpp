@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/protocol/agreement/anchor_order.h"
 #include "core/protocol/site/site_parts.h"
 
 namespace collab::protocol {
 namespace {
 
-bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
-
-// Of two swarms that grow at the same pace the order must not turn over: while neither has agreed on twice as much as
-// the other, the larger stays, which grows by each site that comes over; of two as large the later run.
+// While neither has agreed on far more than the other, the larger stays, which grows by each site that comes over; of
+// two as large the later run.
 bool outranks(const wire::Leads& there, const wire::Leads& here) {
   if (is_far_ahead(there.round, here.round)) return true;
   if (is_far_ahead(here.round, there.round)) return false;
