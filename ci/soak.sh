@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors, and a tenth as many with one site that
 # lies or claims what is not so; a failure prints its replay command.
+# With `agreement`: 50,000 fresh seeds each of swarms of 2, 3 and 5 sites, and 500 of 50, of 40 rounds and more, with 3
+# candidates and all faults: some hours. DIVISOR makes that many times fewer.
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
 # With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
 # of the four starts (default a million).
 # With `hostile`: one peer that attacks real swarms as fast as it can, for so many seconds in all (default an hour).
 #
 #   ci/soak.sh [SEEDS] [FIRST]
+#   ci/soak.sh agreement [FIRST [DIVISOR]]
 #   ci/soak.sh explore [STATES]
 #   ci/soak.sh sites [SECONDS]
 #   ci/soak.sh hostile [SECONDS]
@@ -24,6 +27,22 @@ if [ "${1-}" = hostile ]; then
   cmake --build build/release --target collab_hostile
   export COLLAB_HOSTILE_SECONDS="${2:-3600}"
   exec python -m pytest -s tests/python/test_hostile.py
+fi
+if [ "${1-}" = agreement ]; then
+  first="${2:-$(date +%s%N)}"
+  divisor="${3:-1}"
+  cmake --preset debug -DCMAKE_BUILD_TYPE=Release -DCOLLAB_WITH_UCX=OFF -B build/soak-release
+  cmake --build build/soak-release --target collab_sim
+  blocks() {  # lines of --sites N --seed S --count C, a thousand or twenty-five at a time
+    local block sites
+    for ((block = 0; block < 50 / divisor; ++block)); do
+      for sites in 2 3 5; do echo "--sites $sites --seed $((first + block * 1000)) --count 1000"; done
+    done
+    for ((block = 0; block < 20 / divisor; ++block)); do echo "--sites 50 --seed $((first + block * 25)) --count 25"; done
+  }
+  blocks | xargs -P "$(nproc)" -L 1 build/soak-release/tests/sim/collab_sim --candidates 3 --rounds 40 --faults all ||
+    die "some seeds failed: the lines 'again' above replay them"
+  exit 0
 fi
 if [ "${1-}" = explore ]; then
   cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak

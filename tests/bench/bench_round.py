@@ -2,10 +2,10 @@
 
     python tests/bench/bench_round.py [--pairs 20] [--millions 25] [--out out/bench/round.json]
 
-Two pinned processes, each a site, over ucx. A round is timed from its trigger to the parameters in place, and in the
-same processes, right before or after it, one Gloo all-reduce of as many float32, which takes no outer step and commits
-nothing. Memory is the highest resident size of a leader less that of the same training under Gloo, for two sizes of
-model: its growth is in multiples of the parameters, what is left (UCX, buffers in flight) is in megabytes.
+Two pinned processes, each a site, over tcp, and over ucx beside. A round is timed from its trigger to the parameters in
+place, and in the same processes, right before or after it, one Gloo all-reduce of as many float32, which takes no outer
+step and commits nothing. Memory is the highest resident size of a leader less that of the same training under Gloo, for
+two sizes of model: its growth is in multiples of the parameters, what is left (buffers in flight) is in megabytes.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def worker() -> None:
     dist.destroy_process_group()
 
 
-def time_rounds(codec: str, args: argparse.Namespace) -> tuple[list[float], list[float]]:
+def time_rounds(transport: str, codec: str, args: argparse.Namespace) -> tuple[list[float], list[float]]:
     environment = {
         "BENCH_BACKEND": "collab",
         "BENCH_MILLIONS": str(args.millions),
         "COLLAB_CODEC": codec,
-        "COLLAB_TRANSPORT": "ucx",
+        "COLLAB_TRANSPORT": transport,
         "COLLAB_SYNC_EVERY": "1000000",
     }
     world = pairs.World(__file__, 2, environment, sites())
@@ -94,7 +94,7 @@ def time_rounds(codec: str, args: argparse.Namespace) -> tuple[list[float], list
 
 def peak_bytes(environment: dict[str, str], millions: int) -> float:
     common = {"BENCH_MILLIONS": str(millions), "BENCH_MEMORY": "1", "COLLAB_SYNC_EVERY": "1"}
-    world = pairs.World(__file__, 2, common | {"COLLAB_TRANSPORT": "ucx"} | environment, sites())
+    world = pairs.World(__file__, 2, common | {"COLLAB_TRANSPORT": "tcp"} | environment, sites())
     try:
         return max(answer["bytes"] for answer in world.ask(what="memory"))
     finally:
@@ -129,9 +129,14 @@ def main() -> None:
     args = parser.parse_args()
 
     rows = []
-    for codec, at_most in (("fp32", 1.5), ("fp16", None), ("int8", 1.0)):
-        rounds, all_reduces = time_rounds(codec, args)
-        rows.append(pairs.row(f"{codec} round against an fp32 all-reduce", rounds, all_reduces, at_most))
+    for transport, codec, at_most in (
+        ("tcp", "fp32", 1.0), ("tcp", "fp16", None), ("tcp", "int8", 0.85),
+        ("ucx", "fp32", None), ("ucx", "int8", None),
+    ):  # fmt: skip
+        rounds, all_reduces = time_rounds(transport, codec, args)
+        rows.append(
+            pairs.row(f"{codec} round over {transport} against an fp32 all-reduce", rounds, all_reduces, at_most)
+        )
     plain = [peak_bytes({"BENCH_BACKEND": "gloo"}, size) for size in (args.millions, 2 * args.millions)]
     for codec, outer, at_most in (("fp32", "average", 3), ("int8", "average", 4), ("fp32", "nesterov", 4)):
         rows.append(memory_row(codec, outer, at_most, plain, args.millions))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 from commands import bare_environment, written
+from ranks import wait_until
 
 BUILD = Path(__file__).parents[2] / "build"
 
@@ -42,6 +43,7 @@ DOCUMENTED = {
 }
 # What may be left of an attack, and the unit to tell it in.
 KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}
+GROWN = 100 * MIB  # of a process, at the end of all attacks
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
 BACK_WITHIN = 30.0  # seconds in which that goes back after an attack: a world's parts once nobody can return to it
@@ -176,12 +178,20 @@ def gaps_of(times: Sequence[float]) -> list[float]:
 
 
 class Siege:
-    """Watches processes; `events` are those of a site that takes part in all rounds."""
+    """Watches processes; `events` are those of a site that takes part in all rounds, `others` those of further ones."""
 
-    def __init__(self, target: str, watched: Sequence[Watched], events: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        target: str,
+        watched: Sequence[Watched],
+        events: Path,
+        environment: dict[str, str],
+        others: Sequence[Path] = (),
+    ) -> None:
         self.target = target
         self.watched = watched
         self.events = events
+        self.others = others
         self.environment = environment
         self.faults: list[str] = []
         self.quiet = Span()
@@ -189,6 +199,7 @@ class Siege:
         self.usually: dict[str, dict[str, int]] = {}  # of KEPT, by process
         self.told = {each.name: 0.0 for each in watched}  # bytes by reason of attacks
         self.attacked = 0.0  # seconds
+        self.grown: dict[str, int] = {}  # bytes, by process, as of the end
         for each in watched:  # what a shell allows
             resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
@@ -300,12 +311,26 @@ class Siege:
         if attack in LONG and span.seconds >= LONG_SECONDS:
             longest = max(STANDSTILL.values())
         hold(stopped <= longest + LATE, f"no round for {stopped:.1f} s, {longest:.0f} at most")
+        for other in self.others:
+            left_out = self._longest_without(other, span)
+            hold(left_out <= longest + LATE, f"no round for {left_out:.1f} s in {other.name}, {longest:.0f} at most")
         slowest = SLOWER * self.usual + NOISE
         hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
         self._wait_until_back(hold)
 
+    def _longest_without(self, events: Path, span: Span) -> float:
+        """Seconds without a round of that site, from the attack's begin to its next round after the end."""
+        begun, ended = span.times[0], span.times[-1]
+        with contextlib.suppress(AssertionError):  # it is as long then
+            wait_until(lambda: any(t > ended for t in rounds_in(events)), GRACE + LATE)
+        times = [t for t in rounds_in(events) if t >= begun]
+        after = next((t for t in times if t > ended), time.time())
+        return max(gaps_of([begun, *(t for t in times if t <= ended), after]))
+
     def _judge_evidence(self, attack: str, said: str) -> None:
-        """An attack that came to nobody shows nothing."""
+        """An attack that came to nobody shows nothing. Nobody is taken for another."""
+        if "takes us for another" in said:
+            self.faults.append(f"{attack}: it was taken for another:\n{said}")
         arrived = re.search(r"^  arrived (\d+) times$", said, re.MULTILINE)
         if arrived is None or int(arrived[1]) == 0:
             self.faults.append(f"{attack}: nothing shows that it arrived:\n{said}")
@@ -329,6 +354,7 @@ class Siege:
 
     def stop(self, flag: Path) -> None:
         """Ends the training of all sites after one and the same round; at once where there are none any more."""
+        self.grown = self._wait_until_grown_little()
         at = len(rounds_in(self.events)) + 3
         last = self._last_round() + 3
         written = flag.with_suffix(".new")
@@ -342,11 +368,26 @@ class Siege:
         time.sleep(GRACE)
         flag.write_text("0")  # for a site that has not come to that round
 
+    def _wait_until_grown_little(self) -> dict[str, int]:
+        """What each holds beyond its peak without an attack: pools shrink bit by bit."""
+
+        def grown() -> dict[str, int]:
+            return {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
+
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: all(more <= GROWN for more in grown().values()), BACK_WITHIN)
+        return grown()
+
     def _last_round(self) -> int:
         events = [json.loads(line) for line in self.events.read_text().splitlines()]
         return max(int(event["round"]) for event in events if event["event"] == "round")
 
     def verdict(self) -> None:
+        grown = [f"{each.name} {self.grown.get(each.name, 0) // MIB:+}" for each in self.watched]
+        print(f"at the end, MiB beyond the peak without an attack: {', '.join(grown)}", flush=True)
+        for name, more in self.grown.items():
+            if more > GROWN:
+                self.faults.append(f"{name} has grown by {more // MIB} MiB, {GROWN // MIB} at most")
         for each in self.watched:
             lines = each.obeyed()
             if lines:

@@ -404,6 +404,23 @@ def test_doctor_takes_the_port_of_the_site_that_runs_here_for_no_problem(
     assert (row["text"] == own) == (verdict == "ok"), row
 
 
+@pytest.mark.parametrize(("devices", "verdict"), [(["mlx5_1", "mlx5_0"], "hint"), ([], "ok"), (None, "ok")])
+def test_doctor_recommends_ucx_where_there_is_rdma(
+    devices: list[str] | None, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor, "_RDMA", tmp_path / "infiniband")
+    monkeypatch.setattr(native, "ucx_problem", lambda: None)
+    monkeypatch.setattr(native, "ucx_description", lambda: "UCX 1.13.1")
+    if devices is not None:
+        for device in ["", *devices]:
+            (tmp_path / "infiniband" / device).mkdir()
+    findings = doctor.Findings(quiet=True)
+    doctor._ucx(findings)
+    (row,) = findings.rows
+    assert row["verdict"] == verdict, row
+    assert ("RDMA (mlx5_0, mlx5_1)" in row["text"]) == ("COLLAB_TRANSPORT=ucx" in row["text"]) == (verdict == "hint")
+
+
 @pytest.mark.slow
 def test_a_coordinator_answers_status_and_ends_at_ctrl_c() -> None:
     with Coordinator("--sites", "2") as coordinator:

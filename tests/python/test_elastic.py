@@ -19,7 +19,7 @@ from torchruns import Node, Nodes, descendants
 pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
-WAN = {"COLLAB_PRESET": "wan"}  # rounds behind the training, in fragments
+WAN = {"COLLAB_PRESET": "wan"}  # rounds behind the training
 KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "60"))
 

@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,7 +41,8 @@ OF_A_WORLD = (
 AT_THE_HUB = ("bring", "unread", "enter-gone")
 # Seconds, in a short run: they have to fill something first, or what they do shows once a grace is over.
 SLOW_AT_THE_HUB = {"held": 6.0, "many-groups": 6.0, "full-hub": 5.0, "unacknowledged": 5.0}
-SEED = random.randrange(2**32)
+# The same in all workers, which divide the attacks among them.
+SEED = zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(random.random())).encode())
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
@@ -196,7 +198,7 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
         sites["paris"].wait_for_line(0, "round 5")
         # What it takes for the model and its links is no attack's.
         wait_for_event(folder / "paris.jsonl", lambda event: "helper" in event.get("members", []))
-        yield Siege(address, watched, folder / "paris.jsonl", key), sites
+        yield Siege(address, watched, folder / "paris.jsonl", key, [folder / "rome.jsonl"]), sites
 
 
 def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ GRACE = 6.0
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS = 13  # of a link
 SITES = ("paris", "rome", "oslo")
-WAN = {"COLLAB_PRESET": "wan"}  # behind the training, in fragments; test_elastic.py has the same without
+WAN = {"COLLAB_PRESET": "wan"}  # behind the training; test_elastic.py has the same without
 
 
 class Swarm(Lab):

@@ -25,6 +25,7 @@ from torch_collab.swarm import records
 from torch_collab.words import counted
 
 _MIN_SHARED_MEMORY = 1 << 30
+_RDMA = Path("/sys/class/infiniband")
 _SOON = timedelta(days=14)
 _OLD_RECORD = timedelta(days=7)
 # Codes of the reasons why a line was not measured that sites would have too: their keys do not fit.
@@ -240,7 +241,11 @@ def _certificate(found: Findings, until: datetime) -> None:
 
 def _ucx(found: Findings) -> None:
     problem = native.ucx_problem()
-    if problem is None:
+    devices = sorted(path.name for path in _RDMA.iterdir()) if _RDMA.is_dir() else []
+    if problem is None and devices:
+        advice = "COLLAB_TRANSPORT=ucx uses it, at all machines of a trusted network that has it"
+        found.hint("ucx", f"{native.ucx_description()}; this machine has RDMA ({', '.join(devices)}): {advice}")
+    elif problem is None:
         found.fine("ucx", native.ucx_description())
     else:
         found.hint("ucx", f"COLLAB_TRANSPORT=ucx cannot be used: {problem}")

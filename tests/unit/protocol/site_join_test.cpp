@@ -334,17 +334,18 @@ class SiteRebase : public testing::Test {
     static_cast<void>(s.hear(1, SiteHarness::start(1, 1, 2)));
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
   }
-  SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted, std::uint32_t attempt = 0) {
+  SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted, std::uint32_t attempt = 0,
+                                 std::uint64_t run = 7) {
     static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
     static_cast<void>(s.pass(seconds(1)));
     static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
     static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
-    wire::InstallAnchor install{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted};
+    wire::InstallAnchor install{TermId{1}, RunId{run}, RoundId{round}, {SiteId{0}}, kWrong, counted};
     install.attempt = AttemptId{attempt};
     static_cast<void>(s.hear(5, install));
     s.link_to(0, "paris", 6);
-    return s.step(AnchorInPlace{RunId{7}, RoundId{round}, kWrong});
+    return s.step(AnchorInPlace{RunId{run}, RoundId{round}, kWrong});
   }
   SiteHarness s;
 };
@@ -361,6 +362,19 @@ TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
   const auto back = return_to(1, wire::Counted::kYes, 1);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second, (wire::Ready{RoundId{2}, 0, 0, 0, kWrong}));
+}
+
+// Under the old name it may have been committed, and nobody here knows: they go on from the same anchor.
+TEST_F(SiteRebase, NorWhereTheRunGetsAnotherName) {
+  done_with_round_1();
+  wire::InstallAnchor renamed{TermId{1}, RunId{8}, RoundId{0}, {SiteId{1}}, kRight, wire::Counted::kUnknown};
+  const auto keeps = s.hear(1, renamed);
+  EXPECT_EQ(all<KeepAnchor>(keeps).size(), 1U);
+  const auto kept = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
+  EXPECT_EQ(all<Rebase>(kept).at(0).base, Base::kParameters);
+  EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 0U);
+  const auto back = return_to(1, wire::Counted::kNo, 0, 8);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 0U);
 }
 
 // A process of this site that is gone contributed to the attempt that was committed; this one to a later attempt.

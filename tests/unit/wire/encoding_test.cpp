@@ -157,6 +157,22 @@ TEST(RecordBytes, RulesThatARecordBreaksAreNamed) {
   EXPECT_THAT(decoded.status().message(), HasSubstr("voters[1]: expected a site above site 0"));
 }
 
+// In a record's file and in a state file alike.
+TEST(RecordBytes, ATermThatNoneReachesIsRefused) {
+  Record record;
+  record.promised = TermId{kMaxTerm};
+  Bytes bytes = encode_record(record);
+  EXPECT_TRUE(decode_record(bytes).ok());
+  const auto largest = std::as_bytes(std::span(&record.promised.value, 1));
+  const auto at = std::search(bytes.begin(), bytes.end(), largest.begin(), largest.end());
+  ASSERT_NE(at, bytes.end());
+  *at = std::byte{1};
+  const auto decoded = decode_record(bytes);
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_THAT(decoded.status().message(),
+              HasSubstr("promised: expected at most 281474976710656, got 281474976710657"));
+}
+
 // ---- the header --------------------------------------------------------------------------------------
 
 TEST(Header, AnotherVersionIsRefusedWithBoth) {
