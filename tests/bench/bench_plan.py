@@ -1,6 +1,6 @@
 """What `collab plan` says of a round, beside what rounds took over the same lines of `collab lab`.
 
-    python tests/bench/bench_plan.py [--lines fast near slight dsl] [--rounds 3] [--millions 25] [--codec fp16]
+    python tests/bench/bench_plan.py [--lines fast near slight thin] [--rounds 3] [--millions 25] [--codec fp16]
 
 Each line is two sites of equal lines. Medians of warm rounds; wanted is a plan within 10 % of the exchange that is
 measured, on a machine that does nothing else. Needs what `collab lab` needs.
@@ -26,12 +26,12 @@ from torch_collab.planning.lines import Between, parse_sites
 from torch_collab.planning.parameters import Model
 
 SITES = ("s0", "s1")
-# DOWN/UP in Mbit/s, RTT in ms, loss in percent.
+# Mbit/s both ways, RTT in ms, loss in percent.
 LINES = {
     "fast": ("1000", 10.0, 0.0),
     "near": ("100", 50.0, 0.0),
     "slight": ("100", 100.0, 0.1),
-    "dsl": ("20/100", 50.0, 0.0),
+    "thin": ("20", 100.0, 0.0),
 }
 WITHIN = 0.10
 
