@@ -154,8 +154,8 @@ int run(int argc, char** argv) {
   const double led = driver.seconds();
   const std::size_t steps = driver.steps();
   driver.elect();
-  report.add_figure("election", 1e6 * (driver.seconds() - led) / static_cast<double>(driver.steps() - steps), "us a step",
-                    0);
+  report.add_figure("election", 1e6 * (driver.seconds() - led) / static_cast<double>(driver.steps() - steps),
+                    "us a step", 0);
   report.add_figure("election, whole", driver.seconds() - led, "s", 0);
   report.add_figure("in all", driver.microseconds_a_step(), "us a step", kMicrosecondsAStep);
   report.add_figure("memory", memory, "MiB", kMebibytes);

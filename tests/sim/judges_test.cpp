@@ -224,7 +224,7 @@ TEST_F(VerdictBesideAnother, ThatOneOfAnotherRunCannotGoOnIsNoExcuseForTheOthers
   run_until(10);
   let_one_of_another_run_come();
   population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
-  run_until(400);  // the one of another run gives up and begins again for 200 s
+  run_until(400);                                        // the one of another run gives up and begins again for 200 s
   EXPECT_FALSE(checkers_.failures().empty());
 }
 

@@ -280,9 +280,10 @@ void SimData::moved(Base base, ElementRange range) {
     case Base::kOldAnchor: break;
   }
   snapshot_.reset();
-  // Buffers are the anchor, whatever was trained; the script's own once that is merged. Unfit ones all are: one that was
-  // no number has moved by none that could be taken away.
-  const ElementRange buffers = common(base == Base::kUnfit ? kWholeVector : range, {options_.settings.outer_elements, options_.elements});
+  // Buffers are the anchor, whatever was trained; the script's own once that is merged. Unfit ones all are: one that
+  // was no number has moved by none that could be taken away.
+  const ElementRange buffers =
+      common(base == Base::kUnfit ? kWholeVector : range, {options_.settings.outer_elements, options_.elements});
   for (std::size_t i = buffers.begin; i < buffers.end; ++i) {
     triggered_.moves[i] = 0;
     if (!copy_) now_.moves[i] = 0;

@@ -63,8 +63,8 @@ void Verdict::look() {
   seen_ = rounds_done();
 }
 
-// Long after the last fault: who waited for those that are gone, once they are forgotten; who had agreed on far more than
-// another swarm, once that has caught up.
+// Long after the last fault: who waited for those that are gone, once they are forgotten; who had agreed on far more
+// than another swarm, once that has caught up.
 bool Verdict::more_can_go_on() {
   if (population_.setting().forget_after == Duration::max() && !are_apart()) {
     able_.reset();

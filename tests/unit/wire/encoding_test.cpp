@@ -169,8 +169,7 @@ TEST(RecordBytes, ATermThatNoneReachesIsRefused) {
   *at = std::byte{1};
   const auto decoded = decode_record(bytes);
   ASSERT_FALSE(decoded.ok());
-  EXPECT_THAT(decoded.status().message(),
-              HasSubstr("promised: expected at most 281474976710656, got 281474976710657"));
+  EXPECT_THAT(decoded.status().message(), HasSubstr("promised: expected at most 281474976710656, got 281474976710657"));
 }
 
 // ---- the header --------------------------------------------------------------------------------------

@@ -341,9 +341,9 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, one of any set that may promise would know (docs/protocol/agreement.md, "Proof", 2). If they
-// would settle that very round the claim may be true: then they do without it only where no newer anchor of another run
-// would win instead.
+// If its run had agreed on that round, one of any set that may promise would know (docs/protocol/agreement.md, "Proof",
+// 2). If they would settle that very round the claim may be true: then they do without it only where no newer anchor of
+// another run would win instead.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
   const auto without_it = [&](LinkId link, const Applicant& applicant) {

@@ -11,8 +11,8 @@
 //   waiting    a voter without its record brings the anchor of a later run         likewise
 //   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
 //   frozen     the sites that answered are enough                                  leads
-//   preparing  a voter comes without its record                                    preparing, with a higher term: at once if
-//                                                                                  it is needed, else after 3 s
+//   preparing  a voter comes without its record                                    again, with a higher term: at once
+//                                                                                  if needed, else after 3 s
 //   frozen     too few are left of those that promised                             waiting, with a higher term
 //
 // Whoever says that more was agreed on than the others know is waited for: its membership has to be here. If it says
