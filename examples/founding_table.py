@@ -10,6 +10,9 @@ together (0.1: 470 steps, N = 10, 100, 200) and keeps their ratio; the line is a
 validation, 25,000 for the test), 256 a batch alone, 127 + 128 at two sites. `--init` takes a local folder of Hugging
 Face's GPT-2 and its tokenizer; without it a model is trained first, on the same text.
 
+`--beside` adds two sites that never talk before the end, and each N with rounds behind the training (COLLAB_OVERLAP=1):
+a column then has the wall time in that of never talking.
+
 The table (text, markdown, JSON) has perplexities of each site before its last averaging, their mean, and of the model
 that all hold after it. The picture has each site's loss on the same validation samples: curves drift apart, and meet
 at every averaging.
@@ -29,6 +32,7 @@ FULL = {"steps": 4700, "every": (100, 1000, 2000)}  # four epochs of the foundin
 EPOCHS = 4
 SITES = ("a", "b")
 LINE = lab_runs.Line("8", 60, 0)
+NEVER = "never"
 FOUNDING = {"size": "gpt2", "context": 20, "batch": 256, "lr": 5e-4, "scale": 1.0, "line": "100", "rtt": 20.0}
 
 
@@ -39,6 +43,7 @@ def parse_args():
     parser.add_argument("--out", type=Path, default=Path("out/founding"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--scale", type=float, default=0.1, help="of steps and of N (default: %(default)s)")
     parser.add_argument("--every", type=int, nargs="+", default=FULL["every"], metavar="N", help="before scaling")
+    parser.add_argument("--beside", action="store_true", help="also without averaging, and with it behind the training")
     parser.add_argument("--preset", choices=["founding"], help="the founding experiment's own sizes")
     parser.add_argument("--data", default="stdlib", help="stdlib, imdb:DIR or text:FILE (default: %(default)s)")
     parser.add_argument("--init", type=Path, metavar="DIR", help="a local Hugging Face GPT-2 with its tokenizer")
@@ -239,8 +244,13 @@ def run_all(args):
     tuning = ("--batch", args.batch, "--lr", args.lr, "--watch", watch, "--init", init.resolve())
     runs = {"alone": site("alone", SITES[:1], "gloo", {}, *tuning, "--steps", steps)}
     # Half of a batch of 255 each: as many steps as alone see the same text.
-    for n, scaled in every.items():
-        runs[f"N = {n}"] = site(f"n{n}", SITES, "collab", {"COLLAB_SYNC_EVERY": scaled}, *tuning, "--steps", steps)
+    ways = {f"N = {n}": (f"n{n}", {"COLLAB_SYNC_EVERY": scaled}) for n, scaled in every.items()}
+    if args.beside:
+        behind = {f"{name}, behind": (f"{folder}-behind", {**environment, "COLLAB_OVERLAP": 1})
+                  for name, (folder, environment) in ways.items()}  # fmt: skip
+        ways = {NEVER: ("never", {"COLLAB_SYNC_EVERY": 10**9}), **ways, **behind}
+    for name, (folder, environment) in ways.items():
+        runs[name] = site(folder, SITES, "collab", environment, *tuning, "--steps", steps)
     return {name: read_run(folder) for name, folder in runs.items()}
 
 
@@ -262,8 +272,9 @@ def read_run(folder):
 
 
 def rows_of(results):
-    alone = results["alone"]
+    alone, never = results["alone"], results.get(NEVER)
     rows = [["", "perplexity of sites", "mean", "averaged", "wall time, s", "speed-up", "MB sent", "rounds"]]
+    rows[0][6:6] = ["of never"] if never else []
     for name, run in results.items():
         rows.append([
             name,
@@ -272,6 +283,7 @@ def rows_of(results):
             f"{run['averaged']:.2f}" if len(run["perplexities"]) > 1 else "",
             f"{run['seconds']:.1f}",
             f"{alone['seconds'] / run['seconds']:.2f}",
+            *([f"{run['seconds'] / never['seconds']:.3f}"] if never else []),
             f"{run['megabytes']:.1f}" if run["rounds"] else "",
             str(run["rounds"] or ""),
         ])  # fmt: skip
@@ -292,7 +304,7 @@ def picture(results, file):
         axes.plot(*zip(*results["alone"]["curves"][0], strict=True), color="0.6", label="alone")
         for curve, site in zip(results[name]["curves"], SITES, strict=True):
             axes.plot(*zip(*curve, strict=True), marker=".", markersize=3, linewidth=1, label=f"site {site}")
-        axes.set_title(f"averaging at {name}")
+        axes.set_title("no averaging before the end" if name == NEVER else f"averaging at {name}")
         axes.set_xlabel("step")
     all_axes[0][0].set_ylabel("loss on the same validation samples")
     all_axes[0][0].legend()
