@@ -25,6 +25,12 @@ std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'0
 // The candidates of each site, and one address where nobody ever was.
 Duration Verdict::settles() const { return kGraces + static_cast<int>(population_.candidates().size() + 1) * kDials; }
 
+// Each step of a period may wait for a call of the world until that times out.
+Duration Verdict::round_takes() const {
+  const SimWorld* world = population_.world();
+  return world != nullptr && world->in_training() ? 3 * kRoundTakes : kRoundTakes;
+}
+
 // ---- once a second ---------------------------------------------------------------------------------
 
 void Verdict::look() {
@@ -56,7 +62,7 @@ void Verdict::look() {
   }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
   if (now < calm_ + settles() + (begun ? Duration{} : kJoinTimeout)) return;
-  if (looked_ && now < *looked_ + kRoundTakes) return;
+  if (looked_ && now < *looked_ + round_takes()) return;
   expect_one_swarm();
   if (looked_) expect_rounds();
   looked_ = now;

@@ -55,6 +55,7 @@ class Verdict {
   [[nodiscard]] std::uint32_t lowest_generation() const;
   [[nodiscard]] TimePoint last_start() const;
   [[nodiscard]] Duration settles() const;
+  [[nodiscard]] Duration round_takes() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
   [[nodiscard]] bool is_ahead(const SimSite& site) const;
   [[nodiscard]] bool more_can_go_on();
