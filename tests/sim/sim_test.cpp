@@ -241,6 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failed{120008161, 5, 3},   // a committed round passed over: GoneOn.NotInTheFaceOf…
         Failed{120022220, 3, 3},   // gave way to those who had come over: Founder.OfTwoThatHaveAgreed…
         Failed{122045990, 3, 3},   // a judge's: each of a period's five steps waited for a call to time out
+        Failed{122049392, 5, 3},   // a judge's: a promise that had waited for its disk, of who had been let in since
         Failed{400127, 2, 2}));    // never welcomed: SiteJoinInTwoSeconds.*
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.

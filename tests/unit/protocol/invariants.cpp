@@ -65,7 +65,8 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     comer->second.memory = installed->acceptor;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
-  if (promise != nullptr) {
+  // One that waited for its disk may come from who was let in without it, and holds another anchor by now.
+  if (promise != nullptr && !comer->second.site) {
     offers(*promise);
     comer->second.recent = promise->report.record.recent;
     comer->second.promised = promise->term;
