@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import bare_environment
-from hostiles import BACK_WITHIN, GRACE, LATE, NOISE, SLOWER, Siege, Span, Watched, binary
+from hostiles import BACK_WITHIN, GRACE, LATE, MEMORY, NOISE, SLOWER, Siege, Span, Watched, binary
 from ranks import wait_until
 
 STRANGERS = 32
@@ -36,6 +36,8 @@ class Call:
 
 
 class WorldSiege(Siege):
+    most_grown = MEMORY  # of what attacks on calls have made a rank hold, the system has some back only later
+
     def __init__(self, folder: Path, sites: Sequence[str], watched: Sequence[Watched]) -> None:
         self.folder = folder
         self.sites = sites

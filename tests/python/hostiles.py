@@ -43,7 +43,6 @@ DOCUMENTED = {
 }
 # What may be left of an attack, and the unit to tell it in.
 KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}
-GROWN = 100 * MIB  # of a process, at the end of all attacks
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
 BACK_WITHIN = 30.0  # seconds in which that goes back after an attack: a world's parts once nobody can return to it
@@ -179,6 +178,8 @@ def gaps_of(times: Sequence[float]) -> list[float]:
 
 class Siege:
     """Watches processes; `events` are those of a site that takes part in all rounds, `others` those of further ones."""
+
+    most_grown = 100 * MIB  # of a process, at the end of all attacks
 
     def __init__(
         self,
@@ -375,7 +376,7 @@ class Siege:
             return {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
 
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: all(more <= GROWN for more in grown().values()), BACK_WITHIN)
+            wait_until(lambda: all(more <= self.most_grown for more in grown().values()), BACK_WITHIN)
         return grown()
 
     def _last_round(self) -> int:
@@ -386,8 +387,8 @@ class Siege:
         grown = [f"{each.name} {self.grown.get(each.name, 0) // MIB:+}" for each in self.watched]
         print(f"at the end, MiB beyond the peak without an attack: {', '.join(grown)}", flush=True)
         for name, more in self.grown.items():
-            if more > GROWN:
-                self.faults.append(f"{name} has grown by {more // MIB} MiB, {GROWN // MIB} at most")
+            if more > self.most_grown:
+                self.faults.append(f"{name} has grown by {more // MIB} MiB, {self.most_grown // MIB} at most")
         for each in self.watched:
             lines = each.obeyed()
             if lines:
