@@ -133,6 +133,7 @@ MAY_POLL = {
     "tests/python/test_quickstart.py",
     "tests/bench/bench_auto.py",  # trains at a pace
     "tests/bench/bench_overlap.py",  # likewise
+    "tests/bench/bench_wait.py",  # likewise
     "tests/bench/bench_recovery.py",
     "tests/bench/in_process.py",
     "tests/python/hostiles.py",
