@@ -341,8 +341,8 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, one of any set that may promise would know (agreement.md, Proof 2). If they would
-// settle that very round it may be true: they do without it only where no newer anchor of another run would win instead.
+// If its run had agreed on that round, one of any set that may promise would know (agreement.md, Proof 2). If they
+// would settle that very round it may be true: they do without it only where no newer anchor of another run would win.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
   const auto without_it = [&](LinkId link, const Applicant& applicant) {
@@ -472,8 +472,8 @@ std::string Election::reason_for_new_run(TimePoint now, const Decision& known, c
   return {};
 }
 
-// Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for what its
-// own run has left behind, and what that has agreed on since would be lost. What may be committed is agreed on.
+// Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for what
+// its own run has left behind, and what that has agreed on since would be lost. What may be committed is agreed on.
 const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   wire::Offer newest = known.newest.anchor;
   if (known.settled && !mutant(Mutant::kSettledIsPassedOver)) newest.round = known.settled->start.round;
