@@ -356,13 +356,12 @@ class Siege:
     def stop(self, flag: Path) -> None:
         """Ends the training of all sites after one and the same round; at once where there are none any more."""
         self.grown = self._wait_until_grown_little()
-        at = len(rounds_in(self.events)) + 3
         last = self._last_round() + 3
         written = flag.with_suffix(".new")
         written.write_text(str(last))
         written.rename(flag)
         deadline = time.monotonic() + 2 * GRACE
-        while len(rounds_in(self.events)) < at and time.monotonic() < deadline:
+        while self._last_round() < last and time.monotonic() < deadline:
             time.sleep(0.05)
         if self._last_round() < last:
             self.faults.append(f"no round {last} at the end")
@@ -380,8 +379,12 @@ class Siege:
         return grown()
 
     def _last_round(self) -> int:
-        events = [json.loads(line) for line in self.events.read_text().splitlines()]
-        return max(int(event["round"]) for event in events if event["event"] == "round")
+        last = 0
+        for line in self.events.read_text().splitlines():
+            with contextlib.suppress(ValueError):  # the last one may be half written
+                event = json.loads(line)
+                last = max(last, int(event["round"])) if event["event"] == "round" else last
+        return last
 
     def verdict(self) -> None:
         grown = [f"{each.name} {self.grown.get(each.name, 0) // MIB:+}" for each in self.watched]
