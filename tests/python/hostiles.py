@@ -16,9 +16,10 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import bare_environment, written
@@ -161,15 +162,18 @@ def _divided(others: Sequence[str], seconds: float, some: dict[str, float]) -> d
     return dict.fromkeys(others, (seconds - sum(some.values())) / len(others)) | some
 
 
-def rounds_in(events: Path) -> list[float]:
-    """When the site committed each round, in Unix seconds."""
-    times = []
+def round_events(events: Path) -> Iterator[dict[str, Any]]:
+    """Of each round that the site committed; a line that is half written is not there yet."""
     for line in events.read_text(errors="replace").splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             event = json.loads(line)
             if event["event"] == "round":
-                times.append(float(event["t"]))
-    return times
+                yield event
+
+
+def rounds_in(events: Path) -> list[float]:
+    """When the site committed each round, in Unix seconds."""
+    return [float(event["t"]) for event in round_events(events)]
 
 
 def gaps_of(times: Sequence[float]) -> list[float]:
@@ -379,12 +383,7 @@ class Siege:
         return grown()
 
     def _last_round(self) -> int:
-        last = 0
-        for line in self.events.read_text().splitlines():
-            with contextlib.suppress(ValueError):  # the last one may be half written
-                event = json.loads(line)
-                last = max(last, int(event["round"])) if event["event"] == "round" else last
-        return last
+        return max((int(event["round"]) for event in round_events(self.events)), default=0)
 
     def verdict(self) -> None:
         grown = [f"{each.name} {self.grown.get(each.name, 0) // MIB:+}" for each in self.watched]
