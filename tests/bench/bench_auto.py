@@ -16,12 +16,13 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import lab_worlds
 
 # Mbit/s both ways, RTT in ms, loss in percent
 LINES = {
@@ -75,25 +76,12 @@ def run(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
             "BENCH_STEP": args.step,
             "BENCH_RESULT": folder + "/{site}.json",
             "COLLAB_EVENTS_FILE": folder + "/{site}.jsonl",
-            "COLLAB_TRANSPORT": "tcp",
             "COLLAB_CODEC": args.codec,
             "COLLAB_SYNC_EVERY": "auto",
             "COLLAB_TARGET_OVERHEAD": args.target,
             "COLLAB_OVERLAP": int(args.overlap),
-            "COLLAB_LOG_LEVEL": "warning",
-            "MASTER_ADDR": "{address:s0}",
-            "MASTER_PORT": 29400,
-            "RANK": "{index}",
-            "WORLD_SIZE": 2,
-            "LOCAL_RANK": 0,
-            "LOCAL_WORLD_SIZE": 1,
-            "OMP_NUM_THREADS": 1,
         }
-        command = ["collab", "lab", "--quiet", "--sites", f"s0:{rate}", f"s1:{rate}"]
-        command += ["--rtt", str(rtt), "--loss", str(loss)]
-        for key, value in environment.items():
-            command += ["--env", f"{key}={value}"]
-        subprocess.run([*command, "--", sys.executable, __file__, "--worker"], check=True, timeout=args.limit)
+        lab_worlds.run(__file__, [rate] * 2, rtt, loss, environment, args.limit)
         return [json.loads(Path(folder, f"s{index}.json").read_text()) for index in range(2)]
 
 

@@ -12,12 +12,12 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import lab_worlds
 import pairs
 from bench_wan import WARM_SECONDS
 from bench_wan import worker as train
@@ -55,24 +55,10 @@ def measure(name: str, seconds: float, args: argparse.Namespace) -> measured.Mea
             "BENCH_WARM": warm,
             "BENCH_RESULT": folder + "/{site}.json",
             "COLLAB_EVENTS_FILE": folder + "/{site}.jsonl",
-            "COLLAB_TRANSPORT": "tcp",
             "COLLAB_CODEC": args.codec,
             "COLLAB_SYNC_EVERY": 1000000,
-            "COLLAB_LOG_LEVEL": "warning",
-            "MASTER_ADDR": "{address:s0}",
-            "MASTER_PORT": 29400,
-            "RANK": "{index}",
-            "WORLD_SIZE": len(SITES),
-            "LOCAL_RANK": 0,
-            "LOCAL_WORLD_SIZE": 1,
-            "OMP_NUM_THREADS": 1,
         }
-        command = [sys.executable, "-m", "torch_collab.cli", "lab", "--quiet", "--sites"]
-        command += [f"{site}:{rate}" for site in SITES]
-        command += ["--rtt", f"{rtt:g}", "--loss", f"{loss:g}"]
-        for variable, value in environment.items():
-            command += ["--env", f"{variable}={value}"]
-        subprocess.run([*command, "--", sys.executable, __file__, "--worker"], check=True, timeout=args.limit)
+        lab_worlds.run(__file__, [rate] * len(SITES), rtt, loss, environment, args.limit)
         # Round events of those that were warm alone: the first is of the sites' coming together.
         for site in SITES:
             file = Path(folder, f"{site}.jsonl")

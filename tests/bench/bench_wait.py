@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import lab_worlds
 import pairs
 
 PERIOD = 32  # steps, of the preset
@@ -74,22 +74,9 @@ def measure(way: str, args: argparse.Namespace) -> dict[str, Any]:
             "BENCH_STEPS": 1 if is_ddp else PERIOD,
             "BENCH_SPANS": args.spans,
             "BENCH_RESULT": folder + "/{site}.json",
-            "COLLAB_TRANSPORT": "tcp",
-            "COLLAB_LOG_LEVEL": "warning",
-            "MASTER_ADDR": "{address:s0}",
-            "MASTER_PORT": 29400,
-            "RANK": "{index}",
-            "WORLD_SIZE": 2,
-            "LOCAL_RANK": 0,
-            "LOCAL_WORLD_SIZE": 1,
-            "OMP_NUM_THREADS": 1,
             **WAYS[way],
         }
-        command = ["collab", "lab", "--quiet", "--sites", f"s0:{args.mbit:g}", f"s1:{args.mbit:g}"]
-        command += ["--rtt", f"{args.rtt:g}"]
-        for name, value in environment.items():
-            command += ["--env", f"{name}={value}"]
-        subprocess.run([*command, "--", sys.executable, __file__, "--worker"], check=True, timeout=args.limit)
+        lab_worlds.run(__file__, [f"{args.mbit:g}"] * 2, args.rtt, 0, environment, args.limit)
         sites = [json.loads(Path(folder, f"s{index}.json").read_text()) for index in range(2)]
     spans = [max(of) for of in zip(*(site["step_seconds"] for site in sites), strict=True)]
     low, middle, high = pairs.interval(spans)
@@ -111,7 +98,8 @@ def main() -> int:
     for way in WAYS:
         rows.append(row := measure(way, args))
         row["share"] = rows[0]["step_seconds"] / row["step_seconds"]
-        target = f", at least {AT_LEAST}: {'met' if row['share'] >= AT_LEAST else 'MISSED'}" if way == "wan" else ""
+        row["met"] = way != "wan" or (row["share"] >= AT_LEAST and row["rounds"] > 0)
+        target = f", at least {AT_LEAST}: {'met' if row['met'] else 'MISSED'}" if way == "wan" else ""
         rounds = "" if row["rounds"] is None else f", {row['rounds']} rounds"
         print(
             f"  {way:<6} a step in {row['step_seconds']:.3f} s [{row['low']:.3f}, {row['high']:.3f}]{rounds}: "
@@ -120,7 +108,7 @@ def main() -> int:
         )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps({"benchmark": "wait", "machine": pairs.machine(), "rows": rows}, indent=1) + "\n")
-    return int(rows[1]["share"] < AT_LEAST)
+    return int(not all(row["met"] for row in rows))
 
 
 if __name__ == "__main__":
