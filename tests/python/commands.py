@@ -1,12 +1,13 @@
-"""`collab` as a process: run to its end, or while a test goes on."""
+"""`collab` and other programs as processes: run to their end, or while a test goes on."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Self
 
 from forks import bare_environment, start
@@ -24,28 +25,67 @@ def written(output: IO[str]) -> str:
     return os.pread(output.fileno(), size, 0).decode(errors="replace")
 
 
-def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+class Started:
+    """A Python program (forks.py), what it writes and its errors apart."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], number: int = 0, folder: Path | None = None
+    ) -> None:
+        self._output, self._errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = start(arguments, environment, self._output, self._errors, number, folder)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.process.wait(timeout)
+        return written(self._output), written(self._errors)
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.returncode
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+def collab(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     whole = {**bare_environment(), "OMP_NUM_THREADS": "1", **environment}
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = start(["-m", "torch_collab.cli", *arguments], whole, output, errors)
-        try:
-            status = process.wait(PATIENCE)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess(process.args, status, written(output), written(errors))
+    started = Started(["-m", "torch_collab.cli", *arguments], whole, folder=folder)
+    try:
+        output, errors = started.communicate(PATIENCE)
+    finally:
+        started.kill()
+    return subprocess.CompletedProcess(arguments, started.process.wait(), output, errors)
+
+
+class Piped:
+    """A process with what the tests use of one that was started with its output in a pipe."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        reader, writer = os.pipe()
+        with open(writer, "w") as output:
+            self._process = start(arguments, environment, output, output)
+        self.stdout = open(reader)  # noqa: SIM115
+        self.pid = self._process.pid
+        self.poll, self.wait = self._process.poll, self._process.wait
+        self.kill, self.send_signal = self._process.kill, self._process.send_signal
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """What nobody has read yet; it is to end within so many seconds of the end of its output."""
+        rest = self.stdout.read()
+        self.wait(timeout)
+        return rest, None
 
 
 class Running:
     """`collab` with these arguments, killed at the end if it still runs."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "torch_collab.cli", *arguments],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        whole = {**kept, "OMP_NUM_THREADS": "1", **environment}
+        self.process = Piped(["-m", "torch_collab.cli", *arguments], whole)
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +94,7 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
+        self.process.stdout.close()
 
 
 class Coordinator(Running):
@@ -61,7 +102,6 @@ class Coordinator(Running):
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         super().__init__("coordinator", "--listen", "127.0.0.1:0", *arguments, **environment)
-        assert self.process.stdout is not None
         self.first_line = ""
         self.before = ""  # what it said before that line
         while " at " not in self.first_line:

@@ -31,6 +31,7 @@ def serve() -> CodeType:
     import torch
     import torch._dynamo  # what making an optimizer imports
     import torch.distributed
+    import torch.distributed.launcher.api  # torchrun
     import torch.nn.parallel  # noqa: F401
 
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -59,6 +60,7 @@ def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
     os.close(errors)
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.chdir(request["folder"])
     first, *rest = request["arguments"]
     sys.orig_argv[:] = [sys.executable, first, *rest]
     main = vars(sys.modules["__main__"])
@@ -114,12 +116,18 @@ class Fork:
     """Has of subprocess.Popen what the tests use."""
 
     def __init__(
-        self, server: Server, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[int]
+        self,
+        server: Server,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        files: Sequence[int],
+        folder: Path | None,
     ) -> None:
         self._server = server
         self.args = list(arguments)
         self.returncode: int | None = None
-        self.pid = server.ask({"arguments": self.args, "environment": dict(environment)}, files)
+        request = {"arguments": self.args, "environment": dict(environment), "folder": str(folder or Path.cwd())}
+        self.pid = server.ask(request, files)
         self._ended = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
@@ -150,15 +158,25 @@ class Fork:
 
 
 def start(
-    arguments: Sequence[str], environment: Mapping[str, str], output: IO[str], errors: IO[str], number: int = 0
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    output: IO[str],
+    errors: IO[str],
+    number: int = 0,
+    folder: Path | None = None,
 ) -> Fork | subprocess.Popen[bytes]:
     """Python with these arguments, which begin with a script or with `-m`; `number` chooses the server."""
     served = usual_environment()
     changed = {name for name in {*served, *environment} if served.get(name) != environment.get(name)}
     if any(name.startswith(READ_AT_START) for name in changed):
         return subprocess.Popen(
-            [sys.executable, *arguments], env=environment, stdout=output, stderr=errors, start_new_session=True
+            [sys.executable, *arguments],
+            env=environment,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+            cwd=folder,
         )
     if number % 2 not in _servers:
         _servers[number % 2] = Server(number % 2)
-    return Fork(_servers[number % 2], arguments, environment, [output.fileno(), errors.fileno()])
+    return Fork(_servers[number % 2], arguments, environment, [output.fileno(), errors.fileno()], folder)

@@ -430,7 +430,6 @@ def test_a_coordinator_answers_status_and_ends_at_ctrl_c() -> None:
         answer = json.loads(collab("status", "--json", "--timeout", "2", COLLAB_COORDINATOR=both).stdout)
         assert answer["coordinator"] == coordinator.address, "the one that answers"
         with Running("status", coordinator.address, "--watch", "0.1", "--json", PYTHONUNBUFFERED="1") as watch:
-            assert watch.process.stdout is not None
             lines = [watch.process.stdout.readline() for _ in range(3)]
             assert all(json.loads(line)["coordinator"] == coordinator.address for line in lines), lines
             watch.process.send_signal(signal.SIGINT)

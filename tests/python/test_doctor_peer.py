@@ -58,7 +58,6 @@ def test_doctor_prints_a_finding_when_it_has_it() -> None:
         socket.create_server(("127.0.0.1", 0), backlog=1) as server,
         Running("doctor", "--seconds", "0", "--peer", f"127.0.0.1:{server.getsockname()[1]}") as doctor,
     ):
-        assert doctor.process.stdout is not None
         first = doctor.process.stdout.readline()
         assert first.startswith("  ok    collab: ") and doctor.process.poll() is None, first
         assert "can be reached" in doctor.process.stdout.read()
@@ -78,7 +77,6 @@ def swarm(folder: Path) -> tuple[str, int, int, int]:
 @contextmanager
 def answering(file: str, **environment: str) -> Iterator[None]:
     with Running("doctor", "--answer", "--config", file, **environment) as doctor:
-        assert doctor.process.stdout is not None
         told = ""
         while "collab: answers at ports" not in told:
             line = doctor.process.stdout.readline()

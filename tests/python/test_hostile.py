@@ -12,7 +12,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,7 +21,8 @@ from typing import Any
 
 import pytest
 from besieged_worlds import STRANGERS, WorldSiege
-from commands import bare_environment
+from commands import collab
+from forks import start, usual_environment
 from hostiles import GRACE, SLOWER, Siege, Watched, binary, is_short, shares
 from ranks import Ranks, listing
 from torchruns import Node, Nodes, descendants
@@ -128,11 +128,8 @@ def key(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Without a key anybody may attack; with one it is a member that turned."""
     if request.param == "anybody":
         return {}
-    made = subprocess.run(
-        [sys.executable, "-m", "torch_collab.cli", "token", "--print"], capture_output=True, text=True
-    )
     path = tmp_path / "token"
-    path.write_text(made.stdout.split()[-1] + "\n")
+    path.write_text(collab("token", "--print").stdout.split()[-1] + "\n")
     path.chmod(0o600)
     return {"COLLAB_TOKEN_FILE": str(path)}
 
@@ -142,14 +139,9 @@ class Tool:
 
     def __init__(self, folder: Path, name: str, *arguments: str, **environment: str) -> None:
         self.log, self.events = folder / f"{name}.log", folder / f"{name}.jsonl"
-        kept = bare_environment()
+        whole = {**usual_environment(), **ENVIRONMENT, **environment, "COLLAB_EVENTS_FILE": str(self.events)}
         with self.log.open("w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "torch_collab.cli", *arguments],
-                env={**kept, **ENVIRONMENT, **environment, "COLLAB_EVENTS_FILE": str(self.events)},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            self.process = start(["-m", "torch_collab.cli", *arguments], whole, output, output)
         self.name = name
 
     def watched(self) -> Watched:

@@ -31,7 +31,6 @@ SAMPLE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-
 
 def page_of(running: Coordinator) -> str:
     """Where a coordinator that has just begun serves its page."""
-    assert running.process.stdout is not None
     while line := running.process.stdout.readline():
         running.before += line
         if found := re.search(r" page at (https?://[^ ,;]+)", line):
@@ -204,7 +203,6 @@ def test_other_machines_are_let_in_by_a_word_alone() -> None:
         port = page_of(coordinator).rpartition(":")[2]
         assert status_of(f"http://127.0.0.1:{port}")["swarm"]["swarm"] == "default"
         coordinator.process.send_signal(signal.SIGINT)
-        assert coordinator.process.stdout is not None
         rest = coordinator.process.stdout.read()  # not communicate(), which passes by what is buffered
         assert "[page.open]" in coordinator.first_line + coordinator.before + rest
 
@@ -238,7 +236,6 @@ def test_other_machines_are_let_in_over_https(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             get(url)
         coordinator.process.send_signal(signal.SIGINT)
-        assert coordinator.process.stdout is not None
         said = coordinator.first_line + coordinator.before + coordinator.process.stdout.read()
         assert "[page." not in said
 

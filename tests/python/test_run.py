@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE, bare_environment, collab
+from commands import collab
 from ranks import SCRIPTS, free_port
 from test_page import status_of
 from torch.distributed.elastic.rendezvous import RendezvousParameters
@@ -45,15 +45,7 @@ max_mbit_up = 2.5
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = bare_environment()
-    return subprocess.run(
-        [sys.executable, "-m", "torch_collab.cli", *arguments],
-        env={**kept, **environment},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    return collab(*arguments, folder=folder, **environment)
 
 
 def told(output: str) -> tuple[dict[str, str], list[str]]:

@@ -24,10 +24,7 @@ NEWCOMERS = 20
 
 
 def made_token() -> str:
-    made = subprocess.run(
-        [sys.executable, "-m", "torch_collab.cli", "token", "--print"], capture_output=True, text=True
-    )
-    return made.stdout.split()[-1]
+    return collab("token", "--print").stdout.split()[-1]
 
 
 def garbage(kind: int, chance: random.Random) -> bytes:

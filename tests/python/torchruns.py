@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import PATIENCE, bare_environment, written
+from forks import start
 from ranks import SCRIPTS, free_port
 
 ENVIRONMENT = {
@@ -55,15 +56,10 @@ class Node:
     ) -> None:
         self.name = name
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        kept = bare_environment()
-        self.process = subprocess.Popen(
-            command,
-            env={**kept, **common, **environment},
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd=folder,
-        )
+        python, *arguments = command
+        assert python == sys.executable, command
+        whole = {**bare_environment(), **common, **environment}
+        self.process = start(arguments, whole, self._output, self._output, folder=folder)
 
     @property
     def output(self) -> str:
