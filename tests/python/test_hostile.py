@@ -73,15 +73,16 @@ def attacks() -> list[str]:
 
 def planned(test: int) -> dict[str, float]:
     """Seconds of each attack on a swarm. In a short run the tests divide those aimed at rounds, so that each has its
-    time; of the others each takes a half, drawn anew, and two of them all."""
+    time, and the others, drawn anew: with what is before and after it, an attack of a second takes four."""
     names = [name for name in attacks() if name not in OF_A_WORLD]
+    swarms = TESTS - 1
     if ONLY:
         return {name: SECONDS / TESTS for name in names if name == ONLY}
     if is_short(SECONDS / TESTS, names):
         others = [name for name in names if name not in AIMED]
         drawn = random.Random(SEED).sample(others, len(others))
-        names = [*AIMED, *drawn[test % 2 :: 2]]
-    return shares(names, SECONDS / TESTS, AIMED, AIMED[test :: TESTS - 1])
+        names = [*AIMED, *drawn[test::swarms]]
+    return shares(names, SECONDS / TESTS, AIMED, AIMED[test::swarms])
 
 
 def planned_at_the_hub() -> dict[str, float]:
