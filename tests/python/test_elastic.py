@@ -20,17 +20,17 @@ pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
 WAN = {"COLLAB_PRESET": "wan"}  # rounds behind the training
-KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
-SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "60"))
+KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "3"))
+SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "20"))
 
 
-def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:
+def three(nodes: Nodes, **environment: str) -> tuple[Node, Node, Node]:
     names = ("paris", "rome", "oslo")
     # The endpoint's is the first: its agent coordinates.
     made = []
     for name in names:
         conf = f"is_host={int(name == 'paris')}"
-        made.append(nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=conf, **GPT2, **environment))
+        made.append(nodes.start(name, "--max-restarts=100", nnodes="3:4", conf=conf, **environment))
     made[0].wait_for_rounds(2, *names)
     return made[0], made[1], made[2]
 
@@ -63,7 +63,7 @@ def rounds_alike(nodes: Nodes, *names: str) -> int:
 
 @pytest.mark.timeout(120 + 60 * KILLS)  # a worker starts in 8 s, beside other tests in 40
 def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
-    paris, rome, oslo = three(nodes)
+    paris, rome, oslo = three(nodes, **GPT2)
     chance = random.Random()
     kills: list[float] = []
     for number in range(KILLS):
@@ -128,21 +128,21 @@ def test_a_lone_site_goes_on_once_the_others_are_forgotten(nodes: Nodes) -> None
 
 
 def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
-    paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1", **GPT2)
-    rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0", **GPT2)
+    paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1")
+    rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0")
     paris.wait_for_rounds(2, "paris", "rome")
     rome.kill()
     paris.wait_for_steps(100)
     assert not paris.rounds("paris"), "half of the swarm moved the anchor"
     nodes.all.remove(rome)
-    again = nodes.start("rome", conf="is_host=0", **GPT2)
+    again = nodes.start("rome", conf="is_host=0")
     again.wait_for_rounds(2, "paris", "rome")
     assert len(paris.pids()) == 1
     nodes.end_together()
 
 
 def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
-    paris, rome, oslo = three(nodes, **WAN)
+    paris, rome, oslo = three(nodes, **GPT2, **WAN)
     for _ in range(2):
         lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2, **WAN)
         lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
@@ -210,7 +210,7 @@ def test_a_site_of_several_hosts_leaves_with_its_next_round(nodes: Nodes) -> Non
 def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
     """COLLAB_SOAK_SECONDS (`ci/soak.sh`: ten minutes) of sites that join, leave in good order, or are killed."""
     seconds = SOAK_SECONDS
-    paris, rome, oslo = three(nodes)
+    paris, rome, oslo = three(nodes, **GPT2)
     chance = random.Random()
     begun = time.monotonic()
     changes = 0
