@@ -45,6 +45,8 @@ def test_quickstart_compares_over_an_emulated_line(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "table.json").read_text())
     assert "20 Mbit/s, 60 ms" in made["about"] and made["about"].endswith("1 seed")
     assert made["runs"]["alone"][0]["steps"] > 0 and made["runs"]["collab"][0]["megabytes"] > 0
+    ddp, parameters = made["runs"]["ddp"][0], 3 * 12 * 128 * 128 + (256 + 64) * 128
+    assert ddp["megabytes"] > ddp["steps"] * 2 * 4 * parameters / 1e6, "headers are counted"
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
