@@ -50,7 +50,7 @@ beside=$!
 set +m
 trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
 workers=()
-[ "$(id -u)" -ne 0 ] || workers=(-n 3) # three tests at a time (tests/python/turns.py)
+[ "$(id -u)" -ne 0 ] || workers=(-n 3 --maxschedchunk=1) # three tests at a time (tests/python/turns.py)
 part pytest python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
 say "lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import second_tries
 from second_tries import pytest_terminal_summary  # noqa: F401  (a hook)
 from torchruns import Nodes
-from turns import alone_last, have_own_shared_memory, pytest_runtest_protocol  # noqa: F401  (a hook)
+from turns import have_own_shared_memory, in_order, pytest_runtest_protocol  # noqa: F401  (a hook)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def pytest_configure(config: object) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     second_tries.pytest_collection_modifyitems(items)
-    alone_last(items)
+    in_order(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,10 @@ guessed. Every wait is bounded; ranks that are still there after it are killed a
 
 from __future__ import annotations
 
+import dataclasses
+import fcntl
+import json
+import os
 import random
 import signal
 import socket
@@ -17,7 +21,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch.distributed as dist
+import turns
 from commands import PATIENCE, bare_environment, written
 from forks import start
 
@@ -129,6 +135,19 @@ def run_ranks(
     environments = [{"COLLAB_SITE": site, **(environment or {})} for site in sites]
     with Ranks(script, arguments, environments) as ranks:
         return ranks.join(seconds)
+
+
+def run_once(folders: pytest.TempPathFactory, name: str, run: Callable[[], Sequence[Finished]]) -> list[Finished]:
+    """What the first worker of `pytest -n` that asks for it runs serves all, who share the tests of a file."""
+    folder = folders.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with turns.lock(folder / f"{name}.lock", fcntl.LOCK_EX):
+        told = folder / f"{name}.json"
+        if not told.exists():
+            text = json.dumps([dataclasses.asdict(rank) for rank in run()])
+            told.write_text(text)
+    return [Finished(**rank) for rank in json.loads(told.read_text())]
 
 
 def expect_success(finished: Sequence[Finished]) -> list[Finished]:

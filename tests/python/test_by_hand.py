@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ranks import Finished, expect_success, listing, run_ranks
+from ranks import Finished, expect_success, listing, run_once, run_ranks
 
 SITES = ["a", "a", "b", "b"]
 CASES = [
@@ -19,9 +19,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def world() -> list[Finished]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
     """One that does them all, each with models of its own."""
-    return run_ranks("by_hand.py", SITES, *CASES)
+    return run_once(tmp_path_factory, "by_hand", lambda: run_ranks("by_hand.py", SITES, *CASES))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -41,5 +41,6 @@ def test_who_reduces_nothing_but_metrics_is_told_that_nothing_is_averaged() -> N
         assert before.count("[ddp.none-made]") == 1 and "[ddp.none-trained]" in after, rank.output
 
 
+@pytest.mark.slow  # the first of those that look at this world
 def test_the_world_of_these_cases_ends_well(world: list[Finished]) -> None:
     expect_success(world)

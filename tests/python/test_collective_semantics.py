@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from ranks import Finished, expect_success, listing, run_ranks
+from ranks import Finished, expect_success, listing, run_once, run_ranks
 
 SITES = ["a", "b", "a", "b"]
 WHAT = [
@@ -23,15 +25,18 @@ WRAPPED = ["objects", "groups", "point_to_point"]
 
 
 @pytest.fixture(scope="module")
-def two_sites() -> list[Finished]:
+def two_sites(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
     """One world that does them all: to start four processes takes longer than everything that they do."""
-    return run_ranks("collective_semantics.py", SITES, *WHAT)
+    run = partial(run_ranks, "collective_semantics.py", SITES, *WHAT)
+    return run_once(tmp_path_factory, "collective_semantics", run)
 
 
 @pytest.fixture(scope="module")
-def two_sites_wrapped() -> list[Finished]:
+def two_sites_wrapped(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
     """Under torch's debug wrapper."""
-    return run_ranks("collective_semantics.py", SITES, *WRAPPED, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    detail = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    run = partial(run_ranks, "collective_semantics.py", SITES, *WRAPPED, environment=detail)
+    return run_once(tmp_path_factory, "collective_semantics_wrapped", run)
 
 
 @pytest.mark.parametrize("what", WHAT)
@@ -39,6 +44,7 @@ def test_two_sites(two_sites: list[Finished], what: str) -> None:
     assert all(f"{what}: as it should be" in rank.output for rank in two_sites), listing(two_sites)
 
 
+@pytest.mark.slow  # the first of those that look at these worlds
 def test_two_sites_end_well(two_sites: list[Finished], two_sites_wrapped: list[Finished]) -> None:
     expect_success([*two_sites, *two_sites_wrapped])
 

@@ -49,6 +49,11 @@ def wan(function: Any) -> Any:
     return function
 
 
+def alone(function: Any) -> Any:
+    """Lines keep so many packets, no more, for an emulator that is late."""
+    return pytest.mark.alone(wan(function))
+
+
 def measured(function: Any) -> Any:
     """What it says of delays and rates is what the machine let the emulator keep."""
     return pytest.mark.second_try(BY_THE_CLOCK)(wan(function))
@@ -186,7 +191,7 @@ def test_delay_is_within_2_ms(rate: str, rtt: int, count: int) -> None:
     assert statistics.median(times) < rtt + 2
 
 
-@wan
+@alone
 def test_loss_is_within_binomial_bounds() -> None:
     count, loss = 20_000, 0.02
     found = probe(["--sites", "paris", "tokyo", "--loss", str(loss * 100)], "count", str(count))
@@ -223,7 +228,7 @@ def test_a_script_changes_a_rate(tmp_path: Path) -> None:
     )  # a tenth has 42 packets, one more or less is 2 %
 
 
-@wan
+@alone
 def test_traffic_is_reported_and_captured(tmp_path: Path) -> None:
     report, capture = tmp_path / "report.json", tmp_path / "lab.pcap"
     done = run(

@@ -54,7 +54,7 @@ def test_its_cells_train_two_sites_and_plot(tmp_path: Path) -> None:
     kept = bare_environment()
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(NOTEBOOK)],
-        env=kept | {"MPLBACKEND": "agg"},
+        env=kept | {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

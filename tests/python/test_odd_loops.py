@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import fcntl
-import json
 import subprocess
 import sys
 
 import pytest
-import turns
 from commands import PATIENCE, bare_environment
-from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_ranks
+from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_once, run_ranks
 
 EVERY_4 = {"COLLAB_SYNC_EVERY": "4"}
 STEP_APART = {**EVERY_4, "COLLAB_HEARTBEAT": "500ms"}  # a round and a collective wait for each other for five of them
@@ -71,20 +67,16 @@ def part(rank: Finished, case: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
-    """Two sites of one rank; one world after the other. A case that fails ends them. Run once for all workers."""
-    folder = tmp_path_factory.getbasetemp()
-    if hasattr(request.config, "workerinput"):
-        folder = folder.parent
-    with turns.lock(folder / "odd_loops.lock", fcntl.LOCK_EX):
-        told = folder / "odd_loops.json"
-        if not told.exists():
-            ranks = run_ranks("odd_loops.py", ["a", "b"], *CASES, environment=EVERY_4, seconds=2 * PATIENCE)
-            told.write_text(json.dumps([dataclasses.asdict(rank) for rank in expect_success(ranks)]))
-    return [Finished(**rank) for rank in json.loads(told.read_text())]
+def world(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
+    """Two sites of one rank; one world after the other. A case that fails ends them."""
+
+    def run() -> list[Finished]:
+        ranks = run_ranks("odd_loops.py", ["a", "b"], *CASES, environment=EVERY_4, seconds=2 * PATIENCE)
+        return expect_success(ranks)
+
+    return run_once(tmp_path_factory, "odd_loops", run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_each_ends_as_it_should_and_the_log_says_what_is_missing(world: list[Finished], case: str) -> None:
     for rank in world:
@@ -94,28 +86,25 @@ def test_each_ends_as_it_should_and_the_log_says_what_is_missing(world: list[Fin
         assert [code for code in CODES if code in said] == sorted(TOLD.get(case, [])), said
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # the first of those that look at the same world
 def test_a_foreign_optimizer_is_no_reason_to_warn_of_unseen_forwards(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "forwards_unseen").partition("now its own")
         assert "[optimizer.unseen-forward]" not in before and "[optimizer.unseen-forward]" in after
 
 
-@pytest.mark.slow
 def test_parameters_that_one_rank_sends_are_warned_of_where_others_lose_steps(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "sent_by_one_rank").partition("now between two rounds")
         assert "[capture.parameter-broadcast]" not in before and "[capture.parameter-broadcast]" in after
 
 
-@pytest.mark.slow
 def test_a_group_of_another_backend_is_warned_of_once_where_it_is_of_several_sites(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "a_group_of_another_backend").partition("now over both sites")
         assert "[ddp.group-not-collab]" not in before and after.count("[ddp.group-not-collab]") == 1
 
 
-@pytest.mark.slow
 def test_a_merge_is_warned_of_once_where_sites_hold_models_of_their_own(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "adapters_that_are_merged").partition("now between two rounds")
@@ -123,7 +112,6 @@ def test_a_merge_is_warned_of_once_where_sites_hold_models_of_their_own(world: l
         assert "unmerge_adapter()" in after, "what changes it by rounding alone"
 
 
-@pytest.mark.slow
 def test_training_without_gradients_is_warned_of_early_and_once(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "without_gradients").partition("now twenty")
@@ -131,7 +119,6 @@ def test_training_without_gradients_is_warned_of_early_and_once(world: list[Fini
         assert [each.count("[capture.no-gradients]") for each in (before, found, more)] == [0, 1, 0]
 
 
-@pytest.mark.slow
 def test_the_last_round_counts_what_the_cycle_had_not_ended(world: list[Finished]) -> None:
     ends = [
         line for rank in world for line in rank.output.splitlines() if line.startswith("a_cycle_in_a_barrier: 4 st")

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 240
+LIMIT = 480  # a minute or two where nothing else runs
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 two_cores = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="the quickstart gives each site a core of its own"

@@ -65,31 +65,31 @@ def worlds(tmp_path: Path) -> Iterator[Callable[..., Worlds]]:
     yield from killed_after(partial(Worlds, tmp_path))
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(480)
 def test_two_sites_that_nobody_can_dial_fail_in_words(worlds: Callable[..., Worlds]) -> None:
     """Nobody has said that they are behind NAT. One of them cannot have the other's model."""
     lab = worlds("paris,nat", "rome,nat")
     none = ("none of paris, rome can be dialled", "collab helper")
-    lab.wait("both are told", lambda: all(lab.told(site, *none) for site in lab.names), 100)
+    lab.wait("both are told", lambda: all(lab.told(site, *none) for site in lab.names), 240)
     since = lab.told("rome", *none)[0]["t"]
     words = "and neither it nor this site can be dialled (no link within"
-    lab.wait("one fails", lambda: words in lab.output, since - lab.begun + GRACE + 40)
+    lab.wait("one fails", lambda: words in lab.output, since - lab.begun + GRACE + 60)
     print(f"it failed {time.time() - since:.1f} s after it was told (grace {GRACE:.0f} s)")
     assert "run `collab helper` on a machine that both reach" in lab.output.split(words)[1]
     lab.end()
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(700)
 def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callable[..., Worlds]) -> None:
     lab = worlds("paris,nat", "rome,nat")
     helper = lab.folder / "helper"
     helper.touch()
     members = ("helper", *lab.names)
-    lab.wait("two rounds of all", lambda: len(lab.rounds("rome", members)) >= 2, 120)
+    lab.wait("two rounds of all", lambda: len(lab.rounds("rome", members)) >= 2, 240)
     gone = time.time()
     helper.unlink()
     missed = ("helper has gone, and none of paris, rome can be dialled", "collab helper")
-    lab.wait("both are told", lambda: all(lab.told(site, *missed) for site in lab.names), gone - lab.begun + 60)
+    lab.wait("both are told", lambda: all(lab.told(site, *missed) for site in lab.names), gone - lab.begun + 120)
     # A helper that leaves cedes its vote: one of the two may be a majority for a round, which the other then misses.
     for site in lab.names:
         lab.wait(
@@ -106,6 +106,7 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
     lab.end()
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(200)
 def test_the_first_round_does_not_wait_for_links_that_nobody_can_make(worlds: Callable[..., Worlds]) -> None:
     """The two are found to be behind NAT after it was formed with both of them as owners."""

@@ -112,7 +112,7 @@ def test_all_but_one_can_only_dial_out_and_links_are_encrypted(tmp_path: Path) -
         ],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=2 * PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("met oslo paris rome") == 3, done.stdout

@@ -1,7 +1,8 @@
 """Of the tests that run side by side (`pytest -n 3`), those that must not run beside others.
 
-Most tests wait for processes to start and for graces to pass, so three at a time take little longer than one. Those on
-the emulated network and those that need a second try keep real time: they run alone, as does what is marked `alone`.
+Most tests wait for processes to start and for graces to pass, so three at a time take little longer than one. Those
+that need a second try keep real time: they run alone, as does what is marked `alone`. The emulated network keeps real
+time as well, but what most tests on it say is as true of one that is late.
 
 Each worker has a /dev/shm of its own, which needs root: sites of one name, run and model would find each other there.
 """
@@ -18,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-ALONE = ("alone", "wan", "second_try")
+ALONE = ("alone", "second_try")
+LONG = ("slow", "wan")
 # Of the system's mount(2) and unshare(2).
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
@@ -54,13 +56,18 @@ def turn(run: str, alone: bool) -> Iterator[None]:
         yield
 
 
+def is_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:
+    return any(item.get_closest_marker(name) for name in marks)
+
+
 def is_alone(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ALONE)
+    return is_any(item, ALONE)
 
 
-def alone_last(items: list[pytest.Item]) -> None:
-    """Among the others each would wait for two tests to end, while all that come after it wait for it."""
-    items.sort(key=is_alone)
+def in_order(items: list[pytest.Item]) -> None:
+    """Those that are alone last: among the others each would wait for two tests to end, while all that come after it
+    wait for it. The long ones first, so that the others end at about the same time."""
+    items.sort(key=lambda item: (is_alone(item), not is_any(item, LONG)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,13 @@ class Turn:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(turns.tempfile, "gettempdir", lambda: str(tmp_path))
     return "run"
+
+
+def test_the_long_ones_come_first_and_those_that_are_alone_last() -> None:
+    marks = [(), ("alone", "slow"), ("wan",), ("second_try", "wan"), ("slow",), ("timeout",)]
+    items: list[Any] = [SimpleNamespace(marks=of, get_closest_marker=lambda name, of=of: name in of) for of in marks]
+    turns.in_order(items)
+    assert [item.marks for item in items] == [marks[at] for at in (2, 4, 0, 5, 1, 3)]
 
 
 def test_others_run_side_by_side(run: str) -> None:
