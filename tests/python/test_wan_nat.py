@@ -16,7 +16,8 @@ from ranks import SCRIPTS
 pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowed")]
 
 GRACE = 10.0
-# hub serves the coordinator, and a helper from each `helper` file until it is gone; the others train.
+# hub serves the coordinator, and a helper from each `helper` file until it is gone; the others train. They have eight
+# seconds to leave.
 COMMAND = """
 collab() { exec "$PYTHON" -m torch_collab.cli "$@"; }
 case $LAB_SITE in
@@ -30,12 +31,19 @@ hub)
         fi
         sleep 0.2
     done
-    sleep 8; kill -INT $coordinator; wait $coordinator;;
+    for _ in $(seq 40); do
+        [ "$(find "$1" -name 'left-*' | wc -l)" -lt "$TRAINING" ] || break
+        sleep 0.2
+    done
+    kill -INT $coordinator; wait $coordinator;;
 *)
     sleep 2
     export MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
     export COLLAB_SITE_INDEX=$2
-    exec "$PYTHON" "$3" "$1" "$2";;
+    "$PYTHON" "$3" "$1" "$2"
+    status=$?
+    touch "$1/left-$LAB_SITE"
+    exit $status;;
 esac
 """
 
