@@ -2,7 +2,8 @@
 
 What is forked is a process like any other: a session, an environment and a `__main__` of its own, and an end by the
 interpreter's own way out. What the interpreter, torch or the allocator read while they start is that of the server, so
-a program that sets such a variable is started afresh. There are two servers, so that ranks differ in the order of sets.
+a program that sets such a variable is started afresh, but for PYTHONPATH: what is imported already stays. There are two
+servers, so that ranks differ in the order of sets.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
     os.chdir(request["folder"])
     first, *rest = request["arguments"]
     sys.orig_argv[:] = [sys.executable, first, *rest]
+    added = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [folder for folder in added if folder and folder not in sys.path]
     main = vars(sys.modules["__main__"])
     del main["forks"], main["sys"], sys.modules["forks"]
     if first == "-m":
@@ -167,7 +170,7 @@ def start(
 ) -> Fork | subprocess.Popen[bytes]:
     """Python with these arguments, which begin with a script or with `-m`; `number` chooses the server."""
     served = usual_environment()
-    changed = {name for name in {*served, *environment} if served.get(name) != environment.get(name)}
+    changed = {name for name in {*served, *environment} if served.get(name) != environment.get(name)} - {"PYTHONPATH"}
     if any(name.startswith(READ_AT_START) for name in changed):
         return subprocess.Popen(
             [sys.executable, *arguments],
