@@ -44,6 +44,8 @@ DOCUMENTED = {
 }
 # What may be left of an attack, and the unit to tell it in.
 KEPT = {"MiB": (MEMORY, MIB), "open files": (8, 1), "threads": (4, 1)}
+# Of memory, when the next attack begins: what more the next one takes is judged against the peak without any.
+LEFT = MEMORY // 2
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
 BACK_WITHIN = 30.0  # seconds in which that goes back after an attack: a world's parts once nobody can return to it
@@ -118,7 +120,6 @@ class Span:
     """What happened in a while."""
 
     seconds: float = 0
-    before: dict[str, int] = field(default_factory=dict)  # likewise, at its begin: the attack before may have left some
     peaks: dict[str, int] = field(default_factory=dict)  # bytes, by process
     told: dict[str, int] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)  # its begin, its rounds, its end
@@ -215,14 +216,12 @@ class Siege:
         for each in self.watched:
             each.begin_peak()
         told = {each.name: each.told() for each in self.watched}
-        before = {each.name: each.memory("VmRSS") for each in self.watched}
         began = time.time()
         while not over():
             time.sleep(0.05)
         ended = time.time()
         return Span(
             seconds=ended - began,
-            before=before,
             peaks={each.name: each.memory("VmHWM") for each in self.watched},
             told={each.name: each.told() - told[each.name] for each in self.watched},
             times=[began, *(t for t in rounds_in(self.events) if began <= t <= ended), ended],
@@ -242,6 +241,7 @@ class Siege:
 
     def endure(self, attack: str, seconds: float, seed: int) -> None:
         """Runs the attack, then waits until a round follows; notes each bound that was broken."""
+        self._wait_until_grown_little(LEFT)
         command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
         command += ["--seconds", str(max(1, round(seconds))), *self.place_of(attack)]
         kept = bare_environment()
@@ -308,7 +308,7 @@ class Siege:
         for each in self.watched:
             name = each.name
             hold(each.alive(), f"{name} has ended; it said last: {each.output()[-600:]}")
-            more = span.peaks[name] - max(self.quiet.peaks[name], span.before[name])
+            more = span.peaks[name] - self.quiet.peaks[name]
             bound = MEMORY + DOCUMENTED.get(attack, 0)
             hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")
             self.told[name] += self._beyond(span, name) * span.seconds
@@ -362,7 +362,7 @@ class Siege:
 
     def stop(self, flag: Path) -> None:
         """Ends the training of all sites after one and the same round; at once where there are none any more."""
-        self.grown = self._wait_until_grown_little()
+        self.grown = self._wait_until_grown_little(self.most_grown)
         last = self._last_round() + 3
         written = flag.with_suffix(".new")
         written.write_text(str(last))
@@ -375,14 +375,14 @@ class Siege:
         time.sleep(GRACE)
         flag.write_text("0")  # for a site that has not come to that round
 
-    def _wait_until_grown_little(self) -> dict[str, int]:
+    def _wait_until_grown_little(self, most: int) -> dict[str, int]:
         """What each holds beyond its peak without an attack: pools shrink bit by bit."""
 
         def grown() -> dict[str, int]:
             return {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
 
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: all(more <= self.most_grown for more in grown().values()), BACK_WITHIN)
+            wait_until(lambda: all(more <= most for more in grown().values()), BACK_WITHIN)
         return grown()
 
     def _last_round(self) -> int:

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <numeric>
 
@@ -231,6 +232,20 @@ TEST_F(Joiners, HoldNoMoreInAllWhoeverTakesNothing) {
   }
   note();
   EXPECT_EQ(on_their_way(200), 32U);
+}
+
+// The system answers ENOMEM where there is no memory.
+bool is_mapped(std::span<std::byte> memory) { return ::msync(memory.data(), memory.size(), MS_ASYNC) == 0; }
+
+TEST_F(Joiners, OfWhatTheyWereSentNothingIsKept) {
+  ASSERT_TRUE(streams_->send({{kRun, kRound, wire::ChunkKind::kAnchor, {0, kLarge}}, LinkId{1}}).ok());
+  testing::NotingTransport::Sent part = std::move(transport_.sent.front());
+  transport_.sent.clear();
+  const std::span<std::byte> bytes = part.message.payload->bytes();
+  EXPECT_TRUE(is_mapped(bytes));
+  EXPECT_TRUE(streams_->sent(part.token));
+  part = {};
+  EXPECT_FALSE(is_mapped(bytes));
 }
 
 TEST_F(Joiners, WhoTakesNothingMakesRoomForWhoWaits) {

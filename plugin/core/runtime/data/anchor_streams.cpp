@@ -91,7 +91,7 @@ Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint
 }
 
 AnchorStreams::AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements)
-    : parts_(std::move(parts)), elements_(elements), tile_elements_(tile_elements), pool_(make_buffer_pool()) {}
+    : parts_(std::move(parts)), elements_(elements), tile_elements_(tile_elements) {}
 
 // ---- to a joiner -------------------------------------------------------------------------------------
 
@@ -177,7 +177,8 @@ BufferPtr AnchorStreams::payload_of(const wire::FetchAnchor& part) const {
   const std::span<const float> source = whole.subspan(part.range.begin, part.range.size());
   const std::vector<Digest> tiles = is_list(part.kind) ? tiles_of(source, tile_elements_) : std::vector<Digest>();
   const std::span<const std::byte> bytes = is_list(part.kind) ? std::as_bytes(std::span(tiles)) : std::as_bytes(source);
-  BufferPtr payload = pool_->take(bytes.size());
+  // Of no pool that is kept: sites join now and then, and many at once would leave a process large for good.
+  BufferPtr payload = make_buffer_pool()->take(bytes.size());
   std::memcpy(payload->bytes().data(), bytes.data(), bytes.size());
   return payload;
 }

@@ -107,7 +107,6 @@ class AnchorStreams {
   Parts parts_;
   std::uint64_t elements_;
   std::uint64_t tile_elements_;
-  std::shared_ptr<BufferPool> pool_;
   std::map<LinkId, Outgoing> outgoing_;
   std::map<std::uint64_t, OnItsWay> on_their_way_;  // by token
   std::uint64_t bytes_on_their_way_ = 0;
