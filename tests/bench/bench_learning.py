@@ -1,11 +1,13 @@
 """How well training over rare rounds learns: loss on held-out text, beside gradients that are averaged at every step.
 
-    python tests/bench/bench_learning.py [--sizes 36k 121k] [--settings h30 h30-int8 ...] [--seeds 8]
+    python tests/bench/bench_learning.py [--sizes 36k 121k] [--settings h30 h30-int8 ...] [--seeds 8] [--tune]
 
 Two sites (or four) train a small GPT from scratch on the text of Python's standard library, with equal samples, in one
-process on one thread (in_process.py: sessions of the product). For one seed all settings have the same start, the same
-samples in the same order and the same learning rates. What is compared is the loss of the common model at the end, seed
-by seed, in % of the loss that it is beside; the interval is of the median, and distribution-free.
+process on one thread (in_process.py: sessions of the product). With --tune the model has been trained on that text as
+one, and the sites fine-tune it on the prose of Python's reference (pydoc_data/topics.py). For one seed all settings
+have the same start, the same samples in the same order and the same learning rates. What is compared is the loss of the
+common model at the end, seed by seed, in % of the loss that it is beside; the interval is of the median, and
+distribution-free.
 
 A run is a line of JSON in --out. What is there is not run again; the table is of all lines there that were trained as
 asked for. A setting beyond its bound makes the exit status 1.
@@ -21,7 +23,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,7 @@ SIZES = {
 }
 VOCABULARY = 256
 FEWEST = 6  # seeds: of five the smallest and the largest do not hold the median with 95 %
+TUNED_AT_MOST = {"h30": 0.5, "h100": 1.0}  # % of DDP's loss more, of a model that was trained before
 WARMUP = 0.05  # of the steps, in which the learning rate grows; then it falls to 0
 
 
@@ -99,6 +102,9 @@ SETTINGS = {
     "h30-fragments3": sites(" of each of three fragments, `fp32`", at_most=1.0, codec="fp32", fragments="3"),
     "h30-nesterov": sites(", `nesterov`", outer_optimizer="nesterov"),
     "h30-rda": sites(", `rda`", outer_optimizer="rda"),
+    "h30-warm": sites(", every step in the first sixth", sync_warmup="104"),
+    "h30-warm-rda": sites(", every step in the first sixth, `rda`", sync_warmup="104", outer_optimizer="rda"),
+    "h100-warm": sites(", every step in the first sixth", period=100, sync_warmup="106"),
     "h100-nesterov": sites(", `nesterov`", period=100, outer_optimizer="nesterov"),
     "h100-rda": sites(", `rda`", period=100, outer_optimizer="rda"),
 }
@@ -116,24 +122,39 @@ class Course:
     context: int = 64  # bytes in a sample
     lr: float = 3e-3  # the highest
     eval_samples: int = 512
+    trained: int = 0  # steps of both sites' samples before, on code; then all is on prose
+
+
+TUNING = Course(steps=400, lr=5e-4, trained=2 * Course.steps)
 
 
 @cache
 def data_of(course: Course) -> tuple[torch.Tensor, torch.Tensor]:
-    """Samples to train on, and held-out ones, of every 20th file: the bytes that examples/gpt2_ddp.py has."""
+    """Samples to train on, and held-out ones: of code every 20th file, the bytes that examples/gpt2_ddp.py has; of
+    prose every 20th page."""
     import torch
 
-    root = Path(sysconfig.get_paths()["stdlib"])
-    unwanted = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
-    files = [file for file in sorted(root.rglob("*.py")) if not unwanted & set(file.relative_to(root).parts)]
-
-    def samples(chosen: list[Path]) -> torch.Tensor:
-        text = b"\0".join(file.read_bytes() for file in chosen)
+    def samples(chosen: Sequence[bytes]) -> torch.Tensor:
+        text = b"\0".join(chosen)
         whole = len(text) // course.context * course.context
         return torch.frombuffer(bytearray(text[:whole]), dtype=torch.uint8).view(-1, course.context)
 
-    train, held_out = samples([file for i, file in enumerate(files) if i % 20]), samples(files[::20])
+    pages = prose() if course.trained else code()
+    train, held_out = samples([page for i, page in enumerate(pages) if i % 20]), samples(pages[::20])
     return train, held_out[:: max(1, len(held_out) // course.eval_samples)][: course.eval_samples].long()
+
+
+def code() -> list[bytes]:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    unwanted = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
+    files = [file for file in sorted(root.rglob("*.py")) if not unwanted & set(file.relative_to(root).parts)]
+    return [file.read_bytes() for file in files]
+
+
+def prose() -> list[bytes]:
+    from pydoc_data.topics import topics
+
+    return [topics[name].encode() for name in sorted(topics)]
 
 
 class Batches:
@@ -150,12 +171,20 @@ class Batches:
         return self._pieces[self._order[first * self._size : (first + count) * self._size]].long()
 
 
+@cache
 def make_model(size: str, course: Course, seed: int) -> torch.nn.Module:
+    """What all settings start from: not to be changed."""
     import torch
     from small_gpt import SmallGpt
 
     torch.manual_seed(seed)
-    return SmallGpt(VOCABULARY, course.context, **SIZES[size])
+    model = SmallGpt(VOCABULARY, course.context, **SIZES[size])
+    if course.trained:
+        before = Course(steps=course.trained)
+        batches, learner = Batches(before, seed), Learner(model, before.steps, before.lr)
+        for step in range(before.steps):
+            learner.step(batches(2 * step, 2))
+    return model
 
 
 def held_out_loss(model: torch.nn.Module, course: Course) -> float:
@@ -206,7 +235,7 @@ def train_as_one(name: str, start: torch.nn.Module, course: Course, batches: Bat
     """`ddp`: the mean gradient of the sites' batches is that of one batch of both."""
     at_once = SETTINGS[name].sites if name == "ddp" else 1
     steps = SETTINGS[name].sites * course.steps // at_once
-    learner = Learner(start, steps, course.lr)
+    learner = Learner(copy.deepcopy(start), steps, course.lr)
     for step in range(steps):
         learner.step(batches(at_once * step, at_once))
     return learner.model
@@ -246,7 +275,7 @@ class Results:
     def __init__(self, file: Path) -> None:
         self._file = file
         lines = file.read_text().splitlines() if file.exists() else []
-        self._lines = [{"sites": 2, **json.loads(line)} for line in lines]  # earlier ones do not say it
+        self._lines = [{"sites": 2, "trained": 0, **json.loads(line)} for line in lines]  # earlier ones do not say it
 
     def find(self, run: Mapping[str, Any]) -> dict[str, Any] | None:
         return next((line for line in self._lines if run.items() <= line.items()), None)
@@ -317,6 +346,8 @@ def table_of(
             to_ddp = differences(losses, of_ddp)
             to_plain = differences(losses, results.losses(setting.beside, size, course)) if setting.beside else []
             said = verdict(to_plain, setting.at_most)
+            if course.trained and name in TUNED_AT_MOST:
+                said = verdict(to_ddp, TUNED_AT_MOST[name]) + " beside DDP"
             met = met and "MISSED" not in said
             loss = f"{statistics.median(losses.values()):.3f}"
             rows.append([size, setting.what, loss, in_words(to_ddp), in_words(to_plain), said, str(len(losses))])
@@ -329,7 +360,8 @@ def parse_args(given: Sequence[str] | None = None) -> argparse.Namespace:
                         help=", ".join(SETTINGS))  # fmt: skip
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), metavar="SIZE", help=", ".join(SIZES))
     parser.add_argument("--seeds", type=int, default=8, help="how many (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=Course.steps, help="of each site (default: %(default)s)")
+    parser.add_argument("--steps", type=int, help="of each site (default: 600; with --tune 400)")
+    parser.add_argument("--tune", action="store_true", help="fine-tune models that were trained before")
     parser.add_argument("--out", type=Path, default=Path("out/bench/learning.jsonl"), help="(default: %(default)s)")
     return parser.parse_args(given)
 
@@ -339,7 +371,10 @@ def main() -> None:
 
     args = parse_args()
     native.set_log_level("warning")
-    course, results = Course(steps=args.steps), Results(args.out)
+    course = TUNING if args.tune else Course()
+    if args.steps:
+        course = replace(course, steps=args.steps)
+    results = Results(args.out)
     run_all(args, course, results)
     rows, met = table_of(results, args.sizes, args.settings, course)
     print("\n".join(["| " + " | ".join(row) + " |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]]]))

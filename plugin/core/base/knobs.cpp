@@ -216,13 +216,13 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "sync_warmup",
       .default_ = "0",
       .unit = "rounds",
-      .range = "0..1000",
+      .range = "0..100000",
       .sentence =
-          "In so many first rounds the period doubles, from one step up to what sync_every says; not where that "
-          "is a time.",
+          "So many first rounds come early: each after one step, the last ones after twice as many each, up to what "
+          "sync_every says; not where that is a time.",
       .scope = kSites,
       .advanced = true},
-     whole<&C::sync_warmup, 0, 1'000>()},
+     whole<&C::sync_warmup, 0, 100'000>()},
     {{.name = "sync_anneal",
       .default_ = "0",
       .unit = "steps, or steps:part",

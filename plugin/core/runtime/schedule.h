@@ -98,11 +98,11 @@ class SyncSchedule {
   // Was it announced after the ranks' last call?
   [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_call_ + kAhead; }
 
-  // The first rounds come often: the period doubles from one step up to the one that is set.
+  // The first rounds come often: after each step, then the period doubles up to the one that is set.
   [[nodiscard]] std::uint64_t warm(std::uint64_t rounds) const {
-    constexpr std::uint64_t kMostDoublings = 62;
+    constexpr std::uint64_t kMostDoublings = 63;
     if (rounds >= warmup_) return every_.steps;
-    return std::min(every_.steps, std::uint64_t{1} << std::min(rounds, kMostDoublings));
+    return std::max<std::uint64_t>(1, every_.steps >> std::min(warmup_ - rounds, kMostDoublings));
   }
 
   // After this round, of a run in which the period shrinks at the end.

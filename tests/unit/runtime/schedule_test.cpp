@@ -61,15 +61,17 @@ TEST(SyncSchedule, WhatWasSetIsNoLeadersChoice) {
   EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(30)), 3U);
 }
 
-TEST(SyncSchedule, WarmsUpByDoublingInTheFirstRounds) {
+TEST(SyncSchedule, WarmsUpAtEveryStepThenByDoubling) {
   SyncSchedule schedule({.steps = 20, .time = milliseconds(0)}, 7);
-  for (const auto& [round, steps] : {std::pair(0U, 1U), {1, 2}, {2, 4}, {3, 8}, {4, 16}, {5, 20}, {6, 20}, {7, 20}}) {
+  for (const auto& [round, steps] : {std::pair(0U, 1U), {1, 1}, {2, 1}, {3, 1}, {4, 2}, {5, 5}, {6, 10}, {7, 20}}) {
     schedule.round_ended(TimePoint{}, RoundId(round), 0);
     EXPECT_EQ(steps_until_due(schedule), steps) << "after round " << round;
   }
   SyncSchedule brief({.steps = 20, .time = milliseconds(0)}, 2);
+  brief.round_ended(TimePoint{}, RoundId(0), 0);
+  EXPECT_EQ(steps_until_due(brief), 5U);
   brief.round_ended(TimePoint{}, RoundId(1), 0);
-  EXPECT_EQ(steps_until_due(brief), 2U);
+  EXPECT_EQ(steps_until_due(brief), 10U);
   brief.round_ended(TimePoint{}, RoundId(2), 0);
   EXPECT_EQ(steps_until_due(brief), 20U);
   brief.round_ended(TimePoint{}, RoundId(90), 0);
@@ -103,17 +105,19 @@ TEST(SyncSchedule, ShrinksByTheNumberOfTheRoundWhoeverJoins) {
     const std::uint64_t steps = steps_until_due(first);
     EXPECT_EQ(steps_until_due(joiner), steps) << "after round " << round;
     if (round < 4) {
-      EXPECT_EQ(steps, std::uint64_t{1} << round) << "warm-up goes first";
+      EXPECT_EQ(steps, std::uint64_t{50} >> (4 - round)) << "warm-up goes first";
     }
   }
   first.round_ended(TimePoint{}, RoundId(2), 0);
-  EXPECT_EQ(steps_until_due(first), 4U) << "of another run";
+  EXPECT_EQ(steps_until_due(first), 12U) << "of another run";
 }
 
 TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
-  SyncSchedule schedule({.steps = 10, .time = milliseconds(0), .automatic = true}, 1'000);
+  SyncSchedule schedule({.steps = 10, .time = milliseconds(0), .automatic = true}, 900);
   schedule.round_ended(TimePoint{}, RoundId(2), 3);
-  EXPECT_EQ(steps_until_due(schedule), 3U);
+  EXPECT_EQ(steps_until_due(schedule), 1U);
+  schedule.round_ended(TimePoint{}, RoundId(899), 5'000);
+  EXPECT_EQ(steps_until_due(schedule), 2'500U);
   schedule.round_ended(TimePoint{}, RoundId(900), 5'000);
   EXPECT_EQ(steps_until_due(schedule), 5'000U);
 }
