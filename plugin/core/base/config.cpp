@@ -259,7 +259,7 @@ std::vector<std::string> value_warnings(const Config& config) {
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);
   if (!config.error_feedback) {
     warnings.push_back("COLLAB_ERROR_FEEDBACK=0 with " + codec +
-                       ": what a round does not send, nearly all, is lost [knob.no-feedback]");
+                       ": a round sends few of the elements, and the rest is lost [knob.no-feedback]");
   }
   if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > 0) {
     warnings.push_back(

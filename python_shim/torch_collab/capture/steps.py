@@ -80,9 +80,9 @@ def _before_any_session(world: World, optimizer: Any) -> None:
         return
     if not rounds.reduces_by_itself(world):
         log.warning(
-            f"{PASSES} steps of an optimizer ({type(optimizer).__name__}) are done, and no model is wrapped in "
-            "DistributedDataParallel. So no round comes, and nothing is averaged between sites. Wrap the model in a "
-            "world of one rank too: where a script says `if world_size > 1:`, a site of one GPU leaves it out "
+            f"an optimizer ({type(optimizer).__name__}) has made {PASSES} steps, but no model is wrapped in "
+            "DistributedDataParallel. So there are no rounds, and nothing is averaged between sites. Wrap the model in "
+            "a world of one rank too: a script that wraps it under `if world_size > 1:` does not at a site of one GPU "
             "[ddp.none-made]"
         )
     elif training.without_ddp.are_reduced(world.traffic.in_backward):
