@@ -255,9 +255,9 @@ class Vector:
                 continue
             if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
                 raise RuntimeError(
-                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} by "
-                    "now; sites cannot average it any more. Change the model before it is wrapped in "
-                    "DistributedDataParallel, or wrap what it has become in a new one [capture.parameter-changed]"
+                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} "
+                    "now, so sites can no longer average it. Change the model before you wrap it in "
+                    "DistributedDataParallel, or wrap the changed model in a new one [capture.parameter-changed]"
                 )
             if self._ranks > 1 and not entry.buffer:
                 raise RuntimeError(_replaced(entry))
