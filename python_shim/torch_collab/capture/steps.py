@@ -89,8 +89,8 @@ def _before_any_session(world: World, optimizer: Any) -> None:
         log.warning(
             "the script reduces its gradients over all sites in backward, without DistributedDataParallel: "
             f"{world.traffic.in_backward / PASSES / 1e6:.3g} million values a step. All sites train one model exactly, "
-            "and each step waits for the line between them. For rounds instead, wrap the model in "
-            "DistributedDataParallel, which reduces over the site, and leave the script's own reduction out "
+            "and each step waits for the line between them. To use rounds instead, wrap the model in "
+            "DistributedDataParallel, which reduces over the site, and remove the script's own reduction "
             "[capture.gradients-over-sites]"
         )
 
@@ -100,8 +100,9 @@ def _tell_of_graph(world: World, optimizer: Any) -> None:
     if world.is_leader and optimizer not in _captured:
         _captured.add(optimizer)
         log.warning(
-            f"the step of {type(optimizer).__name__} is captured by a CUDA graph, whose replays are not seen: no round "
-            "comes of them. Call torch_collab.step() after each graph.replay(), on every rank [capture.cuda-graph]"
+            f"the step of {type(optimizer).__name__} is captured by a CUDA graph. collab does not see its replays, so "
+            "they lead to no round. Call torch_collab.step() after each graph.replay(), on every rank "
+            "[capture.cuda-graph]"
         )
 
 
