@@ -1,8 +1,7 @@
-// Who is in a world: on which link each rank speaks, when it was heard, and whether it is silent, has left or is gone.
+// The ranks of a world: which link each uses, when it was heard, and whether it is silent, has left or is gone.
 //
-// Silent is a rank of which nothing was heard for the link grace, or that has not come in time. Those that fall silent
-// at about the same time are judged together.
-// Threads: one caller at a time. Ownership: plain values.
+// A rank is silent if nothing was heard from it for the link grace, or if it has not come in time. Ranks that fall
+// silent at about the same time are judged together. Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
 #include <cstdint>

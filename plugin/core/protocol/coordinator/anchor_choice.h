@@ -1,13 +1,13 @@
-// The anchor the swarm starts from: which sites are waited for until it is chosen, whose it is, and which sites are
-// told that it is not theirs.
+// The anchor from which the swarm starts: which sites it waits for until one is chosen, whose anchor it is, and which
+// sites are told that it is not theirs.
 //
-//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
-//       |  which is, in this order:  the newest that those who elected this leader know of
-//       |                            the newest that somebody holds; of a founded swarm the highest (run, round)
+//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless a site holds an anchor--> chosen
+//       |  which is, in this order:  the newest that the sites that elected this leader know
+//       |                            the newest that a site holds; in a founded swarm the highest (run, round)
 //       |                            the parameters of the site that COLLAB_INIT_FROM names
 //       |                            those of the lowest site that resumed, else of the lowest site
-//       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
-//                                 else those that asked for what has not come are refused; all, if all have
+//       +--COLLAB_JOIN_TIMEOUT--> most are here, or a site holds an anchor: chosen
+//                                 else the sites that asked for what has not come are refused; all, if all did
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,4 +1,4 @@
-// Which generation of the model a swarm trains, and who waits because it is at another one.
+// Which generation of the model a swarm trains, and which sites wait because they are at another one.
 //
 // The sites of a run may train several models one after the other (k-fold, sweeps, gradual unfreezing). Each is a
 // generation, numbered from 1 by each site for itself; only sites of one generation are members together.
@@ -6,7 +6,7 @@
 //   none --a site comes--> g --all have left for g + 1, or half of all wait ahead for too long--> g + 1
 //
 //   A site that comes while others train:  the same: let in | a later one: it waits | an earlier one: it is behind
-//   A site that comes while nobody does:   it waits while those who were here may come back, or go on elsewhere
+//   A site that comes while none trains:   it waits while the sites that were here may come back, or go on elsewhere
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once

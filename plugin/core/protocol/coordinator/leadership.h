@@ -1,10 +1,11 @@
 // Whether this candidate leads: from a mandate (election.h) to a swarm, and back to being a candidate.
 //
-//   candidate --elected--> leads --a newer term, an older swarm, no majority, nobody here--> candidate
+//   candidate --elected--> leads --a newer term, an older swarm, no majority, no site here--> candidate
 //
-// A leader forms attempts with an accept quorum of the membership and no other. It steps down when a newer term is
-// heard of, when it has founded a swarm and an older one is heard of, and when too few are here for any round; a voter
-// that comes back without its record counts from the next term on, so where it is needed one is begun.
+// A leader forms attempts only with an accept quorum of the membership. It steps down in three cases: it hears of a
+// newer term; it has founded a swarm and hears of an older one; or too few sites are here for any round. A voter that
+// comes back without its record counts only from the next term on. If that voter is needed, the leader begins a new
+// term.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,13 +1,13 @@
-// Whether an attempt at the round may start: who is ready, and how long they wait for whom.
+// Whether an attempt at the round may start: which sites are ready, which they wait for, and for how long.
 //
-//   nobody is ready --> nothing
+//   no site is ready --> nothing
 //   fewer than a quorum can be ready: all are, or cannot come --> no round: they train on
-//   all are ready --> start; while helpers, or joiners that take the anchor, are waited for --> wait
+//   all are ready --> start, but wait first for helpers, and for joiners that take the anchor
 //   all but stragglers that have a rest (stragglers.h) --> wait for three heartbeats, then start
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
-// Guests are helpers, joiners, and those that have come and were in no round yet: anybody can be one, under any number
-// of names. After each wait for them alone that was in vain none is waited for until as much time has passed again.
+// Guests are helpers, joiners, and sites that were in no round yet: anybody can be one, under any number of names. If
+// rounds have waited for guests alone, in vain, they wait for no guest until as much time has passed again.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

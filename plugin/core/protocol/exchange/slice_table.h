@@ -1,8 +1,8 @@
 // Who reduces which part of the vector.
 //
-// Equal shares make the exchange an all-reduce (reduce-scatter and all-gather); other shares are a matter of the
-// caller, the table does not care: bandwidths give DeDLOC's hybrid (arXiv:2106.10207), one share a parameter server.
-// Threads: pure functions.
+// Equal shares make the exchange an all-reduce (reduce-scatter and all-gather). The caller may choose other shares:
+// shares by bandwidth give DeDLOC's hybrid (arXiv:2106.10207), a single share gives a parameter server. Threads: pure
+// functions.
 #pragma once
 
 #include <cstdint>
