@@ -25,7 +25,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 [[nodiscard]] Result<LogLevel> log_level_from_name(std::string_view name);  // "debug|info|warning|error|off"
 [[nodiscard]] std::string_view name_of(LogLevel level);
 
-// Whose lines they are. Until told: nobody's, at level info.
+// The level, and the site and rank that lines name. Until set: level info, and no name.
 void set_log_level(LogLevel level);
 void set_log_source(std::string_view site, std::optional<std::uint32_t> rank);
 // Of a session or a helper, where the program has not told: level and site, unless a queue is open, or the site has

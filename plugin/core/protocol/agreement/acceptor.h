@@ -61,7 +61,7 @@ class Acceptor {
 
  private:
   friend struct Inside;
-  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
+  void take_voters(std::vector<wire::Voter> list);  // without sites that left since
 
   AcceptorId id_{};
   std::uint64_t step_ = 1;

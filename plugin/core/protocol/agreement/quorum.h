@@ -37,8 +37,8 @@ struct Quorum {
   [[nodiscard]] bool lacks_records() const { return can_accept() && !can_promise(); }
 };
 
-// presence(voter): as of now. Who has left in good order counts by name for good: it accepts whatever the others do,
-// and is never asked again what it has promised.
+// presence(voter): as of now. A voter that left in good order counts by name for good: it accepts whatever the others
+// do, and is never asked again what it has promised.
 template <typename Membership, typename F>
 [[nodiscard]] Quorum quorum_of(const Membership& membership, F presence) {
   Quorum quorum;

@@ -25,8 +25,8 @@ struct Line {
   bool may_own = true;
 };
 
-// The shares in the order of `lines`, in all 1; empty where nobody may own. A line that is slow whatever it owns does
-// not make the others careless: they are filled to the lowest level that holds the rest.
+// The shares in the order of `lines`, with sum 1; empty if no site may own. If a line is slow whatever it owns, the
+// others are still filled to the lowest level that holds the rest.
 [[nodiscard]] std::vector<Share> fill_lines(std::span<const Line> lines, double mean_ratio);
 
 // What a site sends and receives with a share, in units of a whole encoded delta.

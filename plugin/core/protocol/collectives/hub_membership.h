@@ -37,9 +37,10 @@ class HubMembership {
   void on_new_link(RankId rank) { votes_[rank.value].asked = false; }
   void on_enter(LinkId link, const wire::Enter& message);
   void on_accepted(RankId rank, const wire::AcceptedEpoch& message);
-  // Does what those who are here allow: leads, completes what an older ballot may have chosen, leaves out who is gone.
+  // Does what the ranks here allow: leads, completes what an older ballot may have chosen, leaves out ranks that are
+  // gone.
   void advance();
-  // Whether those who are not silent can agree on anything; else they try another hub, where the others may be.
+  // If the ranks that are not silent cannot agree on anything, they try another hub, where the others may be.
   void judge_quorum();
 
  private:

@@ -33,7 +33,7 @@ class Admission {
   [[nodiscard]] std::string far_term(const wire::Message& message) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   void settle_claims();
-  // Who has the name is heard.
+  // The member that has the name was heard.
   void refuse_claims_of(const std::string& name, const std::string& address);
   void drop_claim(LinkId link) { claims_.erase(link); }
   void hang_up_claims(const std::string& reason);

@@ -28,12 +28,12 @@ class Leadership {
   explicit Leadership(const CoordinatorConfig& config);
 
   [[nodiscard]] bool leads() const { return leads_; }
-  [[nodiscard]] bool founded() const { return founded_; }               // nobody who came knew of a membership
+  [[nodiscard]] bool founded() const { return founded_; }               // no site that came knew of a membership
   [[nodiscard]] TermId term() const { return term_; }                   // it leads under, or led last
   [[nodiscard]] const Election& election() const { return election_; }  // while it does not lead
-  // Whoever is behind this link came before the term was begun.
+  // The site behind this link came before the term began.
   [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
-  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
+  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, as the sites here know it
   [[nodiscard]] TimePoint next_deadline() const;
   // The number of a run that begins here, where another is known; whether one was begun here.
   [[nodiscard]] RunId next_run(RunId known);
@@ -74,7 +74,7 @@ class Leadership {
   bool leads_ = false;
   bool founded_ = false;
   std::set<LinkId> early_;
-  TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
+  TimePoint minority_since_ = kNever;  // too few sites are here to accept anything
   std::set<RunId> begun_;              // runs, here
   // Over all its terms: how often a voter may have it step down yet, and whose later round was disproved (election.h).
   std::map<AcceptorId, RateLimit> depositions_;

@@ -34,7 +34,7 @@ class Reachability {
   [[nodiscard]] bool are_apart(SiteId a, SiteId b, RoundId round) const;
   [[nodiscard]] bool fails_itself(SiteId site, RoundId round) const { return are_apart(site, site, round); }
   [[nodiscard]] std::set<SiteId> owners(const Sites& sites, RoundId round) const;
-  // Where nobody could own a slice: those without whom somebody can, the one that is cut off from most first.
+  // If no site can own a slice: the sites without which one can. The site that is cut off from most comes first.
   [[nodiscard]] std::vector<SiteId> to_leave_out(Sites sites, RoundId round) const;
 
  private:

@@ -50,8 +50,8 @@ class Exchange {
     std::vector<SiteId> sites{};
   };
   [[nodiscard]] Missing missing(std::size_t most) const;
-  // A contributor who is not here any more, and whose part to our slices is not here whole: such an attempt would not
-  // end.
+  // A contributor that is not here any more, and whose contribution to our slices is incomplete: such an attempt would
+  // not end.
   [[nodiscard]] std::optional<SiteId> lacks() const;
 
  private:

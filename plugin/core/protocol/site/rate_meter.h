@@ -28,7 +28,7 @@ class RateMeter {
   // What has been seen since the last call becomes a sample; a round begins.
   void begin_round();
   void add(TimePoint now, std::uint64_t bytes);  // that have arrived, or are known to have arrived at the other side
-  // Something is on its way from now on, or nothing is. Who is never told takes it that something always is.
+  // Something is on its way from now on, or nothing is. Without any call the meter assumes that something always is.
   void set_busy(TimePoint now, bool busy);
   // 0: no round has lasted long enough to tell. With what the round under way has shown by its last begin_round().
   [[nodiscard]] std::uint32_t kbit_per_second() const;

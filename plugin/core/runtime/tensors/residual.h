@@ -73,7 +73,7 @@ class Residual {
   // what a contribution differs from the decoded mean by is taken out of the parameters. The rest lies in them still
   // and brings as much of what this attempt's payloads left out as well: so much less of that is kept here.
   Status commit(std::span<const float> anchor, const Reader& contributed, float taken = 1.0F);
-  // Our contribution to the attempt started last counts as committed, by whom and with which means is not known.
+  // Our contribution to the last attempt counts as committed. It is not known by which leader, and with which means.
   Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
   // Zeros: what was left out came from parameters that were not fit to be sent.
   void drop();
