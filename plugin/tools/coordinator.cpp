@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
       "serve the page over HTTPS with this certificate (PEM, its chain after it)")(
       "http-key", po::value<std::string>(), "the private key of --http-cert (PEM)")(
       "http-insecure", po::bool_switch(), "let other machines reach the page, in the clear")(
-      "objective", po::value<std::string>(), "what the run is for, in your words, for the page")(
-      "leaderboard", po::value<std::string>(), "a file that keeps who has contributed how much, across restarts");
+      "objective", po::value<std::string>(), "the purpose of the run, in your words, for the page")(
+      "leaderboard", po::value<std::string>(), "a file that keeps how much each site has contributed, across restarts");
   return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

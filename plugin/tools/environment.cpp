@@ -46,7 +46,7 @@ Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::st
 Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
   if (loaded.config.transport == "gloo") {
     return refused("COLLAB_TRANSPORT=" + loaded.config.transport +
-                   " does not join processes of their own; expected auto, tcp or ucx [link.no-processes]");
+                   " cannot join separately started processes; expected auto, tcp or ucx [link.no-processes]");
   }
   return collab::choose_links(loaded.config, [] {
 #ifdef COLLAB_HAS_UCX

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   options.add_options()("help,h", "print this and exit")("coordinator", po::value<std::string>(),
                                                          "HOST:PORT of the coordinator (COLLAB_COORDINATOR)")(
       "listen", po::value<std::string>(), "HOST:PORT where sites reach it (COLLAB_LISTEN)")(
-      "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); else: helper-HOST")(
+      "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); default: helper-HOST")(
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
   return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

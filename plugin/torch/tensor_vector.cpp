@@ -153,9 +153,8 @@ Status TensorVector::check_kind(std::size_t position, const at::Tensor& tensor) 
   return invalid_argument(
       name_of(position) + " was " + describe(seen.type, seen.shape) + " when sites agreed on the model and is " +
       (tensor.layout() == at::kStrided ? describe(tensor.scalar_type(), tensor.sizes()) : tensor.toString()) +
-      " now: sites cannot average it any more. Change the model before it is wrapped in DistributedDataParallel, or "
-      "wrap "
-      "what it has become in a new one [capture.tensor-changed]");
+      " now, so sites can no longer average it. Change the model before you wrap it in DistributedDataParallel, or "
+      "wrap the changed model in a new one [capture.tensor-changed]");
 }
 
 Status TensorVector::check() {

@@ -63,7 +63,7 @@ void QueuedWork::execute(const std::function<void()>& failed) {
   } catch (const std::exception& e) {
     error = converted(where_, e.what());
   } catch (...) {
-    error = converted(where_, "an exception that is no std::exception");
+    error = converted(where_, "an exception that is not a std::exception");
   }
   job_ = nullptr;  // lets go of its tensors before anyone is told
   if (error) failed();

@@ -97,7 +97,7 @@ def synchronize() -> None:
     world = state.require()
     if world.training.session is None:
         raise RuntimeError(
-            "collab: synchronize() before the first training forward; there is nothing to average yet "
+            "collab: synchronize() was called before the first training forward; there is nothing to average yet "
             "[capture.synchronize-early]"
         )
     rounds.count_owed(world)
@@ -116,7 +116,7 @@ def step() -> None:
     world = state.require()
     if world.training.session is None and not forward.begin_without_forward(world):
         raise RuntimeError(
-            "collab: step() and no model is wrapped in DistributedDataParallel; there is no step to count "
+            "collab: step() was called, but no model is wrapped in DistributedDataParallel; there is no step to count "
             "[capture.step-early]"
         )
     world.training.unseen.stepped()

@@ -188,8 +188,8 @@ def digest(tensor: Any) -> str:
     tensor = tensor.detach()
     if tensor.numel() > 0 and not _address(tensor):
         raise TypeError(
-            f"collab: a tensor of {type(tensor).__name__} has no memory of its own, and does not say what it is "
-            "made of (__tensor_flatten__): whether sites hold the same cannot be seen [capture.no-memory]"
+            f"collab: a tensor of {type(tensor).__name__} has no memory of its own, and no __tensor_flatten__ that "
+            "names its parts. So collab cannot check that all sites hold the same values [capture.no-memory]"
         )
     return str(_module().tensor_digest(tensor))
 

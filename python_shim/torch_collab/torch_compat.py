@@ -160,9 +160,9 @@ def check(expected: Iterable[Expected] = EXPECTED) -> None:
             fit = False
         if not fit:
             raise UnfitTorch(
-                f"collab: torch {torch.__version__} has no {each.name} as collab knows it. collab needs it "
-                f"to {each.purpose}. Use torch {_TESTED}, with which this version was tested, or a newer "
-                "torch-collab [ddp.torch-unfit]"
+                f"collab: torch {torch.__version__} has no {each.name} as collab knows it. collab needs it to "
+                f"{each.purpose}. Use torch {_TESTED}, with which this version was tested, or a newer torch-collab "
+                "[ddp.torch-unfit]"
             )
 
 

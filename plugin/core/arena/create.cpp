@@ -170,7 +170,7 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
     COLLAB_RETURN_IF_ERROR(file->lock());
     if (file->named()) return file;
   }
-  return unavailable(path + " is being made and removed again and again by other processes [arena.contended]");
+  return unavailable(path + " keeps being made and removed by other processes [arena.contended]");
 }
 
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }

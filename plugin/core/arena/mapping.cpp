@@ -79,7 +79,7 @@ Result<BackingFile> BackingFile::open(const std::string& path, bool create) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return internal_error("cannot look at " + path + ": " + error_text() + " [arena.stat]");
   if (info.st_uid != ::geteuid() || !S_ISREG(info.st_mode) || (info.st_mode & 077) != 0) {
-    return refused(path + " is not ours alone (uid " + std::to_string(info.st_uid) + ", ours is " +
+    return refused(path + " does not belong to this user alone (uid " + std::to_string(info.st_uid) + ", ours is " +
                    std::to_string(::geteuid()) + "; expected a plain file with mode 0600): remove it [arena.not-ours]");
   }
   return file;

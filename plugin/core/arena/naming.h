@@ -1,7 +1,7 @@
 // Where arenas are and what their files are called: collab-UID-<run and site>-<model>.arena
 //
-// Anyone can foretell that name and take it first where all may write: then chance makes one more of its parts.
-// The model's part is apart, so that a rank with another model finds its leader's arena and can say so.
+// In a folder that all may write, anyone can predict that name and take it first. Then a random part is added to it.
+// The model has a part of its own, so that a rank with another model finds its leader's arena and can say so.
 // Threads: pure functions. Ownership: plain values.
 #pragma once
 

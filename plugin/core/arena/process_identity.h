@@ -1,4 +1,4 @@
-// Who owns an arena, in words that outlive the process: a pid alone is soon somebody else's.
+// Which process owns an arena, in a form that outlives the process: a pid alone is soon another process's.
 //
 // Threads: pure functions on /proc. Ownership: plain values.
 #pragma once

@@ -25,8 +25,8 @@ struct HostPort {
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets an IPv6 address
 
-// Who shares what one may have: of "host:port" an address of IPv4 or a name; of IPv6 its first half, as whoever has one
-// address of these has, as a rule, all with the same.
+// The network whose addresses share one allowance. For "host:port" it is the IPv4 address or the name. For IPv6 it is
+// the first half of the address, because a host usually owns all addresses with the same first half.
 [[nodiscard]] std::string network_of(std::string_view address);
 
 // This machine or a private network: where traffic in the clear is accepted without being asked for. `address` has the

@@ -119,7 +119,7 @@ class Loader {
     if (config.link_grace < 2 * config.heartbeat) {
       return invalid_argument("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT, which is " +
                               text_in_force("heartbeat", config) + "; got " + text_in_force("link_grace", config) +
-                              ": a site would be taken for dead between two signs of life [knob.link-grace]");
+                              ": otherwise a site would count as dead between two heartbeats [knob.link-grace]");
     }
     if (config.sync_warmup > 0 && config.sync_every.steps == 0) {
       return invalid_argument(
@@ -131,7 +131,7 @@ class Loader {
       return invalid_argument("COLLAB_SYNC_ANNEAL: expected 0 unless COLLAB_SYNC_EVERY is a number of steps; it is " +
                               text_in_force("sync_every", config) + ", and got " +
                               text_in_force("sync_anneal", config) +
-                              ": how far the training has come is counted by rounds of a known length "
+                              ": progress of the training is counted in rounds of a known length "
                               "[knob.anneal-needs-steps]");
     }
     return loaded;
@@ -259,7 +259,7 @@ std::vector<std::string> value_warnings(const Config& config) {
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);
   if (!config.error_feedback) {
     warnings.push_back("COLLAB_ERROR_FEEDBACK=0 with " + codec +
-                       ": what a round does not send, nearly all, is lost [knob.no-feedback]");
+                       ": a round sends few of the elements, and the rest is lost [knob.no-feedback]");
   }
   if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > 0) {
     warnings.push_back(

@@ -1,10 +1,10 @@
-// Events on their way to the one thread that owns some state: many producers, one consumer. Each source has a queue of
-// its own, first in first out, and they take turns: who sends much waits for itself. What is large takes long to
-// handle, so of these there is one turn after eight of the others: large messages of many links hold up no small one of
-// another.
+// Events on their way to the one thread that owns some state: many producers, one consumer. Each source has its own
+// queue, first in first out, and the queues take turns. So a source that sends much delays only itself. Large events
+// take long to handle, so one large event gets a turn after eight others. So large messages of many links do not hold
+// up a small message of another.
 //
-// Unbounded on purpose: producers are transport handlers and callers, which must not block. What one link can have
-// waiting here its transport bounds. Threads: every method from any thread. Ownership: owns the events it holds.
+// Unbounded on purpose: producers are transport handlers and callers, which must not block. The transport bounds what
+// one link can have waiting here. Threads: every method from any thread. Ownership: owns the events it holds.
 #pragma once
 
 #include <condition_variable>

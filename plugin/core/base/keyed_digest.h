@@ -1,4 +1,4 @@
-// A digest that only who knows the secret can make: the first 16 bytes of HMAC-SHA256 (RFC 2104).
+// A digest that only a holder of the secret can make: the first 16 bytes of HMAC-SHA256 (RFC 2104).
 //
 // Threads: pure. Ownership: none.
 #pragma once

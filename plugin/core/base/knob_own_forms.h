@@ -1,4 +1,4 @@
-// Forms that one knob alone has, the words of choices, and what makes a text fit for its knob.
+// Forms that only one knob has, the words of choices, and the checks that make a text valid for its knob.
 //
 // Threads: pure functions.
 #pragma once

@@ -28,22 +28,22 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "preset",
       .default_ = "",
       .range = "lan|wan|slow|pretrain",
-      .sentence = "Values for several knobs under one name, below those given by themselves. Default: none.",
+      .sentence = "Sets several knobs under one name; knobs that you set yourself win over it. Default: none.",
       .scope = kRank},
      kPreset},
     {{.name = "run",
       .default_ = "default",
       .unit = "name",
       .range = "1..64 characters",
-      .sentence = "The swarm's name; sites with another one are refused. In a world of torchrun's without coordinator "
-                  "the default is --rdzv-id, where one is given."},
+      .sentence = "The swarm's name; sites with another name are refused. In a torchrun world without a coordinator "
+                  "the default is --rdzv-id, if given."},
      text<&C::run, is_name, false>(kName)},
     {{.name = "site",
       .default_ = "",
       .unit = "name",
       .range = "1..64 characters",
-      .sentence = "This site's name; machines with the same one are one site. Default: made from the torchrun node or "
-                  "the host.",
+      .sentence = "This site's name; machines with the same name form one site. Default: made from the torchrun node "
+                  "or the host.",
       .scope = kRank},
      text<&C::site, is_name, true>(kName)},
     {{.name = "site_index",
@@ -56,30 +56,31 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1",
       .unit = "shards",
       .range = "1..4096",
-      .sentence = "Among how many sites that are worlds of their own the data is divided; site_index says which part "
-                  "is this one's.",
+      .sentence = "The number of sites, each a world of its own, that divide the data; site_index says which part is "
+                  "this site's.",
       .old_name = "site_count"},
      whole<&C::num_shards, 1, 4096>()},
     {{.name = "min_sites",
       .default_ = "1",
       .unit = "sites",
       .range = "1..4096",
-      .sentence = "How many sites round 0 waits for; one world counts its own.",
+      .sentence = "How many sites round 0 waits for; a single world counts its own sites.",
       .old_name = "site_count"},
      whole<&C::min_sites, 1, 4096>()},
     {{.name = "init_from",
       .default_ = "",
       .unit = "name",
       .range = "1..64 characters",
-      .sentence = "The site whose parameters the swarm begins with: the first agreement waits for it. Default: who "
-                  "holds an anchor, else who had loaded a checkpoint, else the lowest site.",
+      .sentence = "The site whose parameters the swarm begins with: the first agreement waits for it. Default: a site "
+                  "that holds an anchor, else one that has loaded a checkpoint, else the lowest site.",
       .scope = kRank},
      text<&C::init_from, is_name, true>(kName)},
     {{.name = "coordinator",
       .default_ = "",
       .unit = "addresses",
       .range = "HOST:PORT[,HOST:PORT...]",
-      .sentence = "Where the coordinator listens, tried in order. Default: the world's first site serves it."},
+      .sentence = "Where the coordinator listens; several are tried in order. Default: the world's first site serves "
+                  "it."},
      kCoordinator},
     {{.name = "listen",
       .default_ = "0.0.0.0:0",
@@ -93,14 +94,15 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "host",
       .range = "HOST",
       .sentence =
-          "The host others dial to reach this site; none: it cannot be dialled, and dials out. Default: found out.",
+          "The host that others dial to reach this site; none: this site cannot be dialled, and dials the others. "
+          "Default: detected.",
       .scope = kRank},
      kAdvertise},
     {{.name = "transport",
       .default_ = "auto",
       .range = "auto|tcp|ucx|gloo",
       .sentence = "What carries messages between sites. auto is tcp, which encrypts with a key. ucx and gloo never "
-                  "encrypt: for networks in which all are trusted, and alike at all sites and the coordinator.",
+                  "encrypt: use them only in trusted networks, and at all sites and the coordinator alike.",
       .scope = kRank},
      choice<&C::transport, kTransports>()},
     {{.name = "connections",
@@ -108,7 +110,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "connections",
       .range = "1..64 or auto",
       .sentence =
-          "Connections a link; more help on long, lossy lines. auto: tcp finds the number by measuring, ucx has 2.",
+          "Connections of each link; more help on long, lossy lines. auto: tcp finds the number by measuring, ucx has "
+          "2.",
       .advanced = true},
      kConnections},
 
@@ -118,7 +121,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "secret",
       .range = "32..4096 characters",
       .sentence =
-          "The swarm's key, made once by `collab token`: links of tcp are encrypted, and who lacks it is refused.",
+          "The swarm's key, made once by `collab token`: tcp links are encrypted, and sites without it are refused.",
       .scope = kRank,
       .secret = true},
      kToken},
@@ -126,7 +129,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "",
       .unit = "file",
       .range = "a path",
-      .sentence = "A file that holds the swarm's key, instead of token; in a second line perhaps the one before it.",
+      .sentence = "A file that holds the swarm's key, instead of token; a second line may hold the key before it.",
       .scope = kRank},
      text<&C::token_file, is_path, true>(kPath)},
     {{.name = "tls_cert",
@@ -153,7 +156,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "insecure",
       .default_ = "0",
       .range = "0|1",
-      .sentence = "Whether links in the clear, tcp without a key and ucx, may go to and come from addresses that are "
+      .sentence = "Whether unencrypted links (tcp without a key, and ucx) may go to and come from addresses that are "
                   "not private.",
       .scope = kRank,
       .advanced = true},
@@ -163,7 +166,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "name",
       .range = "1..15 letters, digits, '_' and '-'",
       .sentence =
-          "The congestion control tcp links ask the system for; where it does not allow that one, its own is used.",
+          "The congestion control that tcp links ask the system for; if it is not allowed, they use the system's own.",
       .scope = kRank,
       .advanced = true,
       .old_name = "congestion"},
@@ -172,14 +175,14 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "0",
       .unit = "Mbit/s",
       .range = "0..100000",
-      .sentence = "What tcp links may send in all for a site's rounds, so that others have room; 0: no cap.",
+      .sentence = "The most that tcp links may send together for a site's rounds, to leave room for others; 0: no cap.",
       .scope = kRank},
      real<&C::max_mbit_up, 0, 1'000'000'000>()},
     {{.name = "max_mbit_down",
       .default_ = "0",
       .unit = "Mbit/s",
       .range = "0..100000",
-      .sentence = "What tcp links may receive in all for a site's rounds: the peers hold back; 0: no cap.",
+      .sentence = "The most that tcp links may receive together for a site's rounds: the peers hold back; 0: no cap.",
       .scope = kRank},
      real<&C::max_mbit_down, 0, 1'000'000'000>()},
     {{.name = "egress_budget_gb",
@@ -187,8 +190,9 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "GB",
       .range = "0..100000",
       .sentence =
-          "What this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with state_dir, "
-          "over restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.",
+          "How much this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with "
+          "state_dir, across restarts too). When the next round does not fit, this site leaves and trains on alone. 0: "
+          "no budget.",
       .scope = kRank,
       .old_name = "egress_gb"},
      real<&C::egress_budget_gb, 0, 1'000'000'000>()},
@@ -199,18 +203,18 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "steps or time",
       .range = "1..1000000000 steps, 10ms..24h, auto, auto:1..10000 or samples:1..1000000000000",
       .sentence =
-          "How often sites agree: every so many inner steps, or once so much time has passed. auto: the shortest "
-          "period that target_overhead allows, which the swarm's leader chooses by what the sites measure, at "
-          "most 10000 steps; until it has, the preset's, 10, or so many (auto:32). samples:4096: it chooses the "
-          "steps in which all sites together train on so many samples.",
+          "How often sites agree: after this many inner steps, or after this much time. auto: the shortest period that "
+          "target_overhead allows. The swarm's leader chooses it from what the sites measure, at most 10000 steps; "
+          "until then it is the preset's, 10, or the number given (auto:32). samples:4096: the number of steps in "
+          "which all sites together train on that many samples.",
       .scope = kSites},
      kSyncEvery},
     {{.name = "target_overhead",
       .default_ = "0.02",
       .unit = "part of the training's time",
       .range = "0.001..0.5",
-      .sentence = "With sync_every=auto, how much rounds may hold up the training. With overlap a round has to end "
-                  "before the next one is due, and this does not count.",
+      .sentence = "With sync_every=auto, how much rounds may hold up the training. Does not apply with overlap, where "
+                  "a round only has to end before the next one is due.",
       .scope = kSites},
      real<&C::target_overhead, 10, 5'000>()},
     {{.name = "sync_warmup",
@@ -218,8 +222,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "rounds",
       .range = "0..100000",
       .sentence =
-          "So many first rounds come early: each after one step, the last ones after twice as many each, up to what "
-          "sync_every says; not where that is a time.",
+          "The number of rounds at the start that come early: one after each step, then the period doubles up to "
+          "sync_every; not if that is a time.",
       .scope = kSites,
       .advanced = true},
      whole<&C::sync_warmup, 0, 100'000>()},
@@ -227,33 +231,34 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "0",
       .unit = "steps, or steps:part",
       .range = "0, or 1..100000000 steps, with :0.01..1",
-      .sentence = "How many steps each site makes in all: over the last tenth of them, or the part that is given "
-                  "(20000:0.2), the period shrinks evenly to an eighth; 0: it does not. Needs sync_every in steps.",
+      .sentence = "How many steps each site makes in all. Over the last tenth of them, or the given part (20000:0.2), "
+                  "the period shrinks evenly to an eighth; 0: it does not. Needs sync_every in steps.",
       .scope = kSites,
       .advanced = true},
      kSyncAnneal},
     {{.name = "fragments",
       .default_ = "1",
       .range = "1..64",
-      .sentence = "In how many parts the model is averaged, which take turns: a round moves one of them, and rounds "
-                  "come so many times in a period of sync_every. With auto the period is that from round to round. A "
-                  "model of fewer than 1024 elements a part is averaged whole.",
+      .sentence = "The number of parts of the model that rounds average in turn. Each round moves one part, and there "
+                  "are that many rounds in a period of sync_every. With auto the period is the time from round to "
+                  "round. A model with fewer than 1024 elements a part is averaged whole.",
       .scope = kSites},
      whole<&C::fragments, 1, kMostFragments>()},
     {{.name = "overlap",
       .default_ = "0",
       .range = "0|1",
       .sentence =
-          "Whether rounds run behind the training, which goes on with what it has and merges the result when it "
-          "is there; takes memory for one more copy of the parameters in float32.",
+          "Whether rounds run behind the training. The training goes on meanwhile and merges the result when it is "
+          "there; takes memory for one more copy of the parameters in float32.",
       .scope = kSites},
      on_or_off<&C::overlap>()},
     {{.name = "merge",
       .default_ = "rebase:0.5",
       .range = "rebase:0..1 or mix:0..1",
-      .sentence = "With overlap, how a round's result and what was trained meanwhile become one. rebase:K moves the "
-                  "parameters by what the round changed, and by K of what the site differed from the mean. mix:A keeps "
-                  "A of the parameters and takes the rest from the anchor, which drops a part of what was trained.",
+      .sentence = "With overlap, how a round's result is combined with what was trained meanwhile. rebase:K moves the "
+                  "parameters by what the round changed, and by K times the site's difference from the mean. mix:A "
+                  "keeps A of the parameters and takes the rest from the anchor, which drops a part of what was "
+                  "trained.",
       .scope = kSites,
       .advanced = true},
      kMerge},
@@ -261,13 +266,13 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "fp16",
       .range = "fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128, or UP/DOWN",
       .sentence = "How deltas travel: exact, rounded to so many bits, or only the 64 or 128 largest of each 4096. "
-                  "UP/DOWN (int4/int8): deltas by the one, their mean by the other.",
+                  "UP/DOWN (int4/int8): deltas use the first, their mean the second.",
       .scope = kSites},
      kCodec},
     {{.name = "error_feedback",
       .default_ = "1",
       .range = "0|1",
-      .sentence = "Whether what a codec of 8 bits or fewer leaves out is put into the next round; takes memory for one "
+      .sentence = "Whether what a codec of 8 bits or fewer leaves out is added to the next round; takes memory for one "
                   "more copy of the parameters in float32.",
       .scope = kSites,
       .advanced = true},
@@ -275,8 +280,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "feedback_decay",
       .default_ = "auto",
       .range = "0..1 or auto",
-      .sentence = "What error feedback multiplies what earlier rounds left out by before it goes into the next one: "
-                  "below 1, what has waited long counts less. auto: 0.95 with top-k, else 1.",
+      .sentence = "The factor by which error feedback multiplies what earlier rounds left out, before it goes into the "
+                  "next round: below 1, older remainders count less. auto: 0.95 with top-k, else 1.",
       .scope = kSites,
       .advanced = true},
      kFeedbackDecay},
@@ -285,8 +290,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "words",
       .range = "none, or small and parts of tensors' names with commas between them",
       .sentence =
-          "Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements, "
-          "any other word names those whose names contain it (small,embedding,norm). Float buffers always do.",
+          "Which tensors travel as fp16 when the codec has fewer bits: small means those of fewer than 65536 elements, "
+          "any other word those whose names contain it (small,embedding,norm). Float buffers always do.",
       .scope = kSites,
       .advanced = true},
      text<&C::keep_fp16, is_word_list, false>(kWords)},
@@ -294,7 +299,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "average",
       .range = "average|nesterov|rda",
       .sentence =
-          "What is done with the mean delta: taken as it is; DiLoCo's momentum; or, with rda, each tensor's made as "
+          "How the mean delta is applied: as it is; with DiLoCo's momentum; or, with rda, with each tensor made as "
           "long as the sites' are on average.",
       .scope = kSites,
       .old_name = "outer"},
@@ -303,8 +308,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "auto",
       .range = "0.0001..10 or auto",
       .sentence =
-          "The outer optimizer's learning rate. auto: 1 with average and rda; with nesterov 0.4, 0.6, 0.6, 0.8 where "
-          "1, 2, 4, 8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1.",
+          "The outer optimizer's learning rate. auto: 1 with average and rda; with nesterov 0.4, 0.6, 0.6, 0.8 if 1, "
+          "2, 4, 8 sites contribute, plus 0.05 for each doubling of sync_every above 30 steps, at most 1.",
       .scope = kSites},
      kOuterLr},
     {{.name = "outer_momentum",
@@ -317,29 +322,28 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "0",
       .unit = "norm",
       .range = "0..100000",
-      .sentence = "The largest norm that the mean delta may have when it is applied: a longer one is shrunk to it. 0: "
-                  "any.",
+      .sentence = "The largest norm of the mean delta that is applied: a longer one is shrunk to it. 0: no limit.",
       .scope = kSites,
       .advanced = true},
      real<&C::outer_clip, 0, 1'000'000'000>()},
     {{.name = "weight",
       .default_ = "samples",
       .range = "samples|steps|equal",
-      .sentence = "What a site's delta counts by.",
+      .sentence = "What gives a site's delta its weight in the mean.",
       .scope = kSites},
      choice<&C::weight, kWeights>()},
     {{.name = "buffers",
       .default_ = "1",
       .range = "0|1",
-      .sentence = "Whether the model's float buffers are averaged with its parameters: those that are persistent and "
-                  "finite when training begins.",
+      .sentence = "Whether the model's float buffers are averaged with its parameters: only buffers that are "
+                  "persistent and finite when training begins.",
       .scope = kSites,
       .advanced = true},
      on_or_off<&C::buffers>()},
     {{.name = "on_nonfinite",
       .default_ = "error",
       .range = "error|continue",
-      .sentence = "What a site does when its delta was left out three times running because of NaN or infinity: end "
+      .sentence = "What a site does when its delta was left out three times in a row because of NaN or infinity: end "
                   "with an error that names the tensor, or train on with the anchor.",
       .scope = kRank,
       .advanced = true},
@@ -347,15 +351,15 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "shares",
       .default_ = "auto",
       .range = "auto|equal",
-      .sentence = "How much of the vector each site reduces: by how fast its line has been, or all the same. Counts "
-                  "where the coordinator runs.",
+      .sentence = "How much of the vector each site reduces: by the speed of its line, or all the same. Counts where "
+                  "the coordinator runs.",
       .advanced = true},
      choice<&C::equal_shares, kShares>()},
     {{.name = "chunk_kib",
       .default_ = "256",
       .unit = "KiB of float32",
       .range = "4..65536, a multiple of 4",
-      .sentence = "How much of a slice travels at once; smaller overlaps better, larger costs less a byte.",
+      .sentence = "How much of a slice travels at once; smaller ones overlap better, larger ones cost less a byte.",
       .scope = kSites,
       .advanced = true},
      whole<&C::chunk_kib, 4, 65536, 4>()},
@@ -363,7 +367,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1",
       .range = "0|1",
       .sentence = "Whether a site whose optimizer is fresh when it joins takes the optimizer's state of a member; with "
-                  "0 it gives none either.",
+                  "0 it gives its own to no site either.",
       .advanced = true},
      on_or_off<&C::join_optimizer>()},
     {{.name = "reseed",
@@ -385,22 +389,22 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1800s",
       .unit = "time",
       .range = "100ms..24h",
-      .sentence = "How long a round waits for sites, and how long its exchange may take, before it goes on without "
-                  "those who hold it up; where all lines are slow, three times as long."},
+      .sentence = "How long a round waits for sites, and how long its exchange may take, before it goes on without the "
+                  "sites that hold it up; if all lines are slow, three times as long."},
      time<&C::round_timeout, 100, kDayMs>()},
     {{.name = "straggler_grace",
       .default_ = "60s",
       .unit = "time",
       .range = "0s..24h",
-      .sentence = "How long a majority of sites that is ready waits for the others; who is later joins the next round. "
-                  "Counts where the coordinator runs."},
+      .sentence = "How long a ready majority of sites waits for the others; a later site joins the next round. Counts "
+                  "where the coordinator runs."},
      time<&C::straggler_grace, 0, kDayMs>()},
     {{.name = "forget_after",
       .default_ = "0s",
       .unit = "time",
       .range = "0s..24h",
-      .sentence = "How long sites that are no majority wait for the others before they go on without them, as another "
-                  "run; 0s: without end, until somebody says collab forget. Counts where the coordinator runs.",
+      .sentence = "How long sites that are not a majority wait for the others before they go on without them, as "
+                  "another run; 0s: until an operator runs collab forget. Counts where the coordinator runs.",
       .advanced = true},
      time<&C::forget_after, 0, kDayMs>()},
     {{.name = "link_grace",
@@ -414,14 +418,14 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1s",
       .unit = "time",
       .range = "10ms..60s",
-      .sentence = "How often sites and the coordinator show that they live.",
+      .sentence = "How often sites and the coordinator send a sign of life.",
       .advanced = true},
      time<&C::heartbeat, 10, 60'000>()},
     {{.name = "linger",
       .default_ = "600s",
       .unit = "time",
       .range = "0s..24h",
-      .sentence = "How long the coordinator's host waits at its end for sites still training.",
+      .sentence = "How long the coordinator's host waits, when it ends, for sites that still train.",
       .advanced = true},
      time<&C::linger, 0, kDayMs>()},
 
@@ -430,29 +434,29 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "",
       .unit = "folder",
       .range = "a path",
-      .sentence = "Where the leader keeps anchor, outer state and the site's record. Default: the record alone, in "
-                  "$XDG_STATE_HOME/torch-collab.",
+      .sentence = "Where the leader keeps anchor, outer state and the site's record. Default: only the record is kept, "
+                  "in $XDG_STATE_HOME/torch-collab.",
       .scope = kRank},
      text<&C::state_dir, is_path, true>(kPath)},
     {{.name = "save_every",
       .default_ = "1",
       .unit = "rounds",
       .range = "1..1000000",
-      .sentence = "Rounds between two writes to state_dir.",
+      .sentence = "The number of rounds between two writes to state_dir.",
       .advanced = true},
      whole<&C::save_every, 1, 1'000'000>()},
     {{.name = "events_file",
       .default_ = "",
       .unit = "file",
       .range = "a path",
-      .sentence = "Where events are appended, one JSON object a line. Default: nowhere.",
+      .sentence = "The file to which events are appended, one JSON object a line. Default: none.",
       .scope = kRank,
       .old_name = "events"},
      text<&C::events_file, is_path, true>(kPath)},
     {{.name = "log_level",
       .default_ = "info",
       .range = "debug|info|warning|error|off",
-      .sentence = "The least important messages that are printed.",
+      .sentence = "The lowest level of messages that are printed.",
       .scope = kRank,
       .old_name = "log"},
      choice<&C::log_level, kLogLevels>()},

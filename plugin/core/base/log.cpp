@@ -123,7 +123,7 @@ Waiting waiting(LogRecord record) {
 Waiting told_left_out(const Logger& of) {
   return waiting({LogLevel::kWarning, std::chrono::system_clock::now(), of.site, of.rank,
                   std::to_string(of.left_out) + " lines of the log were left out: more came at once than the " +
-                      std::to_string(of.capacity) + " that may wait for Python's logging [log.overflow]"});
+                      std::to_string(of.capacity) + " that can wait for Python's logging [log.overflow]"});
 }
 
 void print_what_waits(Logger& of) {

@@ -1,8 +1,8 @@
-// What a person reads, one line a message: "2026-11-24T21:52:34.123Z INFO collab[paris/0]: round 3: ...".
+// Log lines for people, one for each message: "2026-11-24T21:52:34.123Z INFO collab[paris/0]: round 3: ...".
 //
-// Lines go to stderr, or, once a queue is open, wait there for whoever takes them: torch's module opens it, and one
-// thread of Python takes records and hands them to Python's logging. Nobody waits for that thread: what the queue
-// cannot hold is counted, and told once there is room. A forked child has no queue, and writes to stderr.
+// Lines go to stderr. Once a queue is open, they wait in it instead: torch's module opens it, and one thread of Python
+// takes records and hands them to Python's logging. No caller waits for that thread: lines that the queue cannot hold
+// are counted, and the count is logged once there is room. A forked child has no queue, and writes to stderr.
 //
 // The logging library stays inside log.cpp: its fmt is another version than torch's.
 // Threads: every function from any thread, but one at a time takes records. Messages below the level cost one relaxed
@@ -25,7 +25,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 [[nodiscard]] Result<LogLevel> log_level_from_name(std::string_view name);  // "debug|info|warning|error|off"
 [[nodiscard]] std::string_view name_of(LogLevel level);
 
-// Whose lines they are. Until told: nobody's, at level info.
+// The level, and the site and rank that lines name. Until set: level info, and no name.
 void set_log_level(LogLevel level);
 void set_log_source(std::string_view site, std::optional<std::uint32_t> rank);
 // Of a session or a helper, where the program has not told: level and site, unless a queue is open, or the site has

@@ -1,14 +1,15 @@
-// Files and sockets that are this process's alone: a forked child closes its copies at once, so that a DataLoader
-// worker does not outlive its parent with the parent's locks, links and port.
+// Files and sockets that belong to this process alone. A forked child closes its copies at once. Otherwise a DataLoader
+// worker that outlives its parent would keep the parent's locks, links and port.
 //
-// Threads: any. Ownership: an OwnDescriptor owns its descriptor; of others only the number is remembered.
+// Threads: any. Ownership: an OwnDescriptor owns its descriptor. The functions own nothing: they remember the number.
 #pragma once
 
 #include <sys/types.h>
 
 namespace collab {
 
-// As POSIX.1-2024's FD_CLOFORK, which Linux has not: for a descriptor that somebody else closes, who clears it before.
+// Like FD_CLOFORK of POSIX.1-2024, which Linux does not have. For descriptors that other code closes; that code calls
+// clear_close_on_fork() first.
 void set_close_on_fork(int fd);
 void clear_close_on_fork(int fd);
 
@@ -18,9 +19,10 @@ class OwnDescriptor {
   OwnDescriptor(OwnDescriptor&& other) noexcept;
   OwnDescriptor& operator=(OwnDescriptor&& other) noexcept;
   OwnDescriptor(const OwnDescriptor&) = delete;
-  ~OwnDescriptor();  // closes; in a forked child it is closed already, and the number may be another's
+  // Closes it. Not in a forked child: there it is closed already, and the number may belong to another file.
+  ~OwnDescriptor();
 
-  // Negative: there is none, or this is a forked child's copy.
+  // Negative if there is none, or in a forked child.
   [[nodiscard]] int get() const;
 
  private:

@@ -1,4 +1,4 @@
-// Presets: values for several knobs under one name, COLLAB_PRESET, below all that is given by itself.
+// Presets: values for several knobs under one name (COLLAB_PRESET). A knob that is set by itself wins over them.
 //
 // Threads: the table is immutable. Ownership: static.
 #pragma once

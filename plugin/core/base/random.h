@@ -1,5 +1,5 @@
-// Numbers that nobody can foretell and no two processes draw alike: names of memories, hubs and files. What is to come
-// out the same again is drawn from a Prng (prng.h).
+// Numbers that nobody can predict and no two processes share: names of memories, hubs and files. For numbers that must
+// be reproducible use a Prng (prng.h).
 //
 // Threads: pure, but for the system's source. Ownership: none.
 #pragma once

@@ -1,7 +1,7 @@
-// COLLAB_ variables that are no knob, and whose they may be.
+// COLLAB_ variables that are not knobs, and where they may come from.
 //
 // Kubernetes puts COLLAB_SERVICE_HOST, COLLAB_PORT_29500_TCP_ADDR and so on into every pod beside a Service named
-// `collab`, and COLLAB_FOO_SERVICE_HOST and so on for one named `collab-foo`; people name variables of their own so.
+// `collab`, and COLLAB_FOO_SERVICE_HOST and so on for one named `collab-foo`. People also use such names themselves.
 // Threads: pure functions. Ownership: plain values.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Whether memory that a burst has left on the heap is to be given back to the system: once little of it is held any
-// more. What was small lies in pieces all over the heap, and free() keeps it.
+// Whether to give memory that a burst has left on the heap back to the system: once little of it is still in use. Small
+// allocations lie in pieces all over the heap, and free() keeps them.
 //
 // Threads: one at a time. Ownership: nothing.
 #pragma once

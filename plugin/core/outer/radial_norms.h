@@ -1,12 +1,16 @@
-// The norms of one attempt that `rda` goes by: of each tensor as each site's delta of it is averaged, and of the mean.
+// The norms that `rda` needs in one attempt: for each tensor, the norm of each site's delta and the norm of the mean.
 //
-// A slice's owner measures them while it reduces a chunk, and they follow the payload of the chunk's mean: whoever
-// contributes says nothing of its own norm, and all sites have the same numbers. Of a tensor that lies in one chunk
-// there are two, the mean of the sites' norms and the norm of their mean; of a part of a tensor the square of each
-// site's norm, in site order, and that of the mean's. When all are here, the parts of a tensor are added in the
-// vector's order. What is measured is what is averaged: an owner's own delta as it is, of others what was decoded. So a
-// codec that leaves out much lengthens nothing. The mean is measured before it is encoded. Threads: one caller at a
-// time. Ownership: its numbers.
+// A slice's owner measures the norms while it reduces a chunk. It sends them after the payload of the chunk's mean.
+// Contributors do not report their own norms, so all sites have the same numbers.
+//
+// A tensor that lies in one chunk has two numbers: the mean of the sites' norms, and the norm of the mean. A tensor
+// that spans chunks has more in each of them: the square of each site's norm, in site order, and the square of the
+// mean's norm. When all chunks are here, these squares are added in the vector's order.
+//
+// The owner measures what it averages: its own delta unencoded, and the deltas of others as decoded. So a codec that
+// leaves out much does not lengthen the mean. The mean is measured before it is encoded.
+//
+// Threads: one caller at a time. Ownership: its numbers.
 #pragma once
 
 #include <cstddef>
@@ -22,31 +26,31 @@ namespace collab {
 
 class RadialNorms {
  public:
-  // `tensors`: ascending, apart; what of them is in `range`, all that the attempt averages, is a tensor here. `shares`:
-  // of the mean, of those who contribute, in site order.
+  // `tensors`: ascending, without overlaps. Only the part of each that lies in `range` counts; `range` is what the
+  // attempt averages. `shares`: each contributor's share of the mean, in site order.
   RadialNorms(std::span<const ElementRange> tensors, ElementRange range, std::vector<float> shares);
 
   // Bytes that follow the mean of this chunk.
   [[nodiscard]] std::size_t size(ElementRange chunk) const;
 
   // ---- at the chunk's owner
-  // Adds what one site contributes to `squares`: for each of them once, in site order.
+  // Appends the squares of one site's delta to `squares`. Call it once for each contributor, in site order.
   void measure(ElementRange chunk, std::span<const float> delta, std::vector<double>& squares) const;
   // `out` has size(chunk) bytes.
   void write(ElementRange chunk, std::span<const double> squares, std::span<const float> mean,
              std::span<std::byte> out) const;
 
-  // ---- at all
-  // Refuses another length, and what is no norm.
+  // ---- at every site
+  // Refuses bytes of another length, and numbers that are no norms.
   Status take(ElementRange chunk, std::span<const std::byte> bytes);
-  // Of the chunk that begins there, which was taken.
+  // The numbers of the chunk that begins there. It must have been taken.
   [[nodiscard]] std::span<const double> taken(std::uint64_t begin) const { return taken_.at(begin).numbers; }
 
   struct Factor {
     ElementRange range;
     float factor = 1;
   };
-  // Of every tensor, ascending; every chunk was taken.
+  // The factor of every tensor, ascending. Every chunk must have been taken.
   [[nodiscard]] std::vector<Factor> factors() const;
 
  private:
@@ -54,10 +58,10 @@ class RadialNorms {
     ElementRange chunk;
     std::vector<double> numbers;
   };
-  // f(tensor, part) for each tensor that has a part in the chunk.
+  // Calls f(tensor, part) for each tensor that has a part in the chunk.
   template <typename F>
   void each_part(ElementRange chunk, F f) const;
-  // From each site's square, in site order.
+  // `squares`: the square of each site's norm, in site order.
   [[nodiscard]] double mean_of_norms(std::span<const double> squares) const;
 
   std::vector<ElementRange> tensors_;
@@ -65,9 +69,9 @@ class RadialNorms {
   std::map<std::uint64_t, OfChunk> taken_;  // by the chunk's first element
 };
 
-// The elements from `begin` on, in place.
+// Multiplies the elements of `vector` in place. Its first element is number `begin`.
 void multiply(std::span<const RadialNorms::Factor> factors, std::uint64_t begin, std::span<float> vector);
-// Their norm, were they multiplied.
+// The norm that the elements would have if they were multiplied.
 [[nodiscard]] double norm_with(std::span<const RadialNorms::Factor> factors, std::uint64_t begin,
                                std::span<const float> vector);
 

@@ -55,8 +55,8 @@ struct Hangup {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
-// The name of a barrier of the world begins with this: the training of those who have come to it stands still. Other
-// calls may be a thread's beside the training.
+// The name of a world-wide barrier begins with this: the training of ranks in it stands still. Other calls may be made
+// by a thread beside the training.
 inline constexpr std::string_view kStandsStill = "barrier: ";
 
 // A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
@@ -71,7 +71,7 @@ struct CallsUnderWay {
   std::map<std::string, InCall> sites;
   bool operator==(const CallsUnderWay&) const = default;
 };
-// Nobody could be reached where a member says that it can be dialled.
+// No process answered at the address where a member says that it can be dialled.
 struct Undialable {
   LinkId link;  // to the member
   std::string reason;
@@ -203,7 +203,7 @@ struct DialPeer {
   std::string address;
 };
 // Cancels an exchange in flight. links[i] reaches start.participants[i]; LinkId{0} for self and for a participant with
-// whom nothing is exchanged (neither side owns a slice).
+// which nothing is exchanged (neither side owns a slice).
 struct StartExchange {
   wire::StartAttempt start;
   SiteId self;
@@ -250,8 +250,8 @@ struct KeepAnchor {
   Digest digest;  // the anchor that is held may get another name
   KnownMembership membership{};
 };
-// Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
-// follows. What has arrived of the same anchor before is not fetched again.
+// Fetch anchor and outer state from the sources that are added (an AnchorFetch says which part from which source).
+// AnchorInPlace follows. Parts of the same anchor that arrived before are not fetched again.
 struct ReceiveAnchor {
   RunId run;
   RoundId round;

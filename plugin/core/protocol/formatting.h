@@ -18,7 +18,7 @@ namespace collab::protocol {
 [[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
 // At most 16 of `names`, or "none". Of more, those that `others` lacks come first.
 [[nodiscard]] std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others);
-// What is to be done where these sites are waited for and will not come; empty: nobody is.
+// What to do if these missing sites will not come. Empty if none is missing.
 [[nodiscard]] std::string forget_text(const std::vector<std::string>& missing);
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
@@ -49,7 +49,7 @@ class WaitProgress {
 // when + after, without passing the end of time.
 [[nodiscard]] TimePoint later(TimePoint when, Duration after);
 
-// The event of a Notice after which a site dials whom it can: nobody gets through to it.
+// The event of a Notice after which a site dials all sites that it can, because none can dial it.
 inline constexpr std::string_view kDialOut = "address";
 // The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
 inline constexpr std::string_view kWait = "waiting";

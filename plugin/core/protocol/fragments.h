@@ -1,8 +1,8 @@
 // Which part of the vector a round averages (COLLAB_FRAGMENTS): fragments take turns, round by round.
 //
-// Each fragment is averaged once in so many rounds as there are fragments: a round moves so much less, and what it
-// brings is merged in so much less time, with the same bytes in all. After Streaming DiLoCo (arXiv:2501.18512), whose
-// sequential pattern this is: a fragment is one run of elements, so that it is equally large whatever the tensors are.
+// With n fragments, each is averaged in every n-th round. So a round moves an n-th of the bytes, and its result is
+// merged in less time; the bytes in all are the same. This is the sequential pattern of Streaming DiLoCo
+// (arXiv:2501.18512): a fragment is one run of elements, so fragments are equally large whatever the tensors are.
 // Threads: pure functions.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Dials by which a coordinator learns whether members can be dialled at the addresses they say: so many at once, in the
-// order in which they were asked for, and none for a member that has gone.
+// Dials by which a coordinator learns whether members can be dialled at the addresses that they report. A limited
+// number run at once, in the order of the requests, and none for a member that has gone.
 //
 // Threads: one caller at a time. Ownership: plain values; the caller dials and closes.
 #pragma once

@@ -283,7 +283,7 @@ class Server final : public CoordinatorServer {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
     for (const LinkId each : joins_.came(link, bytes, is_kept)) {
       left_.leave(each);
-      refuse(each, "its Join is the largest, and those that wait take more than " +
+      refuse(each, "its Join is the largest, and the waiting ones take more than " +
                        std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }
   }
@@ -358,7 +358,7 @@ class Server final : public CoordinatorServer {
     const auto is_left = [this](LinkId link) { return left_.has(link); };
     while (const std::optional<LinkId> slow = outgoing_.too_much(is_left)) {
       left_.leave(*slow);
-      refuse(*slow, "a rank takes less than it says: too much is on its way to it [hub.slow-reader]");
+      refuse(*slow, "a rank takes less than it claims: too much is on its way to it [hub.slow-reader]");
     }
   }
   void act(const protocol::Hangup& action) {

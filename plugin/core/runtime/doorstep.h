@@ -1,5 +1,5 @@
-// Links that others have dialled and that have not been taken in yet: by a machine, as a member's, a rank's, another
-// site's. Who says nothing of use is not kept, and one host's do not push another's out.
+// Links that others have dialled and that no machine has accepted yet, as a member's, a rank's or another site's. A
+// peer that says nothing of use is not kept, and links of one host do not push out those of another.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

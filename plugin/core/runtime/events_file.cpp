@@ -120,8 +120,8 @@ Result<EventsFile> EventsFile::open(const std::string& path, Disk& disk) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%03o", static_cast<unsigned>(now.st_mode & 0777));
     log_warning("COLLAB_EVENTS_FILE: " + path +
-                " was there before, and others on this machine can read or change it (mode " + mode + "): chmod 600 " +
-                path + ", unless that is meant [state.events-readable]");
+                " existed before, and others on this machine can read or change it (mode " + mode + "): chmod 600 " +
+                path + ", unless you want that [state.events-readable]");
   }
   return EventsFile(std::make_shared<Shared>(disk, fd));
 }

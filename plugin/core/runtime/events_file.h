@@ -1,9 +1,9 @@
 // COLLAB_EVENTS_FILE: one JSON object a line, appended with a single write so that several processes can share a file.
 //
-// A loop that tells of an event waits for the disk a moment, and no longer: a thread writes. What a disk that stands
-// still does not take is bounded, and what is left out counted.
-// Threads: one caller at a time; one writer thread. Ownership: the file, and the thread. A disk that hangs for ten
-// seconds when this ends keeps both until the process ends.
+// A thread writes, so a loop that reports an event waits for the disk only a moment. If the disk stands still, the
+// lines that wait are bounded, and dropped lines are counted. Threads: one caller at a time; one writer thread.
+// Ownership: the file, and the thread. A disk that hangs for ten seconds when this ends keeps both until the process
+// ends.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The last things that a coordinator told of, for who looks at it. Whatever is told, few and short ones are kept.
+// The last events that a coordinator reported, for people who look at it. Only a few short ones are kept.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

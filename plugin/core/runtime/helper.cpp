@@ -103,8 +103,8 @@ class Helper final : public HelperServer {
 
   // An empty list says no more.
   [[nodiscard]] static std::string untold() {
-    return "it tells no tensors: no site that trains has joined there yet, or their names take more than " +
-           std::to_string(wire::kMaxTensorsBytes) + " bytes, with which no helper can help";
+    return "it names no tensors: no site that trains has joined there yet, or the names take more than " +
+           std::to_string(wire::kMaxTensorsBytes) + " bytes, which is too much for a helper";
   }
 
   // Nothing when it is to leave.

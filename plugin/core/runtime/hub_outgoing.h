@@ -1,9 +1,9 @@
-// What a hub's ranks make their links hold: what it has sent to them and they have not taken, though the hub itself is
-// done with it.
+// What a hub's ranks make their links hold: data that the hub has sent to them and is done with, but they have not
+// taken.
 //
-// A part that a hub holds is counted there, to whoever brought it (hub_budget.h), however many have it on their way.
-// Once the hub has let go of it, as all have said that they hold the step, it is kept for those links alone: of a rank
-// that tells the truth it has arrived by then. What else is said to a rank counts from the first byte.
+// While the hub holds a part, the part counts for its contributor (hub_budget.h), however many links still send it. The
+// hub drops the part when all ranks have said that they hold the step. Then it is kept only for links that still send
+// it. If a rank told the truth, the part has arrived there by then. Other messages to a rank count from the first byte.
 //
 // Threads: one caller at a time; the buffers of parts end with whoever lets go of them last. Ownership: shares nothing
 // that is on its way.

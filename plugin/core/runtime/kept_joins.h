@@ -1,5 +1,5 @@
-// Whole Joins, each as large as a message may be, are kept until who has sent them is a member. Where they are too many
-// bytes, the largest go: those of sites are of the length of their model's list of tensors.
+// Whole Joins, each as large as a message may be, are kept until their sender is a member. If they take too many bytes,
+// the largest are dropped: a site's Join is as long as its model's list of tensors.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

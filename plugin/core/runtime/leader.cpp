@@ -351,7 +351,7 @@ void Leader::say_last_word() {
   while (node_->exchanging() && clock_.now() < by) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (!exchanged || node_->exchanging()) {
     log_warning("site " + options_.site + " leaves the swarm without a last round, because " + asked_to_end() +
-                ", and none came about in time: what it has trained since the one before is in no average. A shorter " +
+                ", and no round happened in time: what it trained since its last round is in no average. A shorter " +
                 "COLLAB_SYNC_EVERY loses less [round.none-in-time]");
   }
   node_->depart(asked_to_end(), 0);

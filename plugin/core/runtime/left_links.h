@@ -1,5 +1,5 @@
-// Links that this process is closing, or will close once they are open: what comes on them is not looked at, however
-// much it is.
+// Links that this process is closing, or will close once they are open. Messages on them are ignored, however many
+// come.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -257,7 +257,7 @@ class Measurer final : public TransportHandler, private Speaker {
     if (message.payload) return meter_.arrived(now(), message.payload->view().size());
     Result<LineTold> told = decode_line(message.head);
     if (!told.ok()) {
-      closed_ = "another program answers, not `collab doctor --answer`";
+      closed_ = "the program that answers is not `collab doctor --answer`";
     } else if (told->word == LineWord::kBusy) {
       closed_ = "it measures for another machine; try again when that is done";
     } else {

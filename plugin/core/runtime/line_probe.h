@@ -1,7 +1,7 @@
 // How fast the line to another machine is, over a transport as sites use it: one process measures, another answers.
 //
-// Both are `collab doctor`. What they say is theirs alone: no machine of the protocol hears it, and their heads are not
-// wire messages (docs/protocol/beside.md, "A measured line"). The answering side serves one at a time.
+// Both are `collab doctor`. They use their own messages: no machine of the protocol gets them, and their heads are not
+// wire messages (docs/protocol/beside.md, "A measured line"). The answering side serves one peer at a time.
 // Threads: handlers run on the transport's thread; measure_line waits on the caller's. Ownership: each takes its
 // transport.
 #pragma once

@@ -111,7 +111,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       kept_tensors(options_.config.keep_fp16, options_.model, parameters.size(), options_.outer_elements);
   for (const std::string& word : kept.unmatched) {
     log_warning("COLLAB_KEEP_FP16: no tensor of the model has " + json_quote(word) +
-                " in its name, so that it keeps nothing [knob.keeps-nothing]");
+                " in its name, so it keeps nothing [knob.keeps-nothing]");
   }
   if (fragments_.count != options_.config.fragments) {
     log_warning("COLLAB_FRAGMENTS=" + std::to_string(options_.config.fragments) + ": the model has " +
@@ -151,8 +151,8 @@ void Node::persisted(std::uint64_t number, const Status& how) {
   if (how.ok() || !records_->stale()) return driver_->feed(protocol::Persisted{number, how});
   act(protocol::Failed{unavailable(
       "this site's record can be neither written nor removed (" + how.message() +
-      "), and a later process would trust what lies there: this one cannot go on. Remove it, or name another folder "
-      "with COLLAB_STATE_DIR, and start again [record.stale]")});
+      "), and a later process would trust the old one: this process cannot go on. Remove the record, or name another "
+      "folder with COLLAB_STATE_DIR, and start again [record.stale]")});
 }
 
 // `begin` runs on the loop, with where the answer will be put.
@@ -332,7 +332,7 @@ void Node::give_optimizer(Result<OptimizerCopy> copy) {
 }
 
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(callers_.offer, "the question for the optimizer's state", options_.config.round_timeout, [this] {
+  return ask(callers_.offer, "the request for the optimizer's state", options_.config.round_timeout, [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });

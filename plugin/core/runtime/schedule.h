@@ -1,11 +1,12 @@
 // When a round is due, by COLLAB_SYNC_EVERY.
 //
-// By steps every rank reaches the same answer alone. By time only the leader looks at the clock; it announces
-// the step two ahead of its own, which no other rank of the site can have passed: who is there waits until the leader
-// is two behind (SiteChannel). A round in between voids the announcement. With rounds behind the training
-// (COLLAB_OVERLAP) the next one is due by the last trigger, not by its merge. How many steps lie between two rounds
-// follows from what all sites share: the setting, or what the leader has told (auto), and the number of the round
-// (COLLAB_SYNC_WARMUP, COLLAB_SYNC_ANNEAL). Pure. Threads: one caller at a time. Ownership: its own counters.
+// With a period in steps every rank reaches the same answer alone. With a period in time only the leader looks at the
+// clock. It announces a step two ahead of its own. No other rank of the site can have passed that step: a rank that
+// reaches it waits until the leader is two behind (SiteChannel). A round in between voids the announcement. If rounds
+// run behind the training (COLLAB_OVERLAP), the next one is counted from the last trigger, not from its merge. The
+// number of steps between two rounds follows from what all sites share: the setting, or the leader's choice (auto), and
+// the number of the round (COLLAB_SYNC_WARMUP, COLLAB_SYNC_ANNEAL). Pure. Threads: one caller at a time. Ownership: its
+// own counters.
 #pragma once
 
 #include <algorithm>

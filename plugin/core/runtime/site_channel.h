@@ -50,8 +50,8 @@ class SiteChannel {
   // parameters are changed and the outcome is the leader's.
   virtual Result<Outcome> share(std::uint64_t call, const Outcome& mine) = 0;
   // The step of the next round as the leader announced it, 0 for none; `mine` is the leader's news, 0 for none.
-  // `steps`: of the caller. Who is so far ahead of the leader that a word of it could still come waits for it: on a GPU
-  // no gradient holds the ranks of a site together.
+  // `steps`: of the caller. A caller that is so far ahead that the leader could still announce its step waits for the
+  // leader: on a GPU no gradient holds the ranks of a site together.
   virtual Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t steps) = 0;
   // Whether a caller that has taken so many steps would wait there.
   [[nodiscard]] virtual bool is_ahead(std::uint64_t) const { return false; }

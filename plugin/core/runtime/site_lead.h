@@ -1,5 +1,5 @@
-// What the leader of a site decides for all its ranks: what came of a call, which it makes with the swarm, and when the
-// next is due. A call that fails says so in what it returns: the other ranks wait for that, whatever it is.
+// What the leader of a site decides for all its ranks: the result of a call, which it makes with the swarm, and when
+// the next call is due. A failed call returns its failure as the result, because the other ranks wait for a result.
 //
 // Threads: the session's caller. Ownership: the Leader, with its arena and node.
 #pragma once

@@ -1,7 +1,7 @@
-// How long a step and a round take at this site, for who chooses the period (COLLAB_SYNC_EVERY=auto).
+// How long a step and a round take at this site, for the leader that chooses the period (COLLAB_SYNC_EVERY=auto).
 //
-// A step's time is that of the training: calls in which the script stands still are taken off. A round's runs from its
-// trigger until its mean is in the parameters, which behind the training is the merge.
+// A step's time is the time of training, without calls in which the script stands still. A round's time runs from its
+// trigger until its mean is in the parameters. For rounds behind the training, that is the merge.
 // Pure. Threads: one caller at a time. Ownership: its own numbers.
 #pragma once
 

@@ -1,10 +1,10 @@
-// Links of others that were taken in: as a member's, a rank's, another site's. Each is a file, and one peer may come
-// under any number of names: hosts share them.
+// Accepted links: of members, of ranks, of other sites. Each is an open file, and one peer may come under any number of
+// names. So the bounds are for hosts.
 //
-//   Of all that were taken in there are so many, of one host 1,024. Beyond that one goes, of the host with the most: of
-//   its links one without a say in what is agreed on before one with, the latest first. A host that has no more than
-//   the least share keeps what it has: then it is the one who comes, or, if that one has a say or is of this machine,
-//   the latest that is neither.
+//   There is a bound for all links together, and one of 1,024 for each host. Beyond a bound, one link of the host with
+//   the most is closed: links without a say in what is agreed on go first, and of these the latest. A host with no more
+//   than the least share loses none. If no host has more, the new link is closed. If the new link has a say or
+//   comes from this machine, the latest link that is neither is closed instead.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -3,11 +3,11 @@
 //
 //   signal --> wish --(7 tenths of the limit)--> last words, if any, and the end --(the limit)--> the end
 //
-// Installed only where SIGTERM would have its default effect; a handler the script sets later replaces ours. SIGHUP is
-// left alone where it is ignored (nohup) or handled. Who stops a service signals a launcher and its processes at once,
-// and the launcher passes its own on: what comes soon after the first is the same wish. A later one, and one to a
-// forked child, act at once. Threads: the handler interrupts any thread; two more wait, asleep, for their time.
-// Ownership: the process's disposition of the two signals, once.
+// Installed only if SIGTERM would have its default effect; a handler that the script sets later replaces ours. SIGHUP
+// is left alone if it is ignored (nohup) or handled. A service manager signals a launcher and its processes at once,
+// and the launcher passes its own signal on. So a second signal soon after the first is the same wish. A later one, and
+// one to a forked child, act at once. Threads: the handler interrupts any thread; two more wait, asleep, for their
+// time. Ownership: the process's disposition of the two signals, once.
 #pragma once
 
 #include <chrono>

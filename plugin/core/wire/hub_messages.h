@@ -46,8 +46,8 @@ struct Held {
 
 // ---- rank -> hub ---------------------------------------------------------------------------------
 
-// First on a link of the collective hub: who comes, where the ranks of its world stand, and what it remembers as an
-// acceptor. With the hub's own ballot as `promised` it is a promise: nothing under an older one will be accepted.
+// First on a link of the collective hub: which rank comes, where the ranks of its world are, and what it remembers as
+// an acceptor. With the hub's own ballot as `promised` it is a promise: it will accept nothing under an older ballot.
 struct Enter {
   std::string swarm;                   // COLLAB_RUN: refuses a stranger's swarm
   std::uint64_t world = 0;             // drawn at random by the world's first rank

@@ -107,7 +107,7 @@ struct Proposal {
   bool operator==(const Proposal&) const = default;
 };
 
-// A round that was committed, for who was not there.
+// A round that was committed, for sites that were not there.
 struct Past {
   RunId run;
   RoundId round;
@@ -274,7 +274,7 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
-// What a site shows another in its Hello, and who is told: only these two know it, and whoever leads.
+// What a site shows another in its Hello. Only these two sites and the leader know it.
 struct Key {
   SiteId site;
   Digest key;
@@ -442,7 +442,7 @@ struct Leads {
   bool operator==(const Leads&) const = default;
 };
 
-// The operator's word that these sites will not come: those who are here may go on without them.
+// The operator says that these sites will not come: the sites here may go on without them.
 struct Forget {
   std::vector<std::string> sites;
   bool operator==(const Forget&) const = default;

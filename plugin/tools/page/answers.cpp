@@ -25,21 +25,21 @@ Answers::Answers(Options options, std::function<Result<Texts>()> look)
           "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
           "frame-ancestors 'none'; script-src " +
           digest_of_element(kHtml, "script") + "; style-src " + digest_of_element(kHtml, "style")),
-      texts_(unavailable("not looked yet [page.not-looked]")) {}
+      texts_(unavailable("the coordinator was not asked yet [page.not-looked]")) {}
 
 Answer Answers::answer(TimePoint now, const Request& request) {
   Answer answer = [&] {
     const bool known = may_see(request);
     if (!shares_.allow(now, request.network, known)) {
-      return plain(429, "too many requests from your address: it is answered again in a second");
+      return plain(429, "too many requests from your address: try again in a second");
     }
     if (request.method != "GET" && request.method != "HEAD") {
-      Answer refusal = plain(405, "this page is only read: GET and HEAD");
+      Answer refusal = plain(405, "this page is read-only: use GET or HEAD");
       refusal.headers.emplace_back("Allow", "GET, HEAD");
       return refusal;
     }
     if (options_.passwords.empty() && options_.loopback && !names_this_machine(request.host)) {
-      return plain(403, "without a swarm key this page is for this machine: ask for localhost, or 127.0.0.1");
+      return plain(403, "without a swarm key this page is for this machine only: use localhost or 127.0.0.1");
     }
     if (!known) {
       Answer refusal =

@@ -32,16 +32,17 @@ Status check_reach(const PageOptions& options, bool tls, bool loopback, bool ope
         "--http " + options.http +
         ": other machines could reach the page there, in the clear: give it a certificate with --http-cert FILE and "
         "--http-key FILE, or listen at 127.0.0.1 and use `ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or "
-        "say --http-insecure [page.in-the-clear]");
+        "give --http-insecure [page.in-the-clear]");
   }
   if (tls && open) {
     log_warning(
-        "the page has no password, as there is no swarm key: whoever reaches it can read it [page.no-password]");
+        "the page has no password, because there is no swarm key: anyone who can reach it can read it "
+        "[page.no-password]");
   }
   if (!tls) {
     log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
-                (open ? "there is no swarm key, so whoever reaches it can read it"
-                      : "whoever listens on the way reads it, and its password") +
+                (open ? "there is no swarm key, so anyone who can reach it can read it"
+                      : "anyone who listens on the way can read it, and its password") +
                 " [page.open]");
   }
   return {};

@@ -18,8 +18,8 @@ Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   if (!config.insecure) {
     return refused(
         std::string(key) + " is given, and " + asked +
-        " does not encrypt, so that the key would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), "
-        "leave the key out, or set COLLAB_INSECURE=1 to send the model in the clear all the same [link.key-unused]");
+        " does not encrypt, so the key would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), leave the key "
+        "out, or set COLLAB_INSECURE=1 to send the model in the clear anyway [link.key-unused]");
   }
   return LinkChoice{config.transport,
                     asked + " and COLLAB_INSECURE=1, not encrypted: " + key + " is given and not used", true};

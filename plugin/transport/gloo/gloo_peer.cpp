@@ -172,7 +172,7 @@ void GlooPeer::receive_loop(Lane lane) {
       if (!frame.sound()) {
         return sink_->peer_broken(
             rank_, corrupt("rank " + std::to_string(rank_) +
-                           " of the Gloo group sent what is no frame of this transport [link.gloo-frame]"));
+                           " of the Gloo group sent bytes that are not a frame of this transport [link.gloo-frame]"));
       }
       TransportMessage message;
       message.lane = lane;

@@ -198,8 +198,8 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   }
   auto connection = open_connection(*worker, params, peer);
   if (!connection.ok()) {
-    return tell("from " + peer + " failed: " + connection.status().message() + "; here is UCX " + api_.version +
-                ", and it may be another there [ucx.accept-failed]");
+    return tell("from " + peer + " failed: " + connection.status().message() + "; this side has UCX " + api_.version +
+                ", and the other may have another [ucx.accept-failed]");
   }
   (*connection)->deadline = now() + kHelloLimit;
 }
@@ -207,7 +207,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
 // A hello came on an accepted connection: it joins its link, which is open when it was the last.
 void UcxEngine::greeted(const UcxConnectionPtr& connection, const Preamble& hello) {
   if (connection->link != LinkId() || hello.connections == 0 || hello.connection >= hello.connections) {
-    failures_.emplace_back(connection, corrupt("a greeting that makes no sense [ucx.bad-greeting]"));
+    failures_.emplace_back(connection, corrupt("a greeting that cannot be read [ucx.bad-greeting]"));
     return;
   }
   const Token token{hello.first, hello.second};

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _REPLACED = 1 << 62
 _BESIDE = _REPLACED + 1
 _NO_ROUND = {
-    _REPLACED: "since the last step, some rank has put other values in its parameters' place (an average of weights "
-    "while it evaluates, a state that it loads), which are not averaged [round.values-swapped]",
-    _BESIDE: "some rank came to it in another thread than the one that trains (that of "
-    "torch.distributed.checkpoint.async_save, say), where parameters may be in use [round.barrier-thread]",
+    _REPLACED: "since the last step, some rank has replaced the values of its parameters (by an average of weights for "
+    "an evaluation, or by a loaded state), and such values are not averaged [round.values-swapped]",
+    _BESIDE: "some rank called it in another thread than the one that trains (for example, in "
+    "torch.distributed.checkpoint.async_save), where parameters may be in use [round.barrier-thread]",
 }
 _exit_status: Any = None
 _registered_in = 0  # the process whose exit comes to at_exit()

@@ -168,8 +168,8 @@ def end_generation(world: World) -> None:
         return
     if world.info.config.transport == "gloo":
         raise RuntimeError(
-            "collab: a second model is trained in this process, which COLLAB_TRANSPORT=gloo cannot do: its links are "
-            "made once. Leave COLLAB_TRANSPORT unset, or set it to tcp [ddp.second-model-gloo]"
+            "collab: this process trains a second model, but COLLAB_TRANSPORT=gloo makes its links only once. Leave "
+            "COLLAB_TRANSPORT unset, or set it to tcp [ddp.second-model-gloo]"
         )
     rounds.last_round(world, next_generation=number + 1)
     world.generations.end(session)
@@ -199,9 +199,9 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
         sessions.begin(world, session)
     if world.is_leader and copies.found():
         log.warn_once(
-            "this site has begun with the model of others, and the script holds copies of its own one from before "
-            "(EMA, teacher, target network, reference). Those that are to follow the model are to be made after the "
-            "first training forward, or all sites are to be seeded alike [capture.early-copy]"
+            "this site took the model of other sites, but the script holds copies of its own model from before (EMA, "
+            "teacher, target network, reference). Make copies that follow the model after the first training forward, "
+            "or use the same seed at all sites [capture.early-copy]"
         )
     fetches = info.config.join_optimizer and session.status().round > 0  # others have trained
     world.training.begin(session, vector.Vector(ddps, entries, len(info.site.ranks)), fetches)
@@ -253,7 +253,7 @@ def _tell_of_added_buffers(world: World, names: list[str]) -> None:
     if names and world.is_leader and world.info.config.buffers and rounds.is_to_average(world):
         log.warning(
             f"{plural('buffer', len(names))} registered after training began: {listed(names)}. Sites do not average "
-            "what was not there at the first training forward: each has its own. Register it before that, or wrap the "
-            "model in a new DistributedDataParallel. A mask that sites are to have in common (torch.nn.utils.prune) is "
-            "made of the same weights, after dist.barrier() [capture.buffer-added]"
+            "what was not there at the first training forward: each site has its own. Register it before that, or "
+            "wrap the model in a new DistributedDataParallel. If all sites need the same mask (torch.nn.utils.prune), "
+            "make it after dist.barrier(), from the same weights [capture.buffer-added]"
         )

@@ -24,8 +24,8 @@ _A_FEW = 1024  # elements: norms and flags, not parameters or gradients
 def sharded_module() -> None:
     raise RuntimeError(
         "collab: FullyShardedDataParallel splits a model over its ranks. collab averages whole models between sites, "
-        "and cannot yet put such parts together. Use DistributedDataParallel for the model that is trained across "
-        "sites [ddp.fsdp]"
+        "and cannot yet join such parts. Use DistributedDataParallel for the model that is trained across sites "
+        "[ddp.fsdp]"
     )
 
 
@@ -80,8 +80,8 @@ def mixed_backends() -> None:
     if all_collab(backends):
         return
     raise RuntimeError(
-        f"collab: the default process group has several backends ({backends.replace(',', ', ')}), so its barriers "
-        "make no round, and what goes by the others goes over the lines between sites in the clear, from each rank to "
+        f"collab: the default process group has several backends ({backends.replace(',', ', ')}), so its barriers make "
+        "no round. The other backends send over the lines between sites in the clear, from each rank to "
         'each. collab serves CPU and GPU tensors alike: say init_process_group("collab") [ddp.mixed-backends]'
     )
 
@@ -108,10 +108,10 @@ def _told_of_saves(original: Any) -> Any:
         world, given = state.current(), signature.bind_partial(*args, **kwargs).arguments
         if world is not None and not given.get("no_dist") and crosses_sites(world.info, given.get("process_group")):
             log.warn_once(
-                "torch.distributed.checkpoint saves over the ranks of all sites. One of them writes each tensor: "
-                "each site's disk has a part of the files, and values that sites do not share are those of "
-                "several. Say dcp.save(..., process_group=torch_collab.site_group()), with a folder for each site "
-                "[capture.checkpoint-world]"
+                "torch.distributed.checkpoint saves over the ranks of all sites. Each tensor is written by one of "
+                "them. So each site's disk has only a part of the files, and values that sites do not share come from "
+                "several sites. Call dcp.save(..., process_group=torch_collab.site_group()), with a folder for each "
+                "site [capture.checkpoint-world]"
             )
         return original(*args, **kwargs)
 

@@ -47,8 +47,8 @@ def _has_failed(world: World, left_out: str) -> bool:
     if run.failed and run.leaves_out(left_out):
         log.warning(
             f"rank {world.info.rank} has failed, and the script went on from the error (an `except` around the step?). "
-            "Its steps count no more, no round comes, and it trains alone. End it, mend the cause and start it again. "
-            f"The error was: {run.error} [round.after-error]"
+            "Its steps no longer count, there are no rounds, and it trains alone. End it, correct the cause and start "
+            f"it again. The error was: {run.error} [round.after-error]"
         )
     return run.failed
 
@@ -119,8 +119,8 @@ def _look_at_frozen(world: World, session: _C.Session, vector: Vector, until: in
     changed = vector.frozen_changed(alike=whole and session.status().steps_since_round == 0)
     if changed and world.is_leader and is_to_average(world):
         log.warning(
-            f"{changed} is frozen, and yet its values have changed since the last round. Sites do not average what is "
-            "frozen: unless all of them change it alike, they train different models from here on. Change it right "
+            f"{changed} is frozen, but its values have changed since the last round. Sites do not average frozen "
+            "parameters: unless all sites change them alike, they train different models from now on. Change it right "
             "after dist.barrier() (adapters that are merged into their base), or let it require a gradient when the "
             "model is wrapped in DistributedDataParallel. A merge for an evaluation that is undone after it (LoRA's "
             "merge_adapter(), unmerge_adapter()) leaves rounding, harmless in float32 if rare: evaluate without "
@@ -131,10 +131,9 @@ def _look_at_frozen(world: World, session: _C.Session, vector: Vector, until: in
 def _warn_of_undone(world: World, why: str) -> None:
     if world.is_leader and is_to_average(world):
         log.warning(
-            f"{why}: an optimizer that keeps parameters of its own (fp32 masters, slow weights, the z of "
-            "schedule-free) goes on from those, and undoes what a round brings, in part or whole. Sites then drift "
-            "apart. Train with an optimizer that updates the parameters in place, as those of torch.optim do "
-            "[round.undone]"
+            f"{why}: an optimizer that keeps its own parameters (fp32 masters, slow weights, the z of schedule-free) "
+            "goes on from those, and undoes some or all of what a round changed. Sites then drift apart. Train with "
+            "an optimizer that updates the parameters in place, as those of torch.optim do [round.undone]"
         )
 
 
@@ -160,7 +159,7 @@ def reset_unfit_state(world: World) -> None:
             del optimizer.state[parameter]
             reset += 1
     log.error(
-        f"the parameters of site {world.info.site.name} were not finite: they were replaced by the anchor"
+        f"the parameters of site {world.info.site.name} were not finite: the anchor replaced them"
         + (f", and the optimizer state of {reset} parameters, not finite either, starts anew" if reset else "")
         + " [optimizer.not-finite]"
     )
@@ -237,14 +236,14 @@ def _warn_of_nothing_averaged(world: World) -> None:
     if world.training.session is not None:
         if world.training.session.status().steps == 0 and not world.training.owes_step:
             log.warning(
-                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites. An "
+                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites. The "
                 "optimizer must hold the parameters of the module that is wrapped in DistributedDataParallel; one made "
-                "before the model was copied does not. A script that updates them by itself calls torch_collab.step() "
+                "before the model was copied does not. If the script updates them itself, call torch_collab.step() "
                 "[optimizer.no-step-seen]"
             )
     elif world.generations.number == 0 and not reduces_by_itself(world):
         log.warning(
             "no training forward of a DistributedDataParallel was seen here, so nothing was averaged between sites. "
-            "Wrap the model in DistributedDataParallel after init_process_group, and call what that gives, ddp(x), not "
-            "the module inside it; without gradients, call torch_collab.step() after each update [ddp.none-trained]"
+            "Wrap the model in DistributedDataParallel after init_process_group, and call the wrapper, ddp(x), not the "
+            "module inside it; without gradients, call torch_collab.step() after each update [ddp.none-trained]"
         )

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 _OWN_SEEDS = (
-    "ranks do not tell sites apart here. A script that draws batches by a seed of its own (torch.manual_seed, a "
-    "generator, numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of "
-    "ranks, where the rank is added too)."
+    "ranks do not tell sites apart here. A script that draws batches by its own seed (torch.manual_seed, a generator, "
+    "numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of ranks, if the "
+    "rank is added too)."
 )
 _OWN_SHARDS = (
     " Or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS, and take every site_count()-th part of the data from "
@@ -69,9 +69,8 @@ def share(info: WorldInfo) -> tuple[int, int]:
         return info.rank, info.size
     if index >= count:
         raise ValueError(
-            f"collab: COLLAB_SITE_INDEX={index} names no shard of COLLAB_NUM_SHARDS={count}: sites count from "
-            "0. Give a larger count; or leave COLLAB_SITE_INDEX out, and the seed is changed instead "
-            "[knob.site-index]"
+            f"collab: COLLAB_SITE_INDEX={index} is not a shard of COLLAB_NUM_SHARDS={count}: sites count from 0. Give "
+            "a larger count; or leave COLLAB_SITE_INDEX out, and the seed is changed instead [knob.site-index]"
         )
     return info.size * index + info.rank, info.size * count
 
@@ -91,9 +90,9 @@ def told_share() -> tuple[int, int]:
         _told_alone[0] = 1
         shards = "" if _came_late() else ", or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS"
         log.warning(
-            f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} "
-            "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
-            f"torch_collab.site_index() to the seed of its order{shards} [capture.data-rank-alone]"
+            f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} alone, because "
+            "no knob says how many sites there are. So every site reads all of it. Add torch_collab.site_index() to "
+            f"the seed of its order{shards} [capture.data-rank-alone]"
         )
     return rank, size
 
@@ -135,10 +134,10 @@ def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
 def _look_at_explicit(info: WorldInfo, num_replicas: int | None, rank: int | None) -> None:
     if (num_replicas, rank) != (info.size, info.rank):
         return
-    why = "which are the same at every site: with the same dataset all sites train on the same samples"
+    why = "which are the same at every site: with the same dataset, all sites train on the same samples"
     code = "[capture.sampler-same]"
     if _came_late():
-        why = "but this site came late, as a world of its own: it deals the whole data, by a seed that other sites have"
+        why = "but this site came late, as a world of its own: it deals out the whole data, with a seed that others use"
         code = "[capture.sampler-late]"
     log.warn_once(
         f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, {why}. Leave the two out, and "

@@ -80,17 +80,17 @@ def _before_any_session(world: World, optimizer: Any) -> None:
         return
     if not rounds.reduces_by_itself(world):
         log.warning(
-            f"{PASSES} steps of an optimizer ({type(optimizer).__name__}) are done, and no model is wrapped in "
-            "DistributedDataParallel. So no round comes, and nothing is averaged between sites. Wrap the model in a "
-            "world of one rank too: where a script says `if world_size > 1:`, a site of one GPU leaves it out "
+            f"an optimizer ({type(optimizer).__name__}) has made {PASSES} steps, but no model is wrapped in "
+            "DistributedDataParallel. So there are no rounds, and nothing is averaged between sites. Wrap the model in "
+            "a world of one rank too: a script that wraps it under `if world_size > 1:` does not at a site of one GPU "
             "[ddp.none-made]"
         )
     elif training.without_ddp.are_reduced(world.traffic.in_backward):
         log.warning(
             "the script reduces its gradients over all sites in backward, without DistributedDataParallel: "
             f"{world.traffic.in_backward / PASSES / 1e6:.3g} million values a step. All sites train one model exactly, "
-            "and each step waits for the line between them. For rounds instead, wrap the model in "
-            "DistributedDataParallel, which reduces over the site, and leave the script's own reduction out "
+            "and each step waits for the line between them. To use rounds instead, wrap the model in "
+            "DistributedDataParallel, which reduces over the site, and remove the script's own reduction "
             "[capture.gradients-over-sites]"
         )
 
@@ -100,8 +100,9 @@ def _tell_of_graph(world: World, optimizer: Any) -> None:
     if world.is_leader and optimizer not in _captured:
         _captured.add(optimizer)
         log.warning(
-            f"the step of {type(optimizer).__name__} is captured by a CUDA graph, whose replays are not seen: no round "
-            "comes of them. Call torch_collab.step() after each graph.replay(), on every rank [capture.cuda-graph]"
+            f"the step of {type(optimizer).__name__} is captured by a CUDA graph. collab does not see its replays, so "
+            "they lead to no round. Call torch_collab.step() after each graph.replay(), on every rank "
+            "[capture.cuda-graph]"
         )
 
 

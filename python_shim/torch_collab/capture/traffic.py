@@ -101,8 +101,8 @@ def _look_at_broadcast(world: World, tensor: Any) -> None:
     if steps > 0 and world.is_leader:
         log.warn_once(
             "the script broadcasts a trained parameter of one rank to other sites, with steps since the last round: "
-            "what these have trained in it meanwhile is lost. Rounds keep the sites alike, so leave it out, or call "
-            "torch.distributed.barrier() before it, which averages first [capture.parameter-broadcast]"
+            "what those sites trained in it meanwhile is lost. Rounds keep the sites alike, so remove the broadcast, "
+            "or call torch.distributed.barrier() before it, which averages first [capture.parameter-broadcast]"
         )
 
 
@@ -119,10 +119,10 @@ def look_at_group(info: WorldInfo, ranks: set[int], backend: str | None) -> None
     if not backend or all_collab(backend) or not here or info.rank != min(here):
         return
     log.warn_once(
-        f"the script makes a process group of backend {backend!r} over ranks of several sites. That is torch's own: "
-        "each of its ranks must reach each other one, at ports of its choice, nothing is encrypted, and collab does "
-        "not see what waits in it. Leave backend= out, and the group is collab's; for ranks of one site there is "
-        "torch_collab.site_group() [ddp.group-not-collab]"
+        f"the script makes a process group of backend {backend!r} over ranks of several sites. That group is torch's "
+        "own: each of its ranks must reach every other one, at ports that torch chooses. Nothing is encrypted, and "
+        "collab does not see what waits in it. Leave backend= out, and the group is collab's; for ranks of one site "
+        "use torch_collab.site_group() [ddp.group-not-collab]"
     )
 
 
@@ -134,8 +134,8 @@ def stepped(world: World) -> None:
     log.warning(
         f"collectives between sites come in every step: {found.calls:.3g} a step ({', '.join(found.names)}), which "
         f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time. So no site trains faster than the slowest "
-        "one and the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
-        "(group=torch_collab.site_group()) [capture.collectives-every-step]"
+        "site and the line between them. Call them every hundredth step, at the end of an epoch, or only within the "
+        "site (group=torch_collab.site_group()) [capture.collectives-every-step]"
     )
 
 
@@ -181,8 +181,8 @@ def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
         world = state.current()
         if world is not None and world.is_leader:
             log.warn_once(
-                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all. "
-                "It sends every batch to every site, over the line between them, in every step. Say "
+                "with accelerate's dispatch_batches (its default for an IterableDataset) rank 0 reads the data for "
+                "all. It sends every batch to every site, over the line between them, in every step. Use "
                 "DataLoaderConfiguration(dispatch_batches=False), with a data set that is divided by "
                 "torch_collab.data_rank() [capture.dispatch-batches]"
             )

@@ -64,7 +64,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "completion",
         "print what makes a shell complete collab's commands and options",
-        "Prints a script for the shell to read. What follows an option that takes a file, and a script's name, are "
+        "Prints a script for the shell to read. Values of options that take a file, and the script's name, are "
         "completed as files.",
         ['eval "$(collab completion bash)"', "collab completion zsh > ~/.zfunc/_collab"],
         {0: "printed", 1: "it could not be printed"},

@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     if served is not None:
         print(f"collab: {served.announcement}", flush=True)
     if config.coordinator:
-        print(f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} is for sites, and not used here", flush=True)
+        print(
+            f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} is for sites, and is not used here", flush=True
+        )
     while not stop.wait(0.5):
         pass
     if served is not None:

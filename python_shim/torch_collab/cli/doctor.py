@@ -63,7 +63,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "doctor",
         "check this machine: versions, UCX, key, ports, shared memory, address",
-        "Says whether this machine is fit to be a site, what other sites see of it, and what to do.",
+        "Says whether this machine can be a site, what other sites see of it, and what to do.",
         [
             "collab doctor",
             "collab doctor --clean  # removes what dead processes have left",
@@ -88,7 +88,7 @@ def add_to(parsers: Any) -> None:
         default=10.0,
         help="how long to measure the line to a --peer that answers; 0: do not (default: %(default)g)",
     )
-    sub.add_argument("--answer", action="store_true", help="then answer those who run --peer, until Ctrl-C")
+    sub.add_argument("--answer", action="store_true", help="then answer machines that run --peer, until Ctrl-C")
     swarm_file.add_option(sub)
 
 
@@ -145,15 +145,16 @@ def _line(found: Findings, config: native.Settings, host: str, port: int, second
         if any(f"[{code}" in text for code in _OTHER_KEY):
             found.problem("line", text)
             return None
-        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` at {host} while "
-                   "no swarm has its ports, with the same key")  # fmt: skip
+        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` at {host} while no swarm has its ports, with "
+                   "the same key")  # fmt: skip
         return None
     found.fine("line", str(figures))
     if figures.own_port is None:
         found.fine("back", "others do not dial this site: COLLAB_ADVERTISE=none")
     elif figures.not_dialled:
-        found.hint("back", f"{host} cannot reach port {figures.own_port} here: {figures.not_dialled}. Open it; or say "
-                   "COLLAB_ADVERTISE=none, and this site dials the others, of which one must be reachable")  # fmt: skip
+        found.hint("back", f"{host} cannot reach port {figures.own_port} here: {figures.not_dialled}. Open it, or set "
+                   "COLLAB_ADVERTISE=none: then this site dials the others, and one of them must be "
+                   "reachable")  # fmt: skip
     else:
         found.fine("back", f"port {figures.own_port} here can be reached from {host}")
     return figures
@@ -404,7 +405,7 @@ def _clean(found: Findings, what: str, clean: bool, path: str, text: str, remove
 
 def _records(found: Findings, folder: str, clean: bool) -> None:
     if not folder:
-        found.hint("records", "this user has no home, so what a site has promised is lost when it restarts; name a "
+        found.hint("records", "this user has no home folder, so a restarted site loses what it has promised; name a "
                    "folder with COLLAB_STATE_DIR or XDG_STATE_HOME")  # fmt: skip
         return
     least = int(_OLD_RECORD.total_seconds())
@@ -419,5 +420,5 @@ def _records(found: Findings, folder: str, clean: bool) -> None:
     if records.writable(folder):
         found.fine("records", f"in {folder}: {kept}, of which {held} in use")
     else:
-        found.hint("records", f"{folder} cannot be written: what a site has promised is lost when it restarts; name "
+        found.hint("records", f"{folder} cannot be written, so a restarted site loses what it has promised; name "
                    "another with COLLAB_STATE_DIR or XDG_STATE_HOME")  # fmt: skip

@@ -22,7 +22,7 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "export",
-        "write the model all sites agreed on last as a state_dict",
+        "write the model that all sites agreed on last as a state_dict",
         "Reads what COLLAB_STATE_DIR keeps, and writes a state_dict of the bare model. Some tensors are not kept: "
         "frozen parameters, second names of tied parameters, and buffers that are not averaged (COLLAB_BUFFERS=0, not "
         "persistent, or not finite when training began). With --base they come from a state_dict of the same model, "
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
         what += (
-            f"; at least {absent} of the model's are not in it, as they are not averaged: load it with strict=False, "
-            "or say --base FILE, a state_dict of the whole model"
+            f"; at least {absent} of the model's are not in it, because they are not averaged: load it with "
+            "strict=False, or say --base FILE, a state_dict of the whole model"
         )
     else:
         what += "; where load_state_dict misses keys (second names of tied parameters, counters), say --base FILE"
@@ -159,7 +159,7 @@ def _floating(name: str, dtype: str) -> Any:
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(
-            f"the state file says that {name!r} is of the dtype {dtype!r}, which is none of a parameter [state.dtype]"
+            f"the state file says that {name!r} is of the dtype {dtype!r}, which no parameter has [state.dtype]"
         )
     return found
 
@@ -226,7 +226,7 @@ def complete(
         first = "" if kind else _first_name(tensor, state, base)
         if kind == "frozen" and digest.strip("0") and native.digest(tensor) != digest:
             raise ValueError(
-                f"--base is not what was trained: {name!r} was frozen with other values [cli.export-base-values]"
+                f"--base is not the trained model: {name!r} was frozen with other values [cli.export-base-values]"
             )
         whole[name] = state[first] if first else tensor
         counts["tied" if first else kind or "other"] += 1

@@ -18,20 +18,20 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "forget",
-        "say that sites will not come back, so that those who wait for them go on",
-        "Sites that are a minority of those who agreed last wait for the others, and train on. Told that the missing "
-        "ones will not come, they go on without them, as another run. A missing site that comes back joins them. "
-        "`collab status` and the sites' logs say who is missing. Where collab.toml names the coordinator, the first "
-        "machine's is told, and the one that this machine's own site has.",
+        "say that sites will not come back, so that sites that wait for them go on",
+        "Sites that are a minority of the sites that agreed last wait for the others, and train on. This command tells "
+        "them that the missing sites will not come. Then they go on without them, as another run. A missing site that "
+        "comes back joins them. `collab status` and the sites' logs say which sites are missing. If collab.toml names "
+        "the coordinator, the first machine's coordinator is told, and the one of this machine's own site.",
         ["collab forget tokyo osaka HOST:29500"],
-        {0: "a coordinator has taken the word", 1: "none has: nobody waits for them, or none answers"},
+        {0: "a coordinator has accepted it", 1: "none has: no site waits for them, or no coordinator answers"},
         usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
     )
     sub.add_argument(
         "words",
         metavar="SITE",
         nargs="+",
-        help="a site that is missing; last, the coordinators to tell, where COLLAB_COORDINATOR is not set",
+        help="a site that is missing; last, the coordinators to tell, if COLLAB_COORDINATOR is not set",
     )
     sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
     swarm_file.add_option(sub)
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{address}: {text}")
     if all(taken is None for taken, _ in answers):
         raise ConnectionError(
-            "nobody was told: no coordinator answers; do they run, with the same key? [cli.nobody-told]"
+            "nobody was told, because no coordinator answers; do they run, with the same key? [cli.nobody-told]"
         )
     return 0 if any(taken for taken, _ in answers) else 1
 

@@ -44,9 +44,9 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "init",
-        "begin a swarm: write collab.toml and its key, and say what other machines run",
-        "Writes collab.toml, from which `collab run` starts every machine, and the swarm's key. Run it at the first "
-        "machine, the one that the others can reach.",
+        "begin a swarm: write collab.toml and its key, and print what other machines run",
+        "Writes collab.toml and the swarm's key. `collab run` starts every machine from collab.toml. Run it at the "
+        "first machine, which the others must be able to reach.",
         ["collab init --endpoint paris.example.org --site paris"],
         {0: "both are there", 1: "one cannot be written, or collab.toml was there"},
     )
@@ -55,7 +55,7 @@ def add_to(parsers: Any) -> None:
         metavar="FOLDER",
         nargs="?",
         default=".",
-        help="where to write, made if need be (default: this folder)",
+        help="where to write, created if needed (default: this folder)",
     )
     sub.add_argument(
         "--endpoint", metavar="HOST[:PORT]", help="this machine as the others reach it (default: its address, 29400)"
@@ -66,7 +66,7 @@ def add_to(parsers: Any) -> None:
     sub.add_argument(
         "--token-file",
         metavar="FILE",
-        help=f"the key: taken if it is there, else made (default: FOLDER/{swarm_file.KEY})",
+        help=f"the key: used if it exists, else created (default: FOLDER/{swarm_file.KEY})",
     )
 
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = folder / swarm_file.NAME
     if path.exists():
         raise ValueError(
-            f"{path} exists, and is not written over: name another folder, or take it away [cli.init-exists]"
+            f"{path} exists, and is not written over: name another folder, or move it away [cli.init-exists]"
         )
     key = folder / swarm_file.KEY if arguments.token_file is None else Path(arguments.token_file)
     given = arguments.endpoint or _own_address()

@@ -65,7 +65,7 @@ def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> nativ
     config = load(given, file, dials=True)
     if not config.coordinator:
         raise ValueError(
-            f"which swarm? {how}, set COLLAB_COORDINATOR, or go where its collab.toml is [cli.which-swarm]"
+            f"which swarm? {how}, set COLLAB_COORDINATOR, or change to the folder of its collab.toml [cli.which-swarm]"
         )
     return config
 

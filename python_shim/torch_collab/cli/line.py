@@ -85,8 +85,8 @@ def _open_port(host: str, port: int) -> socket.socket:
         # Python adds an address to the system's words.
         why = os.strerror(error.errno) if error.errno else error
         raise OSError(
-            f"collab: port {port} cannot be opened here: {why}; {ANSWER} wants the swarm's ports "
-            "for itself: end what has them [cli.doctor-answer]"
+            f"collab: port {port} cannot be opened here: {why}; {ANSWER} needs the swarm's ports for itself: end the "
+            "process that has them [cli.doctor-answer]"
         ) from None
 
     def serve() -> None:

@@ -25,13 +25,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--http-key", metavar="FILE", default="", help="the private key of --http-cert (PEM)")
     parser.add_argument("--http-insecure", action="store_true", help="let other machines reach the page, in the clear")
     parser.add_argument(
-        "--objective", metavar="TEXT", default="", help="what the run is for, in your words, for the page"
+        "--objective", metavar="TEXT", default="", help="the purpose of the run, in your words, for the page"
     )
     parser.add_argument(
         "--leaderboard",
         metavar="FILE",
         default="",
-        help="keeps who has contributed how much, for the page, across restarts",
+        help="a file that keeps how much each site has contributed, for the page, across restarts",
     )
 
 

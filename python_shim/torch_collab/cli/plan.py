@@ -16,8 +16,9 @@ from torch_collab.words import counted
 
 _ABOUT = (
     "Works out what rounds would cost. It compares collab's defaults and each preset with DDP over Gloo, and with "
-    "sites that never talk. Rates are in Mbit/s, down/up, as for `collab lab`. Seconds follow from what was measured "
-    "over emulated lines (tests/bench/README.md); memory is rough. --measure puts a run's own figures beside the plan."
+    "sites that never talk. Rates are in Mbit/s, down/up, as for `collab lab`. Seconds are estimated from measurements "
+    "over emulated lines (tests/bench/README.md); memory is a rough estimate. --measure puts a run's own figures "
+    "beside the plan."
 )
 _EXAMPLES = (
     "collab plan --parameters 124M --sites paris:1000 tokyo:100/20 --rtt 180 --loss 0.1 --step 0.3s",
@@ -130,7 +131,7 @@ def _make(arguments: argparse.Namespace, model: parameters.Model | None) -> Plan
     if model is None:
         raise ValueError("give the model: --parameters 124M, or --config FILE [cli.plan-arguments]")
     if arguments.step is None:
-        raise ValueError("give the time of one step at a site that talks to nobody: --step 0.3s [cli.plan-arguments]")
+        raise ValueError("give the time of one step at a site on its own: --step 0.3s [cli.plan-arguments]")
     step = costs.parse_time(arguments.step, "--step")
     sites = lines.parse_sites(arguments.sites, arguments.line)
     path = lines.Between(
@@ -200,7 +201,7 @@ def render(plan: Plan) -> list[str]:
     text += _render_shares(plan) + _render_memory(plan)
     text += [
         "",
-        "GB are of payload, of the site that carries most; headers and acknowledgements come on top, about a tenth.",
+        "GB are of payload, of the site that carries most; headers and acknowledgements add about a tenth.",
     ]
     text.append("Rounds as with bbr; the first ones take longer, while connections find the line.")
     if not_counted := _not_counted(plan):
@@ -316,7 +317,7 @@ def render_measured(beside: Beside) -> list[str]:
     rows = [[f"{beside.run.codec}, {beside.run.rounds} warm rounds", "", "planned", "measured", "of the plan"]]
     for what, planned, seen in _pairs(beside):
         rows.append([what, "", f"{planned:.3g}", f"{seen:.3g}", f"{seen / planned:.2f}" if planned > 0 else ""])
-    return ["", *forms.table(rows), "waits a round: with the wait for slower sites, which no plan knows of"]
+    return ["", *forms.table(rows), "waits a round: with the wait for slower sites, which a plan cannot know"]
 
 
 def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:

@@ -32,8 +32,8 @@ def add_to(parsers: Any) -> None:
         parsers,
         "plot",
         "draw a timeline of sites from events: compute, waiting, exchange, who was there",
-        "Reads files of COLLAB_EVENTS_FILE, of sites and of coordinators, and draws a line for each site. Lines that a "
-        "killed site has cut are passed over, and said. Needs matplotlib.",
+        "Reads files of COLLAB_EVENTS_FILE, of sites and of coordinators, and draws a row for each site. Lines that "
+        "were cut off when a site was killed are skipped, and counted. Needs matplotlib.",
         ["collab plot paris.jsonl tokyo.jsonl --out timeline.png"],
         {0: "drawn", 1: "matplotlib is missing, a file cannot be read, or no site is in them"},
     )

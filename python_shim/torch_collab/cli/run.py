@@ -40,14 +40,14 @@ def add_to(parsers: Any) -> None:
         parsers,
         "run",
         "torchrun with the swarm's file: start a script at this machine",
-        "Prints the torchrun command that it stands for, with its environment, and runs it. Options win over the "
+        "Prints the torchrun command that it runs, with its environment, and runs it. Options win over the "
         "environment, which wins over collab.toml.",
         [
             "collab run train.py --epochs 3",
             "collab run --site tokyo --join paris.example.org:29400 --token-file swarm.key train.py --epochs 3",
         ],
         {
-            0: "the script has ended well",
+            0: "the script has succeeded",
             1: "it has failed or was interrupted, or the swarm's file, a knob or the key is refused",
             130: "ended by Ctrl-C before the script's workers were started",
         },
@@ -61,7 +61,7 @@ def add_to(parsers: Any) -> None:
     sub.add_argument(
         "--nproc-per-node",
         metavar="N",
-        help="processes here (default: gpu where there is one and torch has CUDA, else 1)",
+        help="processes here (default: gpu if there is one and torch has CUDA, else 1)",
     )
     sub.add_argument("--max-restarts", metavar="N", help="of a process that fails (default: 3)")
     sub.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module")
@@ -154,8 +154,9 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
     alone = _STANDALONE in arguments.torchrun  # a world of its own, which finds the swarm by COLLAB_COORDINATOR
     if alone and (arguments.join or page.options_of(arguments)):
         raise ValueError(
-            f"--torchrun={_STANDALONE} starts a world without the rendezvous, which --join and the page's options are "
-            "of: leave either out; COLLAB_COORDINATOR names the swarm's coordinator [cli.run-standalone]"
+            f"--torchrun={_STANDALONE} starts a world without the rendezvous, but --join and the page's options belong "
+            "to the rendezvous: leave one of them out; COLLAB_COORDINATOR names the swarm's coordinator "
+            "[cli.run-standalone]"
         )
     options = [
         f"--nnodes={(arguments.nnodes or '1') if alone else chosen('nnodes', _DEFAULTS['nnodes'])}",
@@ -171,8 +172,8 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
 def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str, named: bool) -> list[str]:
     if arguments.join and _text(entries, "first") == "1" and not named:
         raise ValueError(
-            f"--join says that another machine is the first, and [site] in {swarm_file.NAME} that this one is: say "
-            "--site NAME, a name of its own [cli.run-no-site]"
+            f"--join says that another machine is the first, but [site] in {swarm_file.NAME} says that this one is: "
+            "say --site NAME, a name of its own [cli.run-no-site]"
         )
     conf = {}
     if not arguments.join and _text(entries, "first") == "1":
@@ -197,8 +198,8 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
     endpoint = _text(entries, "endpoint")
     if not join and not endpoint:
         raise ValueError(
-            f"which swarm? say --join HOST:PORT, be where its {swarm_file.NAME} is, or begin one with `collab init` "
-            "[cli.run-which-swarm]"
+            f"which swarm? say --join HOST:PORT, change to the folder of its {swarm_file.NAME}, or begin one with "
+            "`collab init` [cli.run-which-swarm]"
         )
     port = addresses.host_and_port(endpoint)[1] if endpoint else addresses.RENDEZVOUS_PORT
     with forms.usage("--join"):

@@ -23,17 +23,17 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "status",
-        "ask the coordinator who is there and which round it is",
-        "Asks every coordinator that is named, and shows the answer of the one that leads. Where collab.toml names it, "
-        "that is the first machine's, and the one that this machine's own site has.",
+        "ask the coordinator which sites are there and which round it is",
+        "Asks every coordinator that is named, and shows the answer of the one that leads. If collab.toml names the "
+        "coordinator, it asks the first machine's, and the one of this machine's own site.",
         ["collab status HOST:29500", "collab status --watch  # where collab.toml is"],
-        {0: "one has answered", 1: "none has answered, or no coordinator is named"},
+        {0: "one has answered", 1: "no coordinator has answered, or none is named"},
     )
     sub.add_argument(
         "address",
         metavar="HOST:PORT[,HOST:PORT...]",
         nargs="?",
-        help="all that may coordinate (default: COLLAB_COORDINATOR, else the one at the endpoint in collab.toml)",
+        help="all coordinators (default: COLLAB_COORDINATOR, else the one at the endpoint in collab.toml)",
     )
     sub.add_argument("--json", action="store_true", help="the coordinator's answer as JSON; with --watch one a line")
     sub.add_argument(

@@ -20,9 +20,9 @@ def add_to(parsers: Any) -> None:
         parsers,
         "token",
         "make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
-        "Makes a random key. Every site of the swarm needs the same one; who has it can join.",
+        "Makes a random key. Every site of the swarm needs the same one. Anyone who has it can join.",
         ["collab token", "collab token --rotate swarm.key", "collab token --page-password swarm.key"],
-        {0: "made", 1: "the file cannot be written, or was there; or there is no key"},
+        {0: "made", 1: "the file cannot be written, or existed already; or there is no key"},
     )
     place = sub.add_mutually_exclusive_group()
     place.add_argument(
@@ -43,7 +43,7 @@ def add_to(parsers: Any) -> None:
         nargs="?",
         const="",
         help="show the password of the coordinator's page, made from the key in this file (default: COLLAB_TOKEN_FILE "
-        "or COLLAB_TOKEN). Who has it can look, but cannot join",
+        "or COLLAB_TOKEN). Anyone who has it can look, but cannot join",
     )
 
 
@@ -89,7 +89,7 @@ def write(path: Path, token: str) -> None:
         raise ValueError(
             f"{path} is a folder: name a file in it, {path / swarm_file.KEY} say [token.folder]"
             if path.is_dir()
-            else f"{path} exists, and a key in use is not written over: name another file [token.exists]"
+            else f"{path} exists, and a key in use is not overwritten: name another file [token.exists]"
         ) from None
     except OSError as error:
         why = str(error.strerror) if path.parent.is_dir() else f"there is no folder {path.parent}"

@@ -35,7 +35,7 @@ class RoundLogger:
             except Exception as error:  # whatever the other side raises
                 if not self._told:
                     log.warning(
-                        f"{type(self).__name__} could not send round {each.number}, and is not told of again: "
+                        f"{type(self).__name__} could not send round {each.number}, and gets no more of them: "
                         f"{type(error).__name__}: {error} [integrations.not-sent]"
                     )
                 self._told = True

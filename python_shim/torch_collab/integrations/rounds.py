@@ -54,8 +54,8 @@ class RoundReader:
         if world.info.config.events_file:
             return list(self._of_events(Path(world.info.config.events_file), world.info.site.name))
         log.warn_once(
-            "COLLAB_EVENTS_FILE is not set: who contributed to a round, and how long this site waited, is not logged "
-            "[integrations.no-events]"
+            "COLLAB_EVENTS_FILE is not set, so the log does not say which sites contributed to a round and how long "
+            "this site waited [integrations.no-events]"
         )
         return list(self._of_status())
 
@@ -74,8 +74,8 @@ class RoundReader:
             if event["site"] != self._found:
                 if site is None:
                     raise ValueError(
-                        f"collab: {file} holds rounds of {self._found} and of {event['site']}: say whose are wanted "
-                        "(site=) [integrations.several-sites]"
+                        f"collab: {file} holds rounds of {self._found} and of {event['site']}: name the site that you "
+                        "want (site=) [integrations.several-sites]"
                     )
                 continue
             yield self._round(event) if event["event"] == "round" else self._metrics(event)

@@ -62,9 +62,9 @@ class UnseenSteps:
         if tells:
             log.warning(
                 f"the parameters have changed in {PASSES} training passes without a step of a torch.optim.Optimizer "
-                "that holds them. So no round will come, and nothing is averaged between sites. If the script updates "
-                "its parameters by itself, call torch_collab.step() after each update. If it copies them from others "
-                "(fp32 masters), these have to be refreshed from the parameters after each round, else they undo it: "
+                "that holds them. So there will be no rounds, and nothing is averaged between sites. If the script "
+                "updates its parameters itself, call torch_collab.step() after each update. If it copies them from "
+                "others (fp32 masters), refresh those from the parameters after each round; otherwise they undo it: "
                 'when torch_collab.status()["round"] has changed [optimizer.unseen]'
             )
 
@@ -86,8 +86,8 @@ class WithoutGradients:
         if tells:
             log.warning(
                 f"parameters of a DistributedDataParallel have changed {PASSES} times between forwards without "
-                "gradients; no forward with gradients was seen, and no step of an optimizer. If that is training "
-                "(evolution, zeroth order), no round comes, and nothing is averaged between sites: call "
+                "gradients; no forward with gradients was seen, and no step of an optimizer. If this is training "
+                "(evolution, zeroth order), there are no rounds, and nothing is averaged between sites: call "
                 "torch_collab.step() after each update, on every rank [capture.no-gradients]"
             )
 
@@ -113,9 +113,9 @@ class UnseenForwards:
         self._steps += 1
         if self._steps == PASSES and tells:
             log.warning(
-                f"{type(optimizer).__name__} has made {PASSES} steps with parameters of a DistributedDataParallel, and "
-                "no training forward of that was seen. So no round comes, and nothing is averaged between sites. Call "
-                "the DistributedDataParallel itself, ddp(x), not the module inside it [optimizer.unseen-forward]"
+                f"{type(optimizer).__name__} has made {PASSES} steps with parameters of a DistributedDataParallel, but "
+                "no training forward of it was seen. So there are no rounds, and nothing is averaged between sites. "
+                "Call the DistributedDataParallel itself, ddp(x), not the module inside it [optimizer.unseen-forward]"
             )
 
 

@@ -98,8 +98,7 @@ def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
         if torch_compat.is_dtensor(tensor):
             raise RuntimeError(
                 f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel). collab averages whole models "
-                "between sites, and cannot yet put such parts together. Train it with DistributedDataParallel "
-                "[ddp.dtensor]"
+                "between sites, and cannot yet join such parts. Train it with DistributedDataParallel [ddp.dtensor]"
             )
 
 
@@ -255,9 +254,9 @@ class Vector:
                 continue
             if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
                 raise RuntimeError(
-                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} by "
-                    "now; sites cannot average it any more. Change the model before it is wrapped in "
-                    "DistributedDataParallel, or wrap what it has become in a new one [capture.parameter-changed]"
+                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} "
+                    "now, so sites can no longer average it. Change the model before you wrap it in "
+                    "DistributedDataParallel, or wrap the changed model in a new one [capture.parameter-changed]"
                 )
             if self._ranks > 1 and not entry.buffer:
                 raise RuntimeError(_replaced(entry))
@@ -267,9 +266,9 @@ class Vector:
                 if id(tensor) in self.ids:
                     continue
                 raise RuntimeError(
-                    f"collab: {name} was added to the model after it was wrapped in DistributedDataParallel, which "
-                    "does not know it, and sites do not average it. Make a new DistributedDataParallel around the "
-                    "model [capture.parameter-added]"
+                    f"collab: {name} was added to the model after it was wrapped in DistributedDataParallel. The "
+                    "wrapper does not know it, and sites do not average it. Make a new DistributedDataParallel around "
+                    "the model [capture.parameter-added]"
                 )
             if name not in known and name not in passing:
                 self._note_buffer(name, tensor)
@@ -321,8 +320,8 @@ class Vector:
 
     def _gone(self, entry: Entry) -> str:
         return (
-            f"collab: {entry.describe()} is no part of the model any more, but sites still average it. Make a new "
-            "DistributedDataParallel around what the model has become [capture.parameter-gone]"
+            f"collab: {entry.describe()} is no longer part of the model, but sites still average it. Make a new "
+            "DistributedDataParallel around the changed model [capture.parameter-gone]"
         )
 
     def _warn_of_unfrozen(self, name: str) -> None:
@@ -345,10 +344,9 @@ def _replaced(entry: Entry) -> str:
 
 def _no_longer_tied(entry: Entry, other: Entry) -> str:
     return (
-        f"collab: {other.name} lay in the memory of {entry.name} when training began, and has memory of its own by now "
-        f"(data that was assigned or moved): sites average {entry.name} alone. Tie them as one Parameter before the "
-        "model is wrapped in DistributedDataParallel, or make a new one around what the model has become "
-        "[capture.untied]"
+        f"collab: {other.name} lay in the memory of {entry.name} when training began, but now has its own memory (data "
+        f"was assigned or moved): sites average {entry.name} alone. Tie them as one Parameter before the model is "
+        "wrapped in DistributedDataParallel, or make a new one around the changed model [capture.untied]"
     )
 
 

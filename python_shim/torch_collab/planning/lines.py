@@ -187,7 +187,7 @@ def exchange(lines: Sequence[Line], path: Between, delta: float, mean: float) ->
     """Of a delta of so many encoded bytes a site, and as many of their mean. Raises ValueError."""
     if not any(line.dialable for line in lines):
         raise ValueError(
-            "all sites are behind NAT: nobody can own a part of the vector; one needs to be dialled [cli.plan-sites]"
+            "all sites are behind NAT, so nobody can own a part of the vector: one must be reachable [cli.plan-sites]"
         )
     sites = [_Site(line, len(lines), mean / delta, path.loss) for line in lines]
     dialable = sum(line.dialable for line in lines)

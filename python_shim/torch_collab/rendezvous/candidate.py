@@ -72,8 +72,8 @@ class Candidate:
     def tell_of_no_page(self) -> None:
         """Where one was asked for, and this agent serves no coordinator that it could show."""
         if self._settings.page.get("http") and self._server is None:
-            log.warning("there is no page: this machine serves no coordinator. Ask for it at one that the training "
-                        "begins with [page.no-coordinator]")  # fmt: skip
+            log.warning("there is no page: this machine serves no coordinator. Request the page at a machine that the "
+                        "training begins with [page.no-coordinator]")  # fmt: skip
 
     @property
     def serving(self) -> bool:

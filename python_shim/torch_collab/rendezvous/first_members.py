@@ -70,7 +70,7 @@ def draw(gathered: Gathered) -> FirstMembers:
     """
     if not gathered.nodes:
         raise GatheringError(
-            "the list of nodes there is empty: a world of nobody was closed, or a stranger wrote it "
+            "the list of nodes there is empty: an empty world was closed, or a stranger wrote it "
             "[rendezvous.empty-list]"
         )
     nodes = _nodes(gathered)
@@ -89,7 +89,7 @@ def _nodes(gathered: Gathered) -> list[Node]:
         return [Node.read(told) for told in gathered.nodes]
     except (KeyError, TypeError) as problem:
         raise GatheringError(
-            f"a node in the list there does not tell who it is: {problem!r} [rendezvous.bad-node]"
+            f"a node in the list there does not say who it is: {problem!r} [rendezvous.bad-node]"
         ) from None
 
 
@@ -115,7 +115,7 @@ def _word(told: bytes, site: FirstSite) -> tuple[str, str]:
             split_host_port(address)
     except (ValueError, KeyError, TypeError) as problem:
         raise GatheringError(
-            f"what site {site.name} tells of its coordinator cannot be read: {problem} [rendezvous.bad-word]"
+            f"the data of site {site.name} about its coordinator cannot be read: {problem} [rendezvous.bad-word]"
         ) from None
     return error, address
 
@@ -129,7 +129,7 @@ def coordinators_of(store: Any, members: FirstMembers, seconds: float) -> list[s
         while not store.check([key]):
             if time.monotonic() >= deadline:
                 raise GatheringError(
-                    f"site {site.name} (first node {site.first.hostname}) has not told its coordinator within "
+                    f"site {site.name} (first node {site.first.hostname}) has not announced its coordinator within "
                     f"{seconds:.0f} s [rendezvous.site-silent]"
                 )
             time.sleep(POLL_SECONDS)

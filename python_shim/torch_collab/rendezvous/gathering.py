@@ -35,8 +35,8 @@ def count_of(store: Any, name: str) -> int:
     count = int(store.add(name, 0))
     if count > MOST_NODES:
         raise GatheringError(
-            f"the counter {name!r} in the endpoint's store says {count}; at most {MOST_NODES} were expected. "
-            "Something that is no node of this run writes there: let a firewall admit only the sites' machines "
+            f"the counter {name!r} in the endpoint's store says {count}; at most {MOST_NODES} were expected. Something "
+            "other than a node of this run writes there: let a firewall admit only the sites' machines "
             "[rendezvous.bad-counter]"
         )
     return count
@@ -60,7 +60,7 @@ class Gathered:
             return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
         except (ValueError, KeyError, TypeError):
             raise GatheringError(
-                f"the list of nodes there is none that a node writes: {told[:200]!r} [rendezvous.bad-list]"
+                f"the list of nodes there is not one that a node would write: {told[:200]!r} [rendezvous.bad-list]"
             ) from None
 
     def includes(self, node_id: str) -> bool:
@@ -166,7 +166,7 @@ class Gathering:
                 self._give_up()
                 break
             if time.monotonic() >= deadline:
-                raise GatheringError(f"nobody closed the list within {limit:.0f} s [rendezvous.not-closed]")
+                raise GatheringError(f"no node closed the list within {limit:.0f} s [rendezvous.not-closed]")
             waiting(count_of(self._store, "arrivals"))
             time.sleep(POLL_SECONDS)
         return self.read()

@@ -347,7 +347,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             except RuntimeError as error:
                 reason = first_line(error)
         raise GatheringError(
-            f"the {nodes} nodes of site {self._site} have no place to meet: {reason} [rendezvous.no-place]"
+            f"the {nodes} nodes of site {self._site} cannot find each other: {reason} [rendezvous.no-place]"
         )
 
     # ---- workers -----------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class LivenessView:
             count = count_of(self._store, "count")
         except GatheringError as error:
             if not self._spoilt:
-                log.warning(f"agents are not waited for: {error} [rendezvous.count-spoilt]")
+                log.warning(f"this agent does not wait for other agents: {error} [rendezvous.count-spoilt]")
             self._spoilt = True
             return []
         found = []

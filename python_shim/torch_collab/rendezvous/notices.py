@@ -51,7 +51,7 @@ class Notices:
                 return f"node {node} has found an entry that was not signed with its swarm key"
             return difference(self._settings, {**told, "node": node})
         except (ValueError, KeyError, TypeError):
-            return "something is written there that no node writes"
+            return "there is an entry that no node writes"
 
     def hear(self) -> None:
         with contextlib.suppress(RuntimeError):

@@ -152,8 +152,8 @@ def _take_frozen(world: World, entries: list[Entry], everyone: _Told) -> None:
     if world.is_leader:
         log.warning(
             f"{len(differing)} frozen parameters have other values at other sites ({differing[0].name} is the first): "
-            f"all take those of {source.name}, {size / 1e6:,.1f} MB. A frozen part that is drawn at random needs the "
-            "same seed everywhere to save that; one that is loaded should be the same file [capture.frozen-differ]"
+            f"all take those of {source.name}, {size / 1e6:,.1f} MB. To avoid this, use the same seed everywhere for a "
+            "frozen part that is drawn at random, and the same file for one that is loaded [capture.frozen-differ]"
         )
     for entry in differing:
         values = entry.tensor.detach().contiguous()
@@ -184,7 +184,7 @@ def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, c
     if [tensor for tensor, _ in here] == [tensor for tensor, _ in there] and ours != theirs:
         return (
             f"buffers left out of the average: {at_a} {_names(ours, theirs)}; {at_b} {_names(theirs, ours)}. A buffer "
-            "is left out that is not persistent, or holds NaN or infinity when training begins. Begin with the same "
+            "is left out that is not persistent, or holds NaN or infinity when training begins. Start with the same "
             f"model everywhere, or set COLLAB_BUFFERS=0 at all sites {code_of_buffers}"
         )
     pairs = enumerate(itertools.zip_longest(a, b, fillvalue="missing"))

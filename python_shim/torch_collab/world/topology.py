@@ -214,7 +214,7 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
         if now >= deadline and missing:
             text = (
                 f"not all ranks have come to init_process_group within {limit.total_seconds():.0f} s (its timeout=, or "
-                f"COLLAB_JOIN_TIMEOUT where that is set and shorter): {words}. The script of a missing one may have "
+                f"COLLAB_JOIN_TIMEOUT if that is set and shorter): {words}. The script of a missing one may have "
                 "failed before that call: look at its output [ddp.ranks-late]"
             )
             give_up(store, rank, text)  # one that comes late must not take this rank for a member of its world

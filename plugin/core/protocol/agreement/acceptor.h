@@ -4,7 +4,7 @@
 //   Accept(term, what is settled) --the term it promised--> record durable --> Accepted(term)
 //   a StartAttempt, its exchange complete --> record durable --> Done
 //
-// Nothing that others may rely on is said before the record of it is durable: the site sees to that (record_writes.h).
+// A site says nothing that others may rely on before the record of it is durable (record_writes.h).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -61,7 +61,7 @@ class Acceptor {
 
  private:
   friend struct Inside;
-  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
+  void take_voters(std::vector<wire::Voter> list);  // without sites that left since
 
   AcceptorId id_{};
   std::uint64_t step_ = 1;

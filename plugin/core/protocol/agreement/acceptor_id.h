@@ -1,4 +1,4 @@
-// How a site goes on from one acceptor to the next: its leader knows by it which one it is to have in another run.
+// How a site's next acceptor number follows from the one before. So its leader knows which one it has in another run.
 //
 // Pure. Threads: any. Ownership: none.
 #pragma once

@@ -1,5 +1,5 @@
-// Which of two anchors is the newer: the one order by which an election finds what was agreed on last, and by which
-// those who go on under another run's name choose what they go on from. And which of two swarms that both go on stays.
+// Which of two anchors is newer. An election uses this order to find what was agreed on last. Sites that go on under
+// another run's name use it to choose their anchor. Also: which of two swarms stays if both have gone on.
 //
 // Pure. Threads: any. Ownership: none.
 #pragma once

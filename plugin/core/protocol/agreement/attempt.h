@@ -24,9 +24,9 @@ inline constexpr std::size_t kMaxRecentBytes = std::size_t{1} << 20;   // of nam
 // As it is remembered once it is committed. `slices`: the digests of its mean.
 [[nodiscard]] wire::Past past_of(const wire::StartAttempt& start, const std::vector<Digest>& slices);
 [[nodiscard]] Digest digest_of_mean(const std::vector<Digest>& slices);  // zero of none
-// What a site knows, once it has found this anchor here, `with` what was kept beside it: its membership, and a term
-// that whoever knows that has promised, or a leader of an older one could be elected by it. What else the site has
-// promised only its record tells.
+// What a site knows once it has found this anchor here. `with` is what was kept beside the anchor: its membership, and
+// a term. A site that knows the membership counts as having promised that term; otherwise it could elect a leader of an
+// older term. What else the site has promised, only its record tells.
 void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor);
 // Whether a site may have to remember these: its record goes into one message.
 [[nodiscard]] bool is_short(const std::vector<wire::Voter>& list);

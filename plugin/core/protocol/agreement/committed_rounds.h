@@ -1,5 +1,5 @@
-// The rounds that a leader knows to be committed: who contributed to them, so that a site which comes back is told
-// whether it was counted, and which mean they had, so that it is told of a commit it has missed.
+// The rounds that a leader knows to be committed. It keeps their contributors, so that a site that comes back is told
+// whether it was counted. It keeps their means, so that a site is told of a commit that it missed.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

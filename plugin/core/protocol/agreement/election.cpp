@@ -14,9 +14,9 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMostTried = 64;  // claims, as each takes a look at all
+constexpr std::size_t kMostTried = 64;  // claims: to try one, all records are read
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
-constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
+constexpr Duration kUndisturbed = std::chrono::seconds(3);  // new sites restart no term: two round trips, two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
 constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
@@ -57,7 +57,7 @@ std::optional<LinkId> Election::come(TimePoint now, LinkId link, const wire::Joi
     if (applicant.join.site == join.site && other != link) replaced = other;
   }
   if (replaced) applicants_.erase(*replaced);
-  // They come and go between candidates: what counts is since when somebody has been looking for a leader here.
+  // Sites move between candidates, so the wait counts from the first one that sought a leader here.
   const bool anew = waiting_.running() && now >= later(last_gone_, config_.link_grace);
   if (applicants_.empty() && anew) forgotten_.clear();
   if (applicants_.empty() && (anew || !waiting_.running())) waiting_.start(now);
@@ -96,9 +96,9 @@ std::vector<LinkId> Election::silent(TimePoint now) const {
 bool Election::on_promise(LinkId link, const wire::Promise& promise) {
   const auto found = applicants_.find(link);
   if (found == applicants_.end() || found->second.prepared != term_) return false;
-  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return false;  // an older one's
+  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return false;  // of an older term
   Applicant& applicant = found->second;
-  if (decision_ || applicant.promised) return false;  // too late for what is decided: it is told later
+  if (decision_ || applicant.promised) return false;  // decided already: this site is told later
   applicant.promised = true;
   applicant.join.offer = promise.offer;
   if (!mutant(Mutant::kReportOfJoin)) applicant.join.report = promise.report;
@@ -143,7 +143,7 @@ std::map<LinkId, wire::Join> Election::dismiss() {
 
 template <typename Counts>
 Election::Newest Election::newest_of(Counts counts) const {
-  const wire::Record* best = nullptr;  // a list may be of thousands: one is copied
+  const wire::Record* best = nullptr;  // a list may hold thousands of voters: copy only one
   for (const auto& [link, applicant] : applicants_) {
     const wire::Record& record = applicant.join.report.record;
     if (!counts(link, applicant) || record.voters.empty()) continue;
@@ -152,7 +152,7 @@ Election::Newest Election::newest_of(Counts counts) const {
   Newest newest = best == nullptr ? Newest{} : Newest{best->anchor, best->voters};
   std::map<std::string_view, wire::Voter*> by_name;
   for (wire::Voter& voter : newest.voters) by_name.emplace(voter.name, &voter);
-  for (const auto& [link, applicant] : applicants_) {  // who has left is known to some of them only
+  for (const auto& [link, applicant] : applicants_) {  // only some of them know which sites left
     const wire::Record& record = applicant.join.report.record;
     if (!counts(link, applicant) ||
         std::tie(record.anchor.run, record.anchor.round) != std::tie(newest.anchor.run, newest.anchor.round)) {
@@ -172,7 +172,7 @@ Election::Newest Election::newest() const { return newest_of(kCredible); }
 
 template <typename Counts>
 Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts) const {
-  std::map<std::string_view, AcceptorId> present;  // there is one of a name
+  std::map<std::string_view, AcceptorId> present;  // each name is here once
   for (const auto& [link, applicant] : applicants_) {
     if (counts(link, applicant)) present.emplace(applicant.join.site, applicant.join.report.record.acceptor);
   }
@@ -186,8 +186,8 @@ Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts)
   });
 }
 
-// An attempt is committed only when all who take part in it have accepted it. Who has not, and has promised a newer
-// term, never will.
+// An attempt is committed only when all its participants have accepted it. A participant that has not accepted it, and
+// has promised a newer term, never will.
 template <typename Counts>
 Election::Decision Election::decide(Counts counts) const {
   Decision decision{newest_of(counts), {}, {}, {}};
@@ -219,7 +219,7 @@ Election::Decision Election::decide(Counts counts) const {
   return decision;
 }
 
-// The membership that decides on the next round is asked; and where that round may be decided already, the one after.
+// Asks the membership that decides on the next round. If that round may be decided already, asks the one after it too.
 template <typename Counts>
 Quorum Election::weakest(const Decision& decision, Counts counts) const {
   const Quorum now = here(decision.newest.voters, counts);
@@ -239,15 +239,15 @@ TermId Election::least_term() const {
   return least;
 }
 
-// A voter that has come without its record since the term was begun.
+// A voter that came after the term began, without its record.
 bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const {
   if (early_.count(link) != 0 || mutant(Mutant::kLateApplicantCounts)) return false;
   const auto voter = std::ranges::find(membership, join.site, &wire::Voter::name);
   return voter != membership.end() && voter->acceptor != join.report.record.acceptor;
 }
 
-// Above all that was promised, and anew for one that has come without its record. Where those who were here before are
-// enough the term goes on for a moment: somebody may come time after time.
+// A new term is above all promised terms. A voter that comes without its record needs a new term too. If the earlier
+// sites are enough, the term goes on for a moment first: one site may come again and again.
 void Election::begin_where_due(TimePoint now, const Decision& known) {
   bool late = false;
   for (auto& [link, applicant] : applicants_) {
@@ -284,16 +284,16 @@ void Election::set_aside_if(Is is) {
   }
 }
 
-// What somebody says is not needed only as long as the others can do without: those of them who answer.
+// A claim stays set aside only while the other sites that answer can elect without it.
 void Election::count_again() {
   const auto is_set_aside = [](const auto& entry) { return entry.second.set_aside; };
   if (std::ranges::none_of(applicants_, is_set_aside) || weakest(decide(kCredible), kAnswers).can_promise()) return;
   for (auto& [link, applicant] : applicants_) applicant.set_aside = false;
 }
 
-// Where they have differed for a grace in what was agreed on last: the newest claim stands under which those who claim
-// no more can elect, and are more than those who do. That is safe whoever is right: it takes a quorum of the membership
-// they know of, which would know if its run had agreed on more; and what another run has agreed on is not theirs.
+// The sites have differed for a grace in what was agreed last. Keeps the newest claim for which the sites that claim no
+// more can elect, and outnumber the sites that claim more. This is safe whoever is right: it takes a quorum of the
+// membership that they know, and that quorum would know of more in its own run. Another run's rounds are not theirs.
 bool Election::doubt(TimePoint now) {
   std::vector<const wire::Record*> claims;
   for (const auto& [link, applicant] : applicants_) {
@@ -305,13 +305,13 @@ bool Election::doubt(TimePoint now) {
     return std::tuple(round, round.value > 0 ? 0 : record->voters.size(), run);
   });
   if (claims.empty() || !claims_more(*claims.front(), *claims.back())) return false;
-  // They come and go: less than a grace without them is no interruption.
+  // Sites come and go: a gap shorter than the grace does not restart the wait.
   if (doubt_at_ == kNever || now >= later(apart_last_, config_.link_grace)) doubt_at_ = later(now, config_.link_grace);
   apart_last_ = now;
   if (now < doubt_at_ || mutant(Mutant::kNobodyDoubts)) return false;
   doubt_at_ = later(now, kDoubtAgain);
   std::size_t tried = 0;
-  for (std::size_t i = 1; 2 * i < claims.size() && tried < kMostTried; ++i) {  // those who claim no more are to be more
+  for (std::size_t i = 1; 2 * i < claims.size() && tried < kMostTried; ++i) {  // only a minority may claim more
     if (!claims_more(*claims[i - 1], *claims[i])) continue;
     ++tried;
     const auto counts = [&](LinkId, const Applicant& applicant) {
@@ -327,8 +327,8 @@ bool Election::doubt(TimePoint now) {
   return false;
 }
 
-// Whoever claims more than this candidate has led may be its only witness, and comes first. Another one's word is
-// enough, or the others', who are on their way back.
+// A site that claims more than this candidate led comes first, and may be the only witness. So the candidate waits for
+// a second witness, or for enough of the other sites, which are on their way back.
 bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const {
   if (!led_before_ || now >= led_before_until_ || known.anchor.run != led_before_->anchor.run) return false;
   const auto knows_more = [&](LinkId, const Applicant& applicant) {
@@ -341,8 +341,8 @@ bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const 
   return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, one of any set that may promise would know (agreement.md, Proof 2). If they
-// would settle that very round it may be true: they do without it only where no newer anchor of another run would win.
+// If its run had agreed on that round, every set that may promise would have a site that knows it (agreement.md, Proof
+// 2). If they would settle that same round, it may be true: then it is dropped only if no newer run's anchor would win.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
   const auto without_it = [&](LinkId link, const Applicant& applicant) {
@@ -365,7 +365,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
     applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
   }
   if (!decision_) count_again();
-  for (;;) {  // each time with one claim less
+  for (;;) {  // each pass has one claim less
     Step step = seek_once(now, out);
     if (!step.again) return std::move(step.mandate);
   }
@@ -377,7 +377,7 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
     if (waits_for_accepted(now)) return {};
   }
   const Decision known = decide(kCredible);
-  if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
+  if (known.newest.voters.empty()) {  // sites that know more may be at another candidate
     if (known_last_ != kNever && now < later(known_last_, config_.link_grace)) return {};
     return {lead({}, known)};
   }
@@ -390,7 +390,7 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
   ask_for_promises(now, out);
   Decision decision = decide(kHasPromised);
   if (!weakest(decision, kHasPromised).can_promise()) {
-    short_since_ = kNever;  // they may be enough, once they have promised
+    short_since_ = kNever;  // they may be enough once they promise
     return {};
   }
   const Claim claim = judge_claim(now, known.newest.anchor, decision.newest.anchor);
@@ -401,13 +401,13 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
   return {};
 }
 
-// The answers of those who have promised are on their way; else the term is over.
+// True while answers of sites that promised are on their way. Otherwise the term is over.
 bool Election::waits_for_accepted(TimePoint now) {
   if (weakest(*decision_, kHasPromised).can_promise()) {
     if (now < later(decided_at_, config_.link_grace)) return true;
     for (auto& [link, a] : applicants_) a.set_aside = a.set_aside || (a.promised && !a.accepted);
   }
-  begin(now, TermId{term_.value + 1});  // too many of those who had promised have gone
+  begin(now, TermId{term_.value + 1});  // too many of the sites that promised have gone
   count_again();
   return false;
 }
@@ -420,18 +420,18 @@ void Election::ask_for_promises(TimePoint now, std::vector<CoordinatorAction>& o
   }
 }
 
-// `newest`: as all say who are here; `promised`: as those say who have promised, and who are enough.
+// `newest`: the newest anchor that any site here reports. `promised`: the newest of the sites that promised.
 Election::Claim Election::judge_claim(TimePoint now, const wire::Offer& newest, const wire::Offer& promised) {
   if (is_disproved(newest, kHasPromised)) {
     set_aside_if([&](const wire::Record& r) { return r.anchor.run == newest.run && r.anchor.round >= newest.round; });
     return Claim::kSetAside;
   }
-  // Their promises are on their way; or that of who knows more is.
+  // More promises are on their way, perhaps that of a site that knows more.
   if (is_disproved(newest, kCredible) && now < later(begun_at_, config_.link_grace)) return Claim::kOpen;
   if (std::tie(promised.run, promised.round) == std::tie(newest.run, newest.round)) return Claim::kStands;
   if (mutant(Mutant::kOlderAnchorLeads)) return Claim::kStands;
   Claim claim = Claim::kOpen;
-  for (auto& [link, applicant] : applicants_) {  // only it knows, and those who promised do without it
+  for (auto& [link, applicant] : applicants_) {  // only such a site knows; the promised ones go on without it
     if (!applicant.owes || applicant.set_aside) continue;
     applicant.set_aside = true;
     claim = Claim::kSetAside;
@@ -450,8 +450,8 @@ void Election::freeze(TimePoint now, Decision decision, std::vector<CoordinatorA
   decided_at_ = now;
 }
 
-// Why those who are here may go on by themselves, under another run's name: what is agreed on there can be taken for
-// nothing that others have agreed on.
+// Why the sites that are here may go on alone. They do so under a new run's name, so that nothing they agree on can be
+// mistaken for what other sites agreed on.
 std::string Election::reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum) {
   if (quorum.can_promise()) {
     const wire::Join* ahead = voter_of_later_run(known);
@@ -472,8 +472,8 @@ std::string Election::reason_for_new_run(TimePoint now, const Decision& known, c
   return {};
 }
 
-// Whoever of that membership ends in good order keeps its anchor and no record: it would be counted by name for what
-// its own run has left behind, and what that has agreed on since would be lost. What may be committed is agreed on.
+// A site of that membership that ends in good order keeps its anchor and no record. Here it would count by name for a
+// round that its run has left behind, and that run's newer rounds would be lost. What may be committed is agreed on.
 const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   wire::Offer newest = known.newest.anchor;
   if (known.settled && !mutant(Mutant::kSettledIsPassedOver)) newest.round = known.settled->start.round;
@@ -488,7 +488,7 @@ const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   return ahead;
 }
 
-// All of them must be: the word about some says nothing about the others.
+// All missing sites must be forgotten: to forget some says nothing about the others.
 bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const {
   if (now >= later(waiting_.since(), config_.forget_after)) return true;
   const auto is_forgotten = [this](const std::string& name) { return forgotten_.count(name) != 0; };
@@ -532,7 +532,7 @@ std::vector<std::string> Election::missing(const Decision& known) const {
   for (const auto& [link, applicant] : applicants_) {
     if (!applicant.owes) seen.insert(applicant.join.site);
   }
-  const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // since the attempt was formed, perhaps
+  const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // perhaps since the attempt was formed
   std::vector<std::string> missing;
   const auto look = [&](const std::vector<wire::Voter>& membership) {
     for (const wire::Voter& voter : membership) {
@@ -555,7 +555,7 @@ std::string Election::missing_text(const Decision& known) const {
          " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));
 }
 
-// What a minority waits for may never come: who knows that can say so.
+// A minority may wait for sites that never come. An operator who knows that can say so.
 std::string Election::remedy_text(TimePoint at, const Decision& known) const {
   std::vector<std::string> names = missing(known);
   std::erase_if(names, [this](const std::string& name) { return forgotten_.count(name) != 0; });
@@ -567,7 +567,7 @@ std::string Election::remedy_text(TimePoint at, const Decision& known) const {
 std::string Election::waiting_text(TimePoint at) const {
   if (applicants_.empty()) return {};
   const Decision known = decide(kCredible);
-  if (known.newest.voters.empty()) return "waiting for those who know what was agreed on; they were here a moment ago";
+  if (known.newest.voters.empty()) return "waiting for sites that know what was agreed; they were here a moment ago";
   const Quorum quorum = weakest(known, kAnswers);
   if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_text(known);
   if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_text(known);
@@ -584,7 +584,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   TimePoint next = waiting_.next();
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
-    const TimePoint owed = later(applicant.asked, config_.link_grace);  // looked at only where a term is sought
+    const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while a term is sought
     if (!applicant.promised && !applicant.owes && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :

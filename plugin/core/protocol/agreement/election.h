@@ -1,4 +1,5 @@
-// The election of a leader: who may lead, under which term, and what of its predecessors' work it has to finish.
+// The election of a leader: which candidate may lead, under which term, and what of its predecessors' work it must
+// finish.
 //
 // This is the first half of Paxos for the value of one round. A term is a ballot; the sites are the acceptors; the
 // membership that counts is the one that the newest agreed value names.
@@ -6,7 +7,7 @@
 //   in         what happens                                                        then
 //   waiting    more than half of the newest membership are here, enough of them    preparing: Prepare(term) to all
 //              with their records
-//   waiting    nobody here knows of a membership, nor did for a grace              leads: it founds a swarm
+//   waiting    no site here has known a membership for a grace                     leads: it founds a swarm
 //   waiting    records are short for a grace, or the missing sites are forgotten   leads, under a new run name
 //   waiting    a voter without its record brings the anchor of a later run         likewise
 //   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
@@ -15,16 +16,16 @@
 //                                                                                  if needed, else after 3 s
 //   frozen     too few are left of those that promised                             waiting, with a higher term
 //
-// Whoever says that more was agreed on than the others know is waited for: its membership has to be here. If it says
-// what is not so, it would hold them up for ever. So its claim is set aside, while the others can elect without it:
-// once their promises disprove it, else after a grace, where they are more.
+// A site may claim that more was agreed on than the others know. Then they wait, because the membership that the claim
+// names has to be here. A false claim would hold them up for ever. So the claim is set aside while the others can elect
+// without it: once their promises disprove it, or after a grace if they outnumber the sites that claim more.
 //
-// Frozen: what counts of the past is decided once, from one set of promises, and never looked at again. Accept carries
-// the attempt an older term may have committed, if there is one, so that it is accepted under the new term, too. Each
-// of its answers was sent after the last promise had come: so there was a moment at which all who answered had
-// promised, and still had the memory they promised with. That is what lets a site without its record be counted by
-// name, under terms that were begun after it came: whatever the memory it has lost had promised to somebody else, that
-// promise can not be part of a set that is enough any more.
+// Frozen: the past is decided once, from one set of promises, and not looked at again. If an older term may have
+// committed an attempt, Accept carries it, so that it is accepted under the new term too. Each answer to Accept was
+// sent after the last promise had come. So there was a moment at which all sites that answered had promised, and still
+// had the memory with which they promised. That is why a site without its record can be counted by name, under terms
+// that began after it came. The memory that it lost may have promised something to another candidate, but that promise
+// can no longer be part of a set that is enough.
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -48,15 +49,15 @@ class Election {
   struct Config {
     TermId term{1};  // at least
     Duration link_grace{};
-    Duration forget_after = Duration::max();  // a minority goes on without those who are missing
+    Duration forget_after = Duration::max();  // then a minority goes on without the missing sites
   };
   struct Newest {
     wire::Offer anchor{};
-    std::vector<wire::Voter> voters{};  // empty: nobody knows of any
+    std::vector<wire::Voter> voters{};  // empty: no site knows of any
   };
   explicit Election(const Config& config) : config_(config), term_(config.term) {}
 
-  // A site that asks to be a member; on a newer link it replaces itself: gives the link that is to be closed.
+  // A site asks to be a member. If it has an older link here, returns that link: close it.
   std::optional<LinkId> come(TimePoint now, LinkId link, const wire::Join& join);
   bool go(TimePoint now, LinkId link);  // whether it was here
   void heard(TimePoint now, LinkId link);
@@ -64,19 +65,19 @@ class Election {
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
   [[nodiscard]] std::string name_of(LinkId link) const { return applicants_.at(link).join.site; }
   [[nodiscard]] std::vector<LinkId> silent(TimePoint now) const;  // for a grace
-  // Whether it counts: else there is nothing to look at again.
+  // True if it counts. Otherwise nothing has changed.
   bool on_promise(LinkId link, const wire::Promise& promise);
   bool on_accepted(LinkId link, const wire::Accepted& accepted);
-  // This candidate led that membership until now, when somebody came who claims that it has agreed on more since.
+  // This candidate led that membership until a site came that claims to have agreed on more since.
   void stepped_down(const Newest& membership, TimePoint now) {
     led_before_ = membership;
     led_before_until_ = later(now, config_.link_grace);
   }
-  // The operator's word that these will not come. It holds until they do, or the others have gone on.
+  // The operator says that these sites will not come. This holds until they do, or until the others have gone on.
   void forget(const std::vector<std::string>& sites) { forgotten_.insert(sites.begin(), sites.end()); }
   [[nodiscard]] bool is_forgotten(const std::string& site) const { return forgotten_.count(site) != 0; }
 
-  // Whatever is possible now: sends what is to be sent; gives the mandate once there is one. Then nobody is here.
+  // Takes every step that is possible now: sends messages, and returns the mandate once there is one. Then it is empty.
   [[nodiscard]] std::optional<Mandate> seek(TimePoint now, std::vector<CoordinatorAction>& out);
 
   [[nodiscard]] bool empty() const { return applicants_.empty(); }
@@ -85,17 +86,17 @@ class Election {
   [[nodiscard]] std::size_t trainers() const;  // that are no helpers
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::vector<LinkId> links() const;
-  // Of the newest membership those who are here know of; who has left in good order is not missed.
+  // The missing sites of the newest membership that the sites here know. Sites that left in good order are not missing.
   [[nodiscard]] std::vector<std::string> missing() const;
-  // What those who are here know to be agreed on.
+  // The newest agreement that the sites here know.
   [[nodiscard]] Newest newest() const;
   [[nodiscard]] TermId term() const { return term_; }
-  // All go; their links.
+  // Removes all sites, and returns them by link.
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss();
 
-  // What is missing, and what to do about it; empty: nobody is here.
+  // What is missing, and what to do about it. Empty if no site is here.
   [[nodiscard]] std::string waiting_text(TimePoint at) const;
-  // The same when a line about it is due; told to each who waits, too.
+  // The same when a log line is due. It is also sent to each waiting site.
   [[nodiscard]] std::optional<std::string> waiting(TimePoint now);
   [[nodiscard]] TimePoint next_deadline(TimePoint now) const;
 
@@ -120,9 +121,9 @@ class Election {
   };
   struct Step {
     std::optional<Mandate> mandate{};
-    bool again = false;  // somebody's claim was set aside: look anew
+    bool again = false;  // a claim was set aside: try again
   };
-  // Of what somebody says was agreed on last, beside what those know who have promised.
+  // A claim about the last agreement, compared with what the sites that promised know.
   enum class Claim : std::uint8_t { kStands, kOpen, kSetAside };
 
   template <typename Counts>
@@ -167,17 +168,17 @@ class Election {
   std::set<LinkId> early_;  // here before term_ was begun
   std::optional<Decision> decision_;
   TimePoint decided_at_{};
-  std::set<std::string> forgotten_;  // the operator's word
+  std::set<std::string> forgotten_;  // named by the operator
   WaitProgress waiting_;             // since the first of them came
   TimePoint last_gone_{};            // when the last of them went
   // Sites come and go between candidates: a state counts as lasting while it is not interrupted for longer than a
   // grace.
   TimePoint short_since_ = kNever;  // more than half are here, too few of them with records
   TimePoint short_last_{};
-  TimePoint known_last_ = kNever;  // somebody was here who knows of a membership
+  TimePoint known_last_ = kNever;  // a site was here that knows of a membership
   TimePoint apart_last_{};         // they differed in what was agreed on last
   TimePoint doubt_at_ = kNever;
-  std::optional<Newest> led_before_;  // as it stepped down; those it led are waited for until then
+  std::optional<Newest> led_before_;  // when it stepped down; it waits for these sites until led_before_until_
   TimePoint led_before_until_{};
 };
 

@@ -20,20 +20,20 @@ struct Mandate {
     bool early = false;  // it was here before the term was begun
   };
   TermId term;
-  bool founded = false;                        // nobody who came knew of a membership
+  bool founded = false;                        // no site that came knew of a membership
   std::string new_run;                         // why it goes on under another run's name; empty: it does not
   wire::Offer anchor;                          // the newest that was agreed on; run 0: none
   wire::Offer newest;                          // that one, or what a voter brings that had gone on without the others
   std::vector<wire::Voter> voters;             // the membership as of it
   std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
   std::vector<wire::Voter> next_voters;        // the membership as of that one
-  std::optional<wire::StartAttempt> given_up;  // the newest attempt, which nobody can have committed
+  std::optional<wire::StartAttempt> given_up;  // the newest attempt; it cannot have been committed
   std::vector<wire::Past> recent;
   std::vector<Comer> comers;
 
   // The newest round that was agreed on.
   [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
-  // It said, before they promised, that a later one was, and those who promised show that it was not.
+  // True if `comer` claimed, before the promises, that a later round was agreed on, and the promises disprove that.
   [[nodiscard]] bool disproves(const Comer& comer) const;
   // With the acceptor of a voter: it has agreed before, whatever its name.
   [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;

@@ -1,13 +1,14 @@
 // How many of a membership are enough: the one rule that every agreement rests on.
 //
 //   to accept    more than half of the membership, by name
-//   to promise   more than half of it by name, of whom those with their records are at least half of it
+//   to promise   more than half of the membership by name, with the records of at least half of the membership
 //
-// Any set that accepts and any set that promises share a site that remembers: of n, more than n / 2 and at least n / 2
-// make more than n. So who has been promised a term hears of whatever was accepted under an older one. A site that has
-// lost its record counts by name only: what its predecessor of that name has promised or accepted it does not know.
-// This is Paxos with quorums of two sizes (Flexible Paxos), and with recovery by a new identity as in Viewstamped
-// Replication Revisited, section 4.3: there, too, who has forgotten is no witness of what was.
+// Any set that accepts and any set that promises share a site that remembers: of n sites, more than n / 2 and at least
+// n / 2 make more than n. So a candidate that has been promised a term hears of whatever was accepted under an older
+// one. A site that has lost its record counts by name only: it does not know what its predecessor of that name has
+// promised or accepted. This is Paxos with quorums of two sizes (Flexible Paxos), and with recovery by a new identity
+// as in Viewstamped Replication Revisited, section 4.3: there, too, a site that has forgotten is no witness of the
+// past.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -36,8 +37,8 @@ struct Quorum {
   [[nodiscard]] bool lacks_records() const { return can_accept() && !can_promise(); }
 };
 
-// presence(voter): as of now. Who has left in good order counts by name for good: it accepts whatever the others do,
-// and is never asked again what it has promised.
+// presence(voter): as of now. A voter that left in good order counts by name for good: it accepts whatever the others
+// do, and is never asked again what it has promised.
 template <typename Membership, typename F>
 [[nodiscard]] Quorum quorum_of(const Membership& membership, F presence) {
   Quorum quorum;

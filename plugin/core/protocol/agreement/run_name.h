@@ -1,5 +1,6 @@
-// The name of the first run that a coordinator's process begins; it counts up from there. Under one name nothing is
-// agreed on twice, so no two processes may have one: clocks are set back, and several may begin at once.
+// The name of the first run that a coordinator's process begins; it counts up from there. No two processes may use the
+// same name, because nothing may be agreed on twice under one name. A clock alone is not enough: clocks are set back,
+// and several processes may begin at once.
 //
 // Pure. Threads: any.
 #pragma once

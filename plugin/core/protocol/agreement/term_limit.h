@@ -1,8 +1,8 @@
 // How high a term may be by now.
 //
-// Each election needs one, so that an honest swarm never comes near. Who claims a higher one, and is believed, has all
-// the others follow it; but what anybody has claimed is below the limit a moment later, everywhere. So no claim keeps
-// anybody out, and none uses the terms up.
+// Each election uses one term, so an honest swarm never comes near the limit. If a site claims a higher term and is
+// believed, all others follow it. But every claimed term is below the limit a moment later, everywhere. So no claim
+// keeps a site out for long, and none uses up the terms.
 //
 // Pure. Threads: plain values.
 #pragma once

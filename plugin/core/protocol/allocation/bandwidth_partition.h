@@ -1,8 +1,8 @@
 // Which share of the vector each site owns in the attempts of a round, by the rates that the sites have measured.
 //
-// Equal, until somebody has measured. Within a round shares stay as they are, but for those of sites that are lost.
-// From round to round they move only where the exchange gets shorter by more than a tenth (water_filling.h tells how
-// long it takes).
+// Shares are equal until a site has measured its rate. Within a round they stay as they are, except those of lost
+// sites. From round to round they move only if the exchange gets shorter by more than a tenth (water_filling.h computes
+// its length).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,4 +1,4 @@
-// This rank's word on who is gone from its world: an acceptor of the chain of memberships (hub_membership.h).
+// This rank's vote on which ranks are gone from its world: an acceptor of the chain of memberships (hub_membership.h).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,12 +1,11 @@
-// What ranks make a hub hold, counted: of each rank, and of all together.
+// Counts what ranks make a hub hold: for each rank, and for all together.
 //
 //   HubTotal (one of a kind for a hub) <-- HubBudget (one for each rank) <-- HubCharge (beside what is held)
 //
-// A rank may hold `each`. Once all hold `most`, a rank may still hold its share of it, which every world has alike, and
-// in a world every rank, here or not: one that fills the hub takes nothing from another's share, and one world never
-// holds more than twice `most`.
-// Threads: one at a time. Ownership: a charge ends with what it is kept beside, before its budget, and that before its
-// total.
+// A rank may hold `each`. Once all together hold `most`, a rank may still hold its share. All worlds have equal shares
+// of `most`, and so have all ranks of a world, here or not. So a rank that fills the hub takes nothing from another's
+// share, and one world never holds more than twice `most`. Threads: one at a time. Ownership: a charge ends with what
+// it is kept beside, before its budget, and that before its total.
 #pragma once
 
 #include <algorithm>

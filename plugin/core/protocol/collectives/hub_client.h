@@ -1,10 +1,10 @@
 // A rank's side of a collective hub (collective_hub.h): one link to the hub (client_link.h has the drawing), one step
 // at a time in each group.
 //
-// It is an acceptor: of the memberships of its world (who is gone), and of the results of its groups' steps, which it
-// holds until it is told that they stand. It remembers in memory: a process that has died is gone for good. Its own
-// part of what is under way is kept and brought again to the next hub. Pure: no socket, thread, clock or random source.
-// Threads: one caller at a time. Ownership: its own state.
+// It is an acceptor of the memberships of its world (who is gone), and of the results of its groups' steps. It holds
+// results until it is told that they stand. It remembers only in memory, so a process that has died is gone for good.
+// It keeps its own parts of steps under way, and brings them again to the next hub. Pure: no socket, thread, clock or
+// random source. Threads: one caller at a time. Ownership: its own state.
 #pragma once
 
 #include <memory>

@@ -182,7 +182,7 @@ std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& mess
   for (const std::uint64_t split : message.splits) total += split;
   if (!message.splits.empty() && (message.splits.size() != size() || total != bytes)) {
     return message.operation + " was split for " + std::to_string(message.splits.size()) + " members into " +
-           std::to_string(total) + " bytes, the group has " + std::to_string(size()) + " and came " +
+           std::to_string(total) + " bytes; the group has " + std::to_string(size()) + " and came " +
            std::to_string(bytes) + " [hub.bad-split]";
   }
   const std::uint64_t completed = completed_by(member);

@@ -29,8 +29,8 @@ inline constexpr std::size_t kEntryCost = 256;  // a step, group or tag that a r
 // too.
 inline constexpr std::size_t kMaxHeldOfGroup = 64;
 
-// Worlds, with those that nobody is linked to and that may yet be asked for. A world of at most kSmallWorld ranks finds
-// room while there are fewer than kMaxWorlds; all larger ones share kMaxWorldRanks.
+// Worlds, including those without a linked rank, which ranks may still ask for. A world of at most kSmallWorld ranks
+// finds room while there are fewer than kMaxWorlds; all larger ones share kMaxWorldRanks.
 inline constexpr std::size_t kMaxWorlds = 64;
 inline constexpr std::size_t kMaxWorldsOfHost = 16;  // begun from one host
 inline constexpr std::size_t kSmallWorld = 4096;

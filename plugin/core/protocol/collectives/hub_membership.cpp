@@ -75,8 +75,8 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
   const bool known = theirs.number <= chosen_.number || !leads_ || message.promised > ballot_;
   if (chained && known) return "";
   return world_.ranks.text(message.rank) +
-         " has gone on with others of its world, apart from those that are here: they have left each other out for "
-         "good [hub.parted]";
+         " has gone on with others of its world, apart from the ranks here: each side has left the other out for good "
+         "[hub.parted]";
 }
 
 bool HubMembership::may_raise(RankId rank) {

@@ -1,6 +1,6 @@
-// Who is gone from a world: a chain of memberships, one instance of Paxos each. The hub proposes under its ballot, the
-// lowest rank of each site that is not gone accepts; more than half of a membership choose the next one. With one hub
-// the hub decides alone.
+// Which ranks are gone from a world: a chain of memberships, each an instance of Paxos. The hub proposes under its
+// ballot, and the lowest living rank of each site accepts. More than half of a membership choose the next one. A single
+// hub decides alone.
 //
 //   ballot raised --enough promise--> what an older ballot may have chosen is chosen --> leads: members are admitted,
 //        ^                                                                               the silent are left out
@@ -31,15 +31,16 @@ class HubMembership {
   [[nodiscard]] const wire::Ballot& ballot() const { return ballot_; }
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
 
-  // Where ours is lower than what it has promised. That clears what all have contributed, so no site and no world makes
-  // it do so often; who has promised a higher one then finds another hub, or comes again.
+  // Raises the ballot if it is lower than the one that this rank has promised. That clears all contributions, so no
+  // site and no world can make it happen often. A rank that is refused finds another hub, or comes again.
   void raise_above(const wire::Enter& message);
   void on_new_link(RankId rank) { votes_[rank.value].asked = false; }
   void on_enter(LinkId link, const wire::Enter& message);
   void on_accepted(RankId rank, const wire::AcceptedEpoch& message);
-  // Does what those who are here allow: leads, completes what an older ballot may have chosen, leaves out who is gone.
+  // Does what the ranks here allow: leads, completes what an older ballot may have chosen, leaves out ranks that are
+  // gone.
   void advance();
-  // Whether those who are not silent can agree on anything; else they try another hub, where the others may be.
+  // If the ranks that are not silent cannot agree on anything, they try another hub, where the others may be.
   void judge_quorum();
 
  private:

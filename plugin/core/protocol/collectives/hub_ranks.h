@@ -1,8 +1,7 @@
-// Who is in a world: on which link each rank speaks, when it was heard, and whether it is silent, has left or is gone.
+// The ranks of a world: which link each uses, when it was heard, and whether it is silent, has left or is gone.
 //
-// Silent is a rank of which nothing was heard for the link grace, or that has not come in time. Those that fall silent
-// at about the same time are judged together.
-// Threads: one caller at a time. Ownership: plain values.
+// A rank is silent if nothing was heard from it for the link grace, or if it has not come in time. Ranks that fall
+// silent at about the same time are judged together. Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
 #include <cstdint>
@@ -46,17 +45,17 @@ class HubRanks {
   [[nodiscard]] bool any_linked() const { return linked_ > 0; }
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
-  // That have entered; who is gone has not, and may yet come to be told so.
+  // All that have entered. A rank that is gone has not left, and may yet come to be told so.
   [[nodiscard]] bool all_left() const;
-  // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
-  // yet find them at another hub.
+  // When the world is forgotten, if no rank is linked. Until then a late rank can be told that the others have gone on,
+  // and may find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  // When one of them was heard last, where nobody is linked and that was a grace ago: they may all have died.
+  // If no rank is linked, and none was heard for a grace, when one was heard last: they may all have died.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
-  // Not after a rank, or the world, is to be looked at; who is heard meanwhile moves it no further at once.
+  // No rank, and not the world, needs attention before this. A rank that is heard meanwhile does not move it at once.
   [[nodiscard]] TimePoint next_deadline() const { return next_; }
 
-  // Nobody is here: the others may take as long to come as for the first time.
+  // No rank is here: the ranks may take as long to come as for the first time.
   void await_ranks(bool returning);
   void expect_soon();  // they have been with another hub, and know that it is lost
   // Whether it may now, if it does so by the link that it has: each time all its groups are looked at.

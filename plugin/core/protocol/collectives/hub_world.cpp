@@ -57,7 +57,7 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
   if (const auto* m = std::get_if<wire::ResolveSender>(&event.message))
     return in ? groups.on_resolve(rank, *m) : void();
   hub.worlds.refuse(event.link,
-                    "expected a message of a world's collectives, got one of another kind [hub.unexpected-message]");
+                    "expected a message for a world's collectives, got one of another kind [hub.unexpected-message]");
 }
 
 void HubWorld::on_tick() {

@@ -35,7 +35,7 @@ class HubWorlds {
 
   void on_enter(const HubReceived& event, const wire::Enter& message);
   void on_left(std::uint64_t number);  // one of its ranks has
-  // Where they are full: what ranks have brought that have died, or that come back as to a hub that has begun anew.
+  // If parts are full, drops parts of ranks that have died, or that will enter again as at a hub that has begun anew.
   void make_room_for_parts(std::size_t bytes);
   void on_tick();
   // ---- links

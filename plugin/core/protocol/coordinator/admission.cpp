@@ -74,8 +74,8 @@ std::string Admission::far_term(const wire::Message& message) const {
   TermId limit = all_->config.terms.at(all_->now);
   if (promise != nullptr) limit = std::max(limit, all_->leadership.election().term());  // as it was asked
   if (promised <= limit) return {};
-  return "its record says that it has promised term " + std::to_string(promised.value) +
-         ", and by the clock of this coordinator no swarm has got beyond term " + std::to_string(limit.value) +
+  return "its record says that it promised term " + std::to_string(promised.value) +
+         ", but by this coordinator's clock no swarm can be beyond term " + std::to_string(limit.value) +
          ": set the clocks; if they are right, the record is damaged: remove it (COLLAB_STATE_DIR) [join.far-term]";
 }
 
@@ -95,9 +95,9 @@ std::string Admission::damage(LinkId link, const wire::Message& message) const {
   const RoundId agreed = std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second,
                                   all_->leadership.election().newest().anchor.round);
   if (!wire::is_too_far_ahead(round, agreed)) return {};
-  return "its record says that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
+  return "its record says that round " + std::to_string(round.value) + " was agreed on, but the newest known here is " +
          std::to_string(agreed.value) +
-         ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
+         ", and no swarm can be so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
          "[join.record-damaged]";
 }
 

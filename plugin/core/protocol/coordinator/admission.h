@@ -1,7 +1,7 @@
-// Admission: who may come in, under which name and number.
+// Admission: which site may come in, under which name and number.
 //
-// A site that comes under a member's name waits until that member is silent (it is the same site, restarted) or heard
-// (then there are two of one name, and it is refused).
+// A site that comes under a member's name has to wait. If that member stays silent, it is the same site, restarted. If
+// that member is heard, two sites use one name, and the new one is refused.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -33,7 +33,7 @@ class Admission {
   [[nodiscard]] std::string far_term(const wire::Message& message) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   void settle_claims();
-  // Who has the name is heard.
+  // The member that has the name was heard.
   void refuse_claims_of(const std::string& name, const std::string& address);
   void drop_claim(LinkId link) { claims_.erase(link); }
   void hang_up_claims(const std::string& reason);

@@ -91,8 +91,8 @@ void AnchorChoice::committed(RoundId round, bool moved) {
 
 void AnchorChoice::lose() {
   all_->note(Note::Level::kWarning, "anchor",
-             "nobody holds the anchor of round " + std::to_string(anchor_->round.value) +
-                 " any more; the best of what the others bring is taken [join.anchor-lost]");
+             "no site holds the anchor of round " + std::to_string(anchor_->round.value) +
+                 " any more; the swarm takes the best anchor that the sites here bring [join.anchor-lost]");
   if (anchor_->round.value > 0) wanted_ = {anchor_->run, anchor_->round};
   drop();
   start_gathering();

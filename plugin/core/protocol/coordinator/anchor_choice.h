@@ -1,13 +1,13 @@
-// The anchor the swarm starts from: which sites are waited for until it is chosen, whose it is, and which sites are
-// told that it is not theirs.
+// The anchor from which the swarm starts: which sites it waits for until one is chosen, whose anchor it is, and which
+// sites are told that it is not theirs.
 //
-//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
-//       |  which is, in this order:  the newest that those who elected this leader know of
-//       |                            the newest that somebody holds; of a founded swarm the highest (run, round)
+//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless a site holds an anchor--> chosen
+//       |  which is, in this order:  the newest that the sites that elected this leader know
+//       |                            the newest that a site holds; in a founded swarm the highest (run, round)
 //       |                            the parameters of the site that COLLAB_INIT_FROM names
 //       |                            those of the lowest site that resumed, else of the lowest site
-//       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
-//                                 else those that asked for what has not come are refused; all, if all have
+//       +--COLLAB_JOIN_TIMEOUT--> most are here, or a site holds an anchor: chosen
+//                                 else the sites that asked for what has not come are refused; all, if all did
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -34,14 +34,14 @@ struct AnchorRecord {
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
 [[nodiscard]] std::string anchor_text(RunId run, RoundId round);
 
-// The digest most have said, with the lowest site's word among equals; never called with nobody.
+// The digest that most sites reported; among equals, the lowest site's. `said` must not be empty.
 [[nodiscard]] Digest most_reported(const std::map<SiteId, Digest>& said);
 
 class AnchorChoice {
  public:
   using Name = std::pair<RunId, RoundId>;
 
-  // Set when enough sites joined, cleared when nobody holds it any more.
+  // Set when enough sites joined, cleared when no site holds it any more.
   [[nodiscard]] const std::optional<AnchorRecord>& record() const { return anchor_; }
   [[nodiscard]] std::optional<Name> newest() const;  // that one, or the one that is wanted
   [[nodiscard]] bool gathers() const { return gathering_.running(); }
@@ -56,9 +56,9 @@ class AnchorChoice {
   void choose();
   void set_digest(Digest digest) { anchor_->digest = digest; }
   void committed(RoundId round, bool moved);
-  void lose();                     // nobody holds it any more
+  void lose();                     // no site holds it any more
   void drop();                     // it was no good: choose again
-  void end() { anchor_.reset(); }  // the swarm ends as it should: nobody is to bring it back
+  void end() { anchor_.reset(); }  // the swarm ends in good order: no site has to bring it back
   void tell_late(Member& joiner);  // there was an anchor when it came
   void on_tick();
   void forget();
@@ -69,12 +69,12 @@ class AnchorChoice {
   [[nodiscard]] bool wanted_missed() const;
   [[nodiscard]] bool wanted_may_come() const;
   [[nodiscard]] bool anybody_resumes() const;
-  [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the site named, and by whom; or nothing
+  [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the named site, and the site that named it
   [[nodiscard]] bool init_from_missed() const;                          // the swarm waits for that site
   [[nodiscard]] Member& best() const;
   [[nodiscard]] RunId latest_run() const;
   void give_up_wanted(const std::string& why);
-  void tell_whose(const Member& best, bool newborn);  // the anchor is, and who is passed over
+  void tell_whose(const Member& best, bool newborn);  // whose anchor it is, and which are passed over
   void tell_passed_over(Member& member, const std::string& why, const std::string& or_else);
   void start_gathering();
   void wait_for_wanted(std::optional<Duration> waited);
@@ -88,7 +88,7 @@ class AnchorChoice {
 
   CoordinatorParts* all_ = nullptr;
   std::optional<AnchorRecord> anchor_;
-  std::optional<Name> wanted_;       // was agreed on, and nobody here holds it: somebody may bring it within the grace
+  std::optional<Name> wanted_;       // agreed on, but no site here holds it: one may bring it within the grace
   std::optional<Name> begins_from_;  // the newest that electors of a new run know of: chosen if it is here
   bool gathered_ = false;            // enough sites were here once
   WaitProgress gathering_;           // until then

@@ -252,7 +252,7 @@ void AnchorInstaller::believe_holders() {
   digest_changed();
   all_->note(Note::Level::kWarning, "repair",
              "most sites hold another anchor of round " + round +
-                 " than was first reported; that of most is taken [round.anchor-by-majority]",
+                 " than the one first reported; the majority's is used [round.anchor-by-majority]",
              {{"round", round}});
 }
 

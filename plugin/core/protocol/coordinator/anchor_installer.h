@@ -1,4 +1,4 @@
-// Who gives the anchor to whom, and how far each member is with it: only this part changes a member's state.
+// Which members give the anchor to which, and how far each member is with it. Only this part changes a member's state.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -33,10 +33,10 @@ class AnchorInstaller {
   void on_progress(Member& member, std::uint64_t progress);
   [[nodiscard]] bool mark_passed_over(Member& member);  // false: it was told already
 
-  // ---- from whom
-  void offer();  // to those who wait for one
+  // ---- sources
+  void offer();  // to members that wait for one
   void install_again(Member& member);
-  void digest_changed();  // nobody will ever give them what they were told to take
+  void digest_changed();  // no source will ever give them what they were told to take
   void lost(SiteId source);
   void went_without(const Member& gone);  // a joiner that may have found its source's anchor another than was told
   void find_reachable_sources();          // sources were chosen before it was known who cannot be dialled

@@ -1,4 +1,4 @@
-// The coordinator: who takes part in a round and when it is committed. It never touches tensors.
+// The coordinator: decides which sites take part in a round, and when it is committed. It never touches tensors.
 //
 // Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state.
 #pragma once
@@ -33,7 +33,7 @@ struct CoordinatorConfig {
   // whole, and one of several on a slow line takes a while.
   Duration least_standstill = std::chrono::seconds(60);
   Duration straggler_grace = std::chrono::seconds(60);  // a majority that is ready waits this long for the others
-  Duration forget_after = Duration::max();  // a minority goes on without those who are missing, as another run
+  Duration forget_after = Duration::max();  // then a minority goes on without the missing sites, as another run
   bool equal_shares = false;                // whatever the sites have measured
 };
 
@@ -54,9 +54,9 @@ class Coordinator {
   [[nodiscard]] std::string status_json(TimePoint now) const;
   // Some are ready for the round to come and wait for others: CallsUnderWay may be of use.
   [[nodiscard]] bool waits_for_sites() const;
-  [[nodiscard]] bool knows(LinkId link) const;          // whoever is there is a member, or waits to be one
+  [[nodiscard]] bool knows(LinkId link) const;          // its site is a member, or waits to be one
   [[nodiscard]] bool keeps_join_of(LinkId link) const;  // it waits
-  // What is agreed on counts the site of that name among those who decide.
+  // True if the site of that name has a vote in the membership that is agreed on.
   [[nodiscard]] bool has_say(const std::string& site) const;
   // Members whose ranks take part in that world's collectives, as they say themselves.
   [[nodiscard]] std::set<std::string> sites_of(std::uint64_t world) const;

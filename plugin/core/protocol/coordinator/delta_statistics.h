@@ -1,5 +1,5 @@
-// How the contributions to a round lie to each other, from a small sample of each delta: for who reads, nothing is
-// decided by it.
+// How similar the contributions to a round are, from a small sample of each delta. For readers only: nothing is decided
+// by it.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

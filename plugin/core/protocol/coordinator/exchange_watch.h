@@ -1,14 +1,14 @@
-// Whether the exchange of an attempt stands still, and who holds it up.
+// Whether the exchange of an attempt stands still, and which sites hold it up.
 //
 //   moving --at most one site has moved anything for so long--> standing: judged by what the sites say they lack
-//   moving --the limit of the round, and nobody is done-->        slow: judged alike, or given more time
+//   moving --the limit of the round, and no site is done-->       slow: judged alike, or given more time
 //
 // With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
-// leaves one site arrives at another, so a single site that says that something moves is not believed. Nor are several
-// newcomers, which may be one peer: they are left out once no site with a say has told of progress for the limit, and
-// for twice as long as the exchange had run by then. To blame is the site whose part most of the others lack:
-// contributions first, as means wait for them. One site's word about another is never enough: either of the two may be
-// wrong.
+// leaves one site arrives at another. So a single site that reports movement is not believed. Several newcomers are not
+// believed either, because they may be one peer. They are left out once no site with a say has reported progress for
+// the limit, and for twice as long as the exchange had run by then. The site to blame is the one whose part most others
+// lack: contributions come first, as means wait for them. One site's report about another is never enough, because
+// either of the two may be wrong.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -28,31 +28,31 @@ namespace collab::protocol {
 
 class ExchangeWatch {
  public:
-  // Nobody at all: no site in particular is to blame.
+  // If all are empty, no particular site is to blame.
   struct Stall {
     std::set<SiteId> held_up_by{};                    // as several others say
     std::optional<std::pair<SiteId, SiteId>> pair{};  // the first says that it lacks the second's part
-    std::set<SiteId> newcomers{};                     // say that they move, and nobody with a say does
+    std::set<SiteId> newcomers{};                     // report movement, while no site with a say does
   };
 
   // An exchange begins among these sites.
   void begin(const std::set<SiteId>& sites, TimePoint now);
   void heard(SiteId site, const wire::Exchanged& said, TimePoint now);
-  // Who watches has slept for so long: what it has not heard meanwhile is nobody's silence.
+  // This process has slept for so long. Silence in that time counts against no site.
   void slept(Duration time);
   // `open`: sites that have not said that they are done; `say`: that have a say in the round.
   [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, const std::set<SiteId>& say, Duration limit,
                                            TimePoint now) const;
 
-  // While all moves: whose contributions more than half of the other owners lack, unless that holds for half of all
-  // sites or more. An only owner is believed: it could leave out whom it likes anyway.
+  // While all moves: the sites whose contributions more than half of the other owners lack, unless these are half of
+  // all sites or more. A single owner is believed: it could leave out any site anyway.
   [[nodiscard]] std::set<SiteId> slow(const std::set<SiteId>& owners) const;
-  // Whose means more than half of the other sites lack, and no contribution, likewise.
+  // Likewise the sites whose means, but no contributions, more than half of the other sites lack.
   [[nodiscard]] std::set<SiteId> keep_means_back() const;
-  // Of these more than half have moved a tenth of all they have moved since this was asked last, or since the begin.
+  // True if more than half of these sites moved a tenth of all they have moved since the last call, or since the begin.
   bool gets_on(const std::set<SiteId>& open);
 
-  // It has held one up: how often by now.
+  // The site has held up an exchange. Returns how often by now.
   std::uint32_t count_hold_up(const std::string& name);
 
  private:

@@ -1,16 +1,16 @@
-// For whom attempts at a round failed, and who is left out of it therefore.
+// Which sites made attempts at a round fail, and which sites are left out because of that.
 //
-// Whoever takes part can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
+// Every participant can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
 //
-//   a member gives up more often than line and memory make it     it is left out
-//   one without a say goes, or has another mean; or they fail     of those without a say only the trainer that came
-//   often or for long, all of them together                       first takes part
-//   then that one fails, too                                      nobody without a say takes part
+//   a member gives up more often than line and memory explain     it is left out
+//   a site without a say goes, or has another mean; or all such   of the sites without a say only the trainer that came
+//   sites together fail often or for long                         first takes part
+//   then that site fails too                                      no site without a say takes part
 //
-// Anyone can invent names, but a say costs a committed round. Whoever keeps others from their first round by names that
-// fail has to have come before them, with a name for each round.
+// Anyone can invent names, but a say costs a committed round. To keep others from their first round by names that fail,
+// a peer must have come before them, with a name for each round.
 //
-// Of what failed for want of a link the pair is counted (reachability.h), which comes to an end by itself.
+// An attempt that fails for lack of a link counts against the pair (reachability.h), which ends by itself.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

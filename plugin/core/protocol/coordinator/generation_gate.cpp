@@ -102,7 +102,7 @@ void GenerationGate::tell_who_waits() {
     const std::string own = generation_text(waiting.join.generation);
     if (here && trainers.empty()) trainers = trainers_text();
     const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
-                                    : "those who may train another one and come back";
+                                    : "sites that may train another one and come back";
     const std::string limit = here ? in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
                                    : in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)";
     const std::string reason =

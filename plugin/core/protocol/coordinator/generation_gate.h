@@ -1,6 +1,7 @@
-// Generations: who trains another model of the run than those who are here waits, or is told to train alone.
+// Generations: a site that trains another model of the run than the sites here must wait, or is told to train alone.
 //
-// Generations (generations.h) knows which one is trained and who waits for another; this is what follows for the swarm.
+// Generations (generations.h) knows which generation is trained and which sites wait for another. This part acts on
+// that.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,4 +1,4 @@
-// Which generation of the model a swarm trains, and who waits because it is at another one.
+// Which generation of the model a swarm trains, and which sites wait because they are at another one.
 //
 // The sites of a run may train several models one after the other (k-fold, sweeps, gradual unfreezing). Each is a
 // generation, numbered from 1 by each site for itself; only sites of one generation are members together.
@@ -6,7 +6,7 @@
 //   none --a site comes--> g --all have left for g + 1, or half of all wait ahead for too long--> g + 1
 //
 //   A site that comes while others train:  the same: let in | a later one: it waits | an earlier one: it is behind
-//   A site that comes while nobody does:   it waits while those who were here may come back, or go on elsewhere
+//   A site that comes while none trains:   it waits while the sites that were here may come back, or go on elsewhere
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -33,21 +33,21 @@ class Generations {
     bool announced = false;  // in the log
   };
 
-  // Of those who are here, or were here last; 0: nobody ever was.
+  // The generation of the sites that are here, or were here last. 0 if none ever was.
   [[nodiscard]] std::uint32_t current() const { return current_; }
-  // Its sites came from the generation before, so nobody else need be waited for.
+  // Its sites came from the generation before, so there is no other site to wait for.
   [[nodiscard]] bool follows() const { return follows_; }
   void begin(std::uint32_t generation, TimePoint now);
 
-  // ---- those who wait
-  // Gives the link that this one replaces, if any.
+  // ---- sites that wait
+  // Returns the link that this one replaces, if any.
   std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
   [[nodiscard]] bool full() const { return waiting_.size() >= wire::kMaxSites; }
   void forget(LinkId link, TimePoint now);                                 // its link is lost: it may come back
   void drop(LinkId link);                                                  // it was refused
   [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }  // to change what was told only
   [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
-  // Those of one generation wait no longer.
+  // Sites of one generation wait no longer.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
   // The latest generation that a site which waits has been a member of as this process, so a swarm trains it already.
@@ -55,24 +55,24 @@ class Generations {
   // fewer such sites than `trainers`, which train here.
   [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
-  // ---- those who have left for a later generation
+  // ---- sites that have left for a later generation
   void left_for(const std::string& site, std::uint32_t generation, TimePoint now, TimePoint until);
   void came(const std::string& site) { expected_.erase(site); }
   [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;       // by name
   [[nodiscard]] std::vector<std::string> expected_here(TimePoint now) const;  // in the generation that is here
-  [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;       // the earliest; 0: nobody is expected
+  [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;       // the earliest; 0: no site is expected
 
-  // Somebody trains here at this moment.
+  // A site trains here at this moment.
   void seen(TimePoint now) { last_seen_ = now; }
-  // Nobody trains here: which generation may begin now, if any. Those who were here get the grace to come back, those
-  // who have left for the next to arrive there.
+  // No site trains here: which generation may begin now, if any. Sites that were here get the grace to come back. Sites
+  // that left for the next generation get it to arrive there.
   [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
   [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration patience) const;
 
  private:
   template <class Wanted>
   std::map<LinkId, wire::Join> take_if(Wanted wanted);
-  // The generations that those who wait prove to be trained, and how many members of each wait.
+  // The generations that waiting sites prove to be trained, and how many members of each wait.
   [[nodiscard]] std::map<std::uint32_t, std::size_t> find_trained() const;
 
   struct Expected {
@@ -85,10 +85,10 @@ class Generations {
   bool follows_ = false;
   TimePoint last_seen_{};
   std::map<LinkId, Waiting> waiting_;
-  // Found out once for each change of those who wait: each of them may name thousands.
+  // Computed once for each change of the waiting sites: each of them may name thousands.
   mutable std::optional<std::map<std::uint32_t, std::size_t>> trained_;
   std::map<std::string, Expected> expected_;
-  // Whose link was lost while it waited: since when it had waited, and until when that is remembered.
+  // Sites whose link was lost while they waited: since when they had waited, and until when that is remembered.
   std::map<std::string, std::pair<TimePoint, TimePoint>> lost_;
 };
 

@@ -135,7 +135,7 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   std::erase_if(missing, [&](const std::string& name) { return election_.is_forgotten(name); });
   if (leads_)
     return answer(kForget, names_text(all_->membership.names(), {}) + " go on without " + whom + ", as another run");
-  answer(kForget, missing.empty() ? whom + " is not waited for any more: those who are here go on in a moment"
+  answer(kForget, missing.empty() ? whom + " is not waited for any more: the sites here go on in a moment"
                                   : whom + " is not waited for any more, but others are: " + names_text(missing, {}) +
                                         " (start them again, or forget them, too)");
 }
@@ -169,7 +169,7 @@ void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId a
   all_->admission.refuse_link(
       link, join.site,
       "its record says that round " + std::to_string(join.report.record.anchor.round.value) +
-          " was agreed on; those who decided on round " + std::to_string(agreed.value) +
+          " was agreed on; the sites that decided on round " + std::to_string(agreed.value) +
           " have their records, and accepted nothing later: the record is damaged or of another swarm; move what is in "
           "COLLAB_STATE_DIR away and start again [join.record-disproved]");
 }
@@ -191,7 +191,7 @@ void Leadership::inherit(const Mandate& mandate) {
         "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) + what);
   };
   if (mandate.given_up && !forks) {  // by enough who would know
-    tell(*mandate.given_up, " is given up: not all had accepted it, so nobody committed it");
+    tell(*mandate.given_up, " is given up: not all had accepted it, so it was not committed");
     all_->round.keep_slices(mandate.given_up->slices);
   }
   if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {

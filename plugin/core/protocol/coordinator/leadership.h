@@ -1,10 +1,11 @@
 // Whether this candidate leads: from a mandate (election.h) to a swarm, and back to being a candidate.
 //
-//   candidate --elected--> leads --a newer term, an older swarm, no majority, nobody here--> candidate
+//   candidate --elected--> leads --a newer term, an older swarm, no majority, no site here--> candidate
 //
-// A leader forms attempts with an accept quorum of the membership and no other. It steps down when a newer term is
-// heard of, when it has founded a swarm and an older one is heard of, and when too few are here for any round; a voter
-// that comes back without its record counts from the next term on, so where it is needed one is begun.
+// A leader forms attempts only with an accept quorum of the membership. It steps down in three cases: it hears of a
+// newer term; it has founded a swarm and hears of an older one; or too few sites are here for any round. A voter that
+// comes back without its record counts only from the next term on. If that voter is needed, the leader begins a new
+// term.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -27,12 +28,12 @@ class Leadership {
   explicit Leadership(const CoordinatorConfig& config);
 
   [[nodiscard]] bool leads() const { return leads_; }
-  [[nodiscard]] bool founded() const { return founded_; }               // nobody who came knew of a membership
+  [[nodiscard]] bool founded() const { return founded_; }               // no site that came knew of a membership
   [[nodiscard]] TermId term() const { return term_; }                   // it leads under, or led last
   [[nodiscard]] const Election& election() const { return election_; }  // while it does not lead
-  // Whoever is behind this link came before the term was begun.
+  // The site behind this link came before the term began.
   [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
-  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
+  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, as the sites here know it
   [[nodiscard]] TimePoint next_deadline() const;
   // The number of a run that begins here, where another is known; whether one was begun here.
   [[nodiscard]] RunId next_run(RunId known);
@@ -73,7 +74,7 @@ class Leadership {
   bool leads_ = false;
   bool founded_ = false;
   std::set<LinkId> early_;
-  TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
+  TimePoint minority_since_ = kNever;  // too few sites are here to accept anything
   std::set<RunId> begun_;              // runs, here
   // Over all its terms: how often a voter may have it step down yet, and whose later round was disproved (election.h).
   std::map<AcceptorId, RateLimit> depositions_;

@@ -1,15 +1,16 @@
-// A site that was let in. Who may change what of it. That a field of MemberContact, MemberAnchor or MemberRound is
-// changed by its one part, the compiler holds (private, one friend); all else of Member is held by convention:
+// A site that was let in, and which part may change which of its fields. For MemberContact, MemberAnchor and
+// MemberRound the compiler enforces this (private fields, one friend). For the rest of Member it is a convention:
 //
-//   of a member                                       changed by, and by nobody else
-//   that it is one                                    Membership: add(), remove() (membership.cpp)
-//   Member: name, link, address, ...                  nobody: it stays as Membership::add() was given it
-//   Member: the Join it came with                     Admission::admit() cuts it, once it was looked at
+//   of a member                                       changed only by
+//   that it is a member                               Membership: add(), remove() (membership.cpp)
+//   Member: name, link, address, ...                  no part: it stays as Membership::add() got it
+//   Member: the Join it came with                     Admission::admit() cuts it, once it has read it
 //   MemberContact: heard, suspect, unverified         Membership
 //   MemberAnchor: its state (`phase`), sources, ...   AnchorInstaller (anchor_installer.cpp)
 //   MemberRound: Ready, Done, rates                   Round (round.cpp, round_attempt.cpp, round_end.cpp)
 //
-// Other parts ask one of these three. A member's state, and the functions of AnchorInstaller that change it:
+// Other parts ask one of these three. These are a member's states, and the functions of AnchorInstaller that change
+// them:
 //
 //   state       what happens                                                        then
 //   -           Join is let in (Membership::add)                                    joined
@@ -30,7 +31,7 @@
 //   stale       source went when it had all of it (on_installed)
 //   any         another anchor is chosen (all_wait)                                 joined
 //
-// From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
+// A member goes from every state by Leave, by a closed link, by silence longer than the grace, or by a broken rule.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

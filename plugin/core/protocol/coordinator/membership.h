@@ -1,4 +1,4 @@
-// Who is a member: links, heartbeats, suspicion, removal, and the roster that tells the members of each other.
+// Which sites are members: links, heartbeats, suspicion, removal, and the roster that tells members about each other.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -37,7 +37,7 @@ class Membership {
   [[nodiscard]] std::set<SiteId> ids() const;
   [[nodiscard]] std::size_t sites_here() const;  // members that train
 
-  // ---- whether those who are here are enough (quorum.h)
+  // ---- whether the sites here are enough (quorum.h)
   [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
   [[nodiscard]] Quorum quorum_here() const;
   [[nodiscard]] Quorum quorum_at_the_next_term() const;  // when the names of all that are here count
@@ -67,7 +67,7 @@ class Membership {
   void send_keys(const Member& joiner);
   [[nodiscard]] wire::Roster roster() const;
   void judge_silence();
-  void tell_unreachable(const std::string& because);  // once, while none of those who are here can be dialled
+  void tell_unreachable(const std::string& because);  // once, while no site here can be dialled
 
   CoordinatorParts* all_ = nullptr;
   Members members_;
@@ -76,7 +76,7 @@ class Membership {
   std::uint64_t changes_ = 0;  // of who is a member
   bool roster_due_ = false;
   std::size_t rosters_ = 0;        // sent since the last heartbeat
-  bool unreachable_told_ = false;  // that none of those who are here can be dialled
+  bool unreachable_told_ = false;  // that no site here can be dialled
   TimePoint next_heartbeat_ = kNever;
   std::uint64_t heartbeat_sequence_ = 0;
 };

@@ -1,8 +1,8 @@
 // With COLLAB_SYNC_EVERY=auto or samples:N, how many steps all sites train until the next round. Each site says with
 // its Ready what it has measured; the leader decides, and its Commit says so to all.
 //
-// How long a site stood in a round is more than the round took: it may have waited for others to be ready. How long,
-// the leader knows, and takes it off.
+// A site may stand in a round for longer than the round takes, because it waited for others to be ready. The leader
+// knows how long it waited, and subtracts that.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

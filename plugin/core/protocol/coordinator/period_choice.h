@@ -1,10 +1,10 @@
-// The period that COLLAB_SYNC_EVERY=auto comes to: the fewest steps from round to round with which training is held up
-// by no more than COLLAB_TARGET_OVERHEAD. With samples:N it is that in which all sites together train on so many.
+// The period that COLLAB_SYNC_EVERY=auto chooses: the fewest steps from round to round with which rounds hold up the
+// training by no more than COLLAB_TARGET_OVERHEAD. With samples:N: the steps in which all sites train on N samples.
 //
-//   the first, or a predecessor's --a round of these sites was measured--> the median of the last three says
+//   the first, or a predecessor's --a round of these sites was measured--> by the median of the last three
 //
-// Where training waits, a round takes its part of the time: round / (period * step). Where rounds run behind it, one
-// has to be merged before the next is due. A change of less than a tenth is not made: measurements move by more.
+// If training waits, a round takes a part of the time: round / (period * step). If rounds run behind the training, a
+// round has to be merged before the next is due. Changes of less than a tenth are not made: measurements vary by more.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -1,9 +1,10 @@
-// Which members cannot exchange with each other, as they have said, and who may own slices of a round therefore.
+// Which members report that they cannot exchange with each other, and which may therefore own slices of a round.
 //
 //   a pair: nothing known --it fails often enough in one round--> kept apart for some rounds --> nothing known
 //
-// An owner exchanges with everybody, two sites that own nothing need no link: so owners are those that reach all. A
-// site that cannot be dialled does not reach another such site. A pair of a site with itself: its own part fails.
+// An owner exchanges with all sites; two sites that own nothing need no link. So the owners are the sites that reach
+// all. A site that cannot be dialled does not reach another such site. A pair of a site with itself means: its own part
+// fails.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -33,7 +34,7 @@ class Reachability {
   [[nodiscard]] bool are_apart(SiteId a, SiteId b, RoundId round) const;
   [[nodiscard]] bool fails_itself(SiteId site, RoundId round) const { return are_apart(site, site, round); }
   [[nodiscard]] std::set<SiteId> owners(const Sites& sites, RoundId round) const;
-  // Where nobody could own a slice: those without whom somebody can, the one that is cut off from most first.
+  // If no site can own a slice: the sites without which one can. The site that is cut off from most comes first.
   [[nodiscard]] std::vector<SiteId> to_leave_out(Sites sites, RoundId round) const;
 
  private:

@@ -115,7 +115,7 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
   if (!round_.declined.insert(member.id).second) {
     return all_->membership.expel(member.id,
                                   "it declined round " + std::to_string(decline.round.value) +
-                                      " again, to which it contributes nothing any more [round.declined-twice]");
+                                      " again, although it no longer contributes to it [round.declined-twice]");
   }
   const std::string text = "round " + std::to_string(decline.round.value) + " goes on without the contribution of " +
                            member.name + ": " + decline.reason + " [round.declined]";

@@ -3,7 +3,7 @@
 //   ready ... --the gate opens (round_gate.h)--> attempt: StartAttempt to all who are ready
 //     ^                                            |  all are done and have the same mean
 //     |                                            |      --> Commit: the anchor is the next one
-//     +--somebody is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
+//     +--a site is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
 //
 // round.cpp: what sites say, towards an attempt. round_attempt.cpp: one in flight. round_end.cpp: from `Done` to the
 // commit, or to another attempt where means differ.
@@ -49,7 +49,7 @@ class Round {
   [[nodiscard]] bool is_left_out(SiteId site) const;  // of this round, for what it has made fail
   [[nodiscard]] std::set<SiteId> ready_sites() const;
   [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
-  [[nodiscard]] std::string waiting_text() const;  // for whom; empty while everybody trains
+  [[nodiscard]] std::string waiting_text() const;  // which sites it waits for; empty while all train
   [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the round before
   [[nodiscard]] TimePoint next_deadline() const;
 
@@ -65,11 +65,11 @@ class Round {
   void begin_anchor();                                // another one was chosen
   void keep_slices(std::vector<wire::Slice> slices);  // of an attempt that a predecessor gave up
   void lost(const Member& gone);                      // it is no member any more
-  void end_without_ready();                           // nobody is left who waits for it
+  void end_without_ready();                           // no site is left that waits for it
   void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
   std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }  // how often by now
-  void reform_if_owners_undialable();  // that the attempt in flight needs and nobody can make
+  void reform_if_owners_undialable();  // if the attempt in flight needs a link that no site can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
   void forget();
@@ -112,7 +112,7 @@ class Round {
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
   [[nodiscard]] Duration standstill() const;             // how long nothing of an exchange may move
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
-  void part_with(const Member& lost);                    // who takes part in the attempt that is given up
+  void part_with(const Member& lost);                    // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
   [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // of these, without a say
@@ -128,7 +128,7 @@ class Round {
   [[nodiscard]] std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas(const wire::StartAttempt& start) const;
   void warn_of_duplicate_data(const wire::StartAttempt& start);
   [[nodiscard]] DeltaStatistics::Found compare_deltas(const wire::StartAttempt& start);
-  void skip(const std::string& reason);  // those who are ready train on; the anchor stands
+  void skip(const std::string& reason);  // ready sites train on; the anchor stands
   void begin_again();
   void clear();
 
@@ -140,8 +140,8 @@ class Round {
   DuplicateData duplicate_data_;
   DeltaStatistics deltas_;
   std::pair<RoundId, std::string> last_skipped_;  // told once: it is the same at every trigger
-  // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
-  // the one must not be taken for the other's.
+  // No two attempts of a round have the same number, even under two terms or after a lost round is agreed on again:
+  // chunks of one attempt must not be mistaken for another's.
   std::uint32_t attempt_base_ = 0;
   std::uint32_t highest_attempt_ = 0;
 };

@@ -1,4 +1,4 @@
-// An attempt in flight: whom it loses, for whom it waits, and how long.
+// An attempt in flight: which members it loses, which it waits for, and for how long.
 #include <algorithm>
 #include <utility>
 
@@ -57,14 +57,15 @@ void Round::part_with(const Member& lost) {
     round_.gone[lost.id] = {lost.name, part->weight, part->since, lost.round.samples()};
 }
 
-// A round begins with its first ready: without one nobody waits. A helper is ready all the time, and waits for nobody.
+// A round begins when its first site is ready. If no site is ready any more, no site waits, and the round begins again.
+// Helpers do not count: they are ready all the time and wait for nothing.
 void Round::end_without_ready() {
   const auto waits = [](const auto& entry) { return entry.second.round.ready_ && !entry.second.helper; };
   if (std::ranges::none_of(all_->members(), waits)) begin_again();
 }
 
-// Two members that cannot be dialled cannot link. Without this it would show only after the limit for links. Where
-// somebody is done, all have reached each other.
+// Two members that cannot be dialled cannot link. Without this check, that would show only after the limit for links.
+// Once a member is done, all members have reached each other.
 void Round::reform_if_owners_undialable() {
   if (!round_.attempt || round_.done > 0) return;
   std::vector<std::string> unverified;
@@ -87,7 +88,7 @@ void Round::reform_if_owners_undialable() {
 
 Duration Round::standstill() const { return std::max(all_->config.link_grace, all_->config.least_standstill); }
 
-// Nothing of an exchange moves any more: who holds it up is let go, as one that is silent is.
+// Nothing of an exchange moves any more. The sites that hold it up are dropped, like silent ones.
 void Round::judge_exchange() {
   if (!round_.attempt) return;
   const Duration limit = standstill();
@@ -100,10 +101,10 @@ void Round::judge_exchange() {
   if (!stall) return;
   if (!stall->newcomers.empty()) {
     return go_on_without(stall->newcomers,
-                         "moves only by its own word and that of other new sites: no site of an earlier round has "
-                         "told of progress for " +
+                         "moves only by its own account and that of other new sites: no site of an earlier round has "
+                         "reported progress for " +
                              in_seconds(limit) +
-                             "; the others go on, what it trained counts in a later round [round.newcomer-moves]");
+                             "; the others go on, and what it trained counts in a later round [round.newcomer-moves]");
   }
   const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
   if (stall->pair) {
@@ -135,10 +136,10 @@ std::set<SiteId> Round::open_newcomers(const std::set<SiteId>& open) const {
   return newcomers;
 }
 
-// Nothing waits without limit: those for whom the others have waited too long are let go, by name. Where nobody is
-// done, or too few, that is whose contributions most owners lack; where all lines are slow the exchange is given time
-// while it gets on, and then goes on without those whose means most lack, or without those that were in no round yet;
-// else it ends.
+// Every wait has a limit. At the limit the round goes on without the sites that are late, and names them. These are the
+// sites that are not done; if too few are done, the sites whose contributions most owners lack. If all lines are slow,
+// the exchange gets more time while it makes progress. Then the round goes on without the sites whose means most others
+// lack, or without newcomers. If none of this leaves enough sites, the round is skipped.
 void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
@@ -157,7 +158,7 @@ void Round::on_limit() {
   if (late.size() == round_.here || !can_go_on(late)) late = watch_.slow(owners_of(round_.attempt->slices));
   ++round_.limits;
   if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
-    // Links take a moment, and the first heartbeats.
+    // Links and the first heartbeats take a moment.
     const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
     if (gets_on && round_.limits <= kMaxExtensions) {
       return all_->note(Note::Level::kWarning, "waiting",
@@ -172,7 +173,7 @@ void Round::on_limit() {
     }
   }
   go_on_without(late, "was not done within " + limit +
-                          "; the others go on, what it trained counts in a later round [round.exchange-timeout]");
+                          "; the others go on, and what it trained counts in a later round [round.exchange-timeout]");
 }
 
 void Round::go_on_without(const std::set<SiteId>& late, const std::string& why) {

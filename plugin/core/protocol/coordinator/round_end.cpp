@@ -157,7 +157,7 @@ void Round::commit() {
   all_->out.emplace_back(std::move(all));
   all_->note(Note::Level::kInfo, "round",
              "round " + std::to_string(committed.value) +
-                 (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
+                 (names.empty() ? ": no site had anything to contribute, the anchor stays" : ": " + join_words(names)),
              {{"round", std::to_string(committed.value)},
               {"attempt", std::to_string(start.attempt.value)},
               {"members", json_list(members_named)},

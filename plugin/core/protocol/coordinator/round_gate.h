@@ -1,13 +1,13 @@
-// Whether an attempt at the round may start: who is ready, and how long they wait for whom.
+// Whether an attempt at the round may start: which sites are ready, which they wait for, and for how long.
 //
-//   nobody is ready --> nothing
+//   no site is ready --> nothing
 //   fewer than a quorum can be ready: all are, or cannot come --> no round: they train on
-//   all are ready --> start; while helpers, or joiners that take the anchor, are waited for --> wait
+//   all are ready --> start, but wait first for helpers, and for joiners that take the anchor
 //   all but stragglers that have a rest (stragglers.h) --> wait for three heartbeats, then start
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
-// Guests are helpers, joiners, and those that have come and were in no round yet: anybody can be one, under any number
-// of names. After each wait for them alone that was in vain none is waited for until as much time has passed again.
+// Guests are helpers, joiners, and sites that were in no round yet: anybody can be one, under any number of names. If
+// rounds have waited for guests alone, in vain, they wait for no guest until as much time has passed again.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -24,9 +24,9 @@ namespace collab::protocol {
 
 struct CoordinatorParts;
 
-// Heartbeats for which sites that are ready and sites that wait in a collective wait for each other. In a collective a
-// thread beside the training may wait, and the training still comes to its round. In a barrier of the world the
-// training itself waits and cannot come, so nobody waits for it.
+// How many heartbeats ready sites and sites in a collective may wait for each other. In a collective, a thread beside
+// the training may wait, so the training can still come to its round. In a world-wide barrier the training itself waits
+// and cannot come, so the round does not wait for it.
 inline constexpr int kCircleHeartbeats = 5;
 inline constexpr unsigned kMostVainWaits = 16;
 // Heartbeats for which a round that is due waits for helpers that are not ready.
@@ -37,7 +37,7 @@ class RoundGate {
   struct Verdict {
     enum class What : std::uint8_t { kNotYet, kSkip, kStart };
     What what = What::kNotYet;
-    std::string why{};  // kSkip; kStart: why those who are not ready cannot come, or empty
+    std::string why{};  // kSkip; kStart: why sites that are not ready cannot come, or empty
   };
   [[nodiscard]] Verdict judge();
   [[nodiscard]] TimePoint next_deadline() const;  // while no attempt is in flight
@@ -56,10 +56,10 @@ class RoundGate {
   friend struct Inside;
   struct Count {
     std::size_t all = 0;      // that train
-    std::size_t settled = 0;  // of those, who have a say or are ready
+    std::size_t settled = 0;  // of those, with a say or ready
     std::size_t ready = 0;
     bool helped = true;  // every helper is ready, and every straggler that has a rest
-    Quorum quorum;       // of those who are ready, helpers too
+    Quorum quorum;       // of ready sites, helpers too
   };
   struct Circle {
     std::string words;   // empty: there is none
@@ -75,17 +75,17 @@ class RoundGate {
   CoordinatorParts* all_ = nullptr;
   Stragglers stragglers_;
   std::map<std::string, InCall> calls_;  // by site's name, as last told
-  unsigned vain_waits_ = 0;              // for joiners that did not come, less those who came since
+  unsigned vain_waits_ = 0;              // for joiners that did not come, less those that came since
   bool guests_missing_ = false;          // as last looked: nothing else is
   TimePoint guests_since_ = kNever;      // since when
   std::size_t ready_then_ = 0;           // how many were, then
   TimePoint guests_rest_ = {};           // until then none is waited for
-  TimePoint majority_since_ = kNever;    // most of those who are waited for are ready
+  TimePoint majority_since_ = kNever;    // most of the expected sites are ready
   TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
   TimePoint joiners_progressed_{};       // one of them took part of the anchor last
   TimePoint joiners_until_ = kNever;     // then it goes on without them
   TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
-  TimePoint circle_since_ = kNever;      // all others are in calls that wait for those who are ready
+  TimePoint circle_since_ = kNever;      // all others are in calls that wait for the ready sites
   TimePoint circle_until_ = kNever;      // then they are parted
 };
 

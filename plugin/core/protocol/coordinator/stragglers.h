@@ -1,9 +1,9 @@
-// Which sites a majority has waited for in vain, and for how long nobody waits for them now.
+// Sites for which a majority has waited in vain. Each of them rests: for some time rounds do not wait for it.
 //
-// The first rest is as long as the wait was, each further one in a row twice as long, up to sixteen times. It ends
-// where the site takes part in an attempt. While it rests a round gives it three heartbeats (round_gate.h): a site that
-// is late once is in the rounds after that if it is ready with the others; one that never comes costs the others less
-// and less.
+// The first rest is as long as the wait was. Each further rest in a row is twice as long, up to sixteen times. A rest
+// ends when the site takes part in an attempt. While a site rests, a round gives it three heartbeats (round_gate.h). So
+// a site that was late once is in the next rounds if it is ready with the others, and a site that never comes costs the
+// others less and less.
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -20,7 +20,7 @@ namespace collab::protocol {
 
 class Stragglers {
  public:
-  // `waited`: for how long it was waited for. Of sites that are not `here` nothing is kept.
+  // `waited`: how long the others waited for it. Nothing is kept about sites that are not `here`.
   void missed(SiteId site, TimePoint now, Duration waited, const std::set<SiteId>& here) {
     std::erase_if(late_, [&](const auto& entry) { return !here.contains(entry.first); });
     Late& late = late_[site];

@@ -1,11 +1,11 @@
 // The chunks of one attempt: which to encode, send, reduce and take, in which order.
 //
-// Each member sends each slice of its delta to the slice's owner, chunk by chunk; the owner reduces a chunk when all
-// contributions to it are here, and sends the mean to all. Encode, send, reduce and return overlap. Each peer has a
-// window of its own, so that a slow one holds up no other. Contributions go before means: others wait for them to go
-// on, and nobody waits for a mean but the end. A chunk is reduced when its mean can leave to one peer, not before:
-// until the slowest has been sent it, it takes memory.
-// Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
+// Each member sends each slice of its delta to the slice's owner, chunk by chunk. The owner reduces a chunk when all
+// contributions to it are here, and sends the mean to all. Encode, send, reduce and return overlap. Each peer has its
+// own window, so that a slow peer holds up no other. Contributions go before means, because other sites need them to go
+// on; means are needed only at the end. A chunk is reduced only when its mean can leave to one peer, because it takes
+// memory until it has been sent to the slowest. Pure. Threads: one caller at a time. Ownership: its own state; never a
+// byte of tensors.
 #pragma once
 
 #include <memory>
@@ -50,8 +50,8 @@ class Exchange {
     std::vector<SiteId> sites{};
   };
   [[nodiscard]] Missing missing(std::size_t most) const;
-  // A contributor who is not here any more, and whose part to our slices is not here whole: such an attempt would not
-  // end.
+  // A contributor that is not here any more, and whose contribution to our slices is incomplete: such an attempt would
+  // not end.
   [[nodiscard]] std::optional<SiteId> lacks() const;
 
  private:

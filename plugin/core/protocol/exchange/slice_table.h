@@ -1,8 +1,8 @@
 // Who reduces which part of the vector.
 //
-// Equal shares make the exchange an all-reduce (reduce-scatter and all-gather); other shares are a matter of the
-// caller, the table does not care: bandwidths give DeDLOC's hybrid (arXiv:2106.10207), one share a parameter server.
-// Threads: pure functions.
+// Equal shares make the exchange an all-reduce (reduce-scatter and all-gather). The caller may choose other shares:
+// shares by bandwidth give DeDLOC's hybrid (arXiv:2106.10207), a single share gives a parameter server. Threads: pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct Share {
 
 // Contiguous slices in the order of `shares`, covering `range` without gaps; boundaries, counted from its begin, are
 // multiples of kCoarseElements where that moves them by little, else of kBlockElements. Empty slices are left out.
-// Empty when there is nothing to own or nobody to own it.
+// Empty if there is nothing to own, or no site to own it.
 inline constexpr std::uint64_t kCoarsePerSite = 64;  // fewer of them a site, and rounding would show
 [[nodiscard]] std::vector<wire::Slice> make_slices(ElementRange range, std::span<const Share> shares);
 
-// The table when it has to do without some of its owners: who has a share keeps its slices, for contributions to them
-// are there already; what the others had is divided by `shares`.
+// The table without some of its owners. Sites that have a share keep their slices, because contributions to them are
+// there already. The slices of the other owners are divided by `shares`.
 // It may become lopsided.
 [[nodiscard]] std::vector<wire::Slice> pass_on(const std::vector<wire::Slice>& slices, std::span<const Share> shares);
 
-// Somebody owns so much more than its share that the table had better be made anew, whatever is sent twice then.
+// True if a site owns so much more than its share that a new table is better, although some data is then sent twice.
 [[nodiscard]] bool lopsided(const std::vector<wire::Slice>& slices, std::span<const Share> shares);
 
 }  // namespace collab::protocol

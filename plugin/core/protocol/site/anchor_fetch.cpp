@@ -96,7 +96,7 @@ struct AnchorFetch::State {
     if (!source.lists_asked.empty() || source.next_list < lists.size()) return;
     const Digest digest = state_of(source.tiles);
     if (digest != plan.digest) {
-      return wrong(event.from, "its anchor has the digest " + to_hex(digest) + ", agreed on is " + to_hex(plan.digest));
+      return wrong(event.from, "its anchor has the digest " + to_hex(digest) + ", not " + to_hex(plan.digest));
     }
     known = true;
     tiles = std::move(source.tiles);

@@ -1,8 +1,8 @@
-// An anchor from several members at once: which part of it is asked of whom, and whether what comes is right.
+// An anchor from several members at once: which member is asked for which part, and whether the parts are right.
 //
-// The digest agreed on is that of a list of digests, one a tile; the list itself comes first, and proves itself. From
-// then on every part is held against it as it arrives, so that whoever sends other bytes is known at once. What is
-// held here already and is the same is not asked for.
+// The digest agreed on is the digest of a list of digests, one for each tile. The list comes first, and proves itself.
+// Then every part is checked against it as it arrives, so a member that sends other bytes is known at once. Tiles that
+// this site already holds are not fetched.
 // Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
 #pragma once
 

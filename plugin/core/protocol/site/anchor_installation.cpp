@@ -18,7 +18,7 @@ constexpr int kTransferTries = 2;
 void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   if (!all_->membership.is_let_in() || install.term < all_->acceptor.term() || all_->round.is_applying()) {
     return all_->note(Note::Level::kWarning, "ignored",
-                      "the coordinator offered an anchor to a site that waits for none [join.anchor-unasked]");
+                      "the coordinator offered an anchor to a site that does not wait for one [join.anchor-unasked]");
   }
   if (!is_short(install.voters)) {
     return all_->coordinator.turn_from("it names a membership whose names are longer together than a site remembers");

@@ -6,8 +6,8 @@
 //                           v                              |
 //                        receives --a source is lost, or wrong: from the others; of all of them: once more
 //
-//   From both: its coordinator is lost, or another anchor is to be put in place. A site that nobody can dial, and that
-//   reaches nobody who holds the anchor, gives up after the grace.
+//   From both: its coordinator is lost, or another anchor must be put in place. A site that cannot be dialled, and that
+//   reaches no holder of the anchor, gives up after the grace.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -36,7 +36,7 @@ class AnchorInstallation {
   void link_lost(SiteId source, LinkId link);
   void on_tick();
   void pursue();  // link up, fetch
-  void drop();    // an anchor must not come into place that nobody reckons with any more
+  void drop();    // an anchor that no part expects any more must not come into place
 
  private:
   friend struct SiteParts;

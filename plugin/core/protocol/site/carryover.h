@@ -1,11 +1,11 @@
-// What of a round's exchange outlives an attempt: contributions an owner holds are neither dropped nor sent again when
-// the attempt is formed anew.
+// The part of a round's exchange that outlives an attempt: when the attempt is formed again, contributions that an
+// owner holds are neither dropped nor sent again.
 //
-// Parameters stand still from a site's trigger to the round's end, and a slice stays with an owner that stays, so a
-// contribution sent in an earlier attempt is the very same bytes. Participant::since says from which attempt on that
-// holds for a site; between two sites, the later of both counts. A sender skips what it has given to the link that
-// still joins the two: a link loses nothing while it lives. The owner keeps all that may still stand, also of slices
-// that are not its own at the moment: between two attempts of one site there may have been others, unknown to it.
+// Parameters stand still from a site's trigger to the round's end, and a slice stays with its owner while that is here.
+// So a contribution sent in an earlier attempt has the same bytes. Participant::since says from which attempt on that
+// holds for a site; between two sites, the later one counts. A sender skips what it has given to the link that still
+// joins the two, because a link loses nothing while it lives. The owner keeps all that may still count, also for slices
+// that are not its own now: between two attempts that a site knows there may have been others.
 //
 // Pure. Threads: one caller at a time. Ownership: shares the payloads.
 #pragma once

@@ -1,4 +1,4 @@
-// What a site may send (COLLAB_EGRESS_BUDGET_GB), and what it has sent. It binds the site that has it, and nobody else.
+// How much a site may send (COLLAB_EGRESS_BUDGET_GB), and how much it has sent. The budget binds only that site.
 //
 // Pure. Threads: one caller at a time.
 #pragma once

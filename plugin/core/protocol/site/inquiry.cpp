@@ -78,7 +78,7 @@ void Inquiry::begin_asking(Duration soon) {
 
 void Inquiry::on_connected(LinkId link, std::optional<std::uint32_t> candidate) {
   if (!of_ || candidate.value_or(*of_) != *of_) {
-    all_->out.emplace_back(Hangup{link, "nothing is to be asked any more"});
+    all_->out.emplace_back(Hangup{link, "no questions are left"});
     return;
   }
   link_ = link;

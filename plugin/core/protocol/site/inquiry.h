@@ -1,11 +1,11 @@
-// Looking at the other candidates: two swarms of one run may have been founded apart, or one of them may lead where
+// Asks the other candidates: two swarms of one run may have been founded apart, or another candidate may lead while
 // this site only waits.
 //
 //   member that waits or is held --once a grace: the next candidate--> asked
-//   asked --it leads, and has agreed on more--> the site goes there; one that waits where nobody leads a swarm that has
-//                                               begun, unless that one has agreed on far less than it has
+//   asked --it leads, and has agreed on more--> the site goes there. A site that waits where no candidate leads goes to
+//                                               any swarm that has begun, unless that has agreed on far less
 //
-// The answer decides by itself, and alike at all sites: one that goes is followed by the others.
+// The answer alone decides, and in the same way at all sites: if one goes, the others follow.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -23,9 +23,9 @@ struct SiteParts;
 class Inquiry {
  public:
   [[nodiscard]] bool is_over(LinkId link) const { return link_ == link; }
-  // What the candidate here says of itself, with each heartbeat, to who asks there.
+  // What the candidate here says of itself, with each heartbeat, to sites that ask.
   [[nodiscard]] const std::optional<wire::Leads>& here() const { return here_; }
-  [[nodiscard]] bool waits() const;      // this site, where nobody leads, or nothing was agreed on yet
+  [[nodiscard]] bool waits() const;      // this site: no candidate leads, or nothing was agreed on yet
   [[nodiscard]] bool asks_here() const;  // with each heartbeat
   [[nodiscard]] TimePoint next_deadline() const;
 

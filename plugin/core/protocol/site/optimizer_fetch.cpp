@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::uint64_t kPartBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kPartsAhead = 16;
-constexpr int kMaxSilent = 2;  // members that do not answer cost a grace each
-// A copy is made between two steps, and who waits for a step that does not end is told so after the grace.
+constexpr int kMaxSilent = 2;  // each member that does not answer costs a grace
+// A copy is made between two steps. If the step does not end within the grace, the member says so.
 constexpr Duration kForTheAnswer = std::chrono::seconds(5);
-// No optimizer keeps more for each parameter.
+// No known optimizer keeps more for each parameter.
 constexpr std::uint64_t kMaxBytesAnElement = 32;
 
 }  // namespace
@@ -30,7 +30,7 @@ void OptimizerFetch::begin() {
   for (const auto& [site, member] : all_->roster.members()) {
     if (site != all_->membership.self() && member.state == wire::MemberState::kActive) fetch_.members.push_back(site);
   }
-  // The next one above us first, so that not all who join ask the same; of those, whom we know already.
+  // Linked members first, then the next one above this site, so that joiners do not all ask the same member.
   const auto turn = [this](SiteId site) {
     return std::pair(all_->peers.linked(site), std::pair(site > *all_->membership.self(), -std::int64_t{site.value}));
   };
@@ -139,7 +139,7 @@ void OptimizerFetch::end() {
   fetch_ = Record{};
 }
 
-// A description that the caller has not answered waits without end: it reads it.
+// No limit runs while the caller reads an offer that it has not answered.
 bool OptimizerFetch::waits_for_member() const {
   switch (fetch_.phase) {
     case Phase::kNone:

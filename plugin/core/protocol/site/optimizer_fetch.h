@@ -1,4 +1,4 @@
-// The optimizer's state of one member, for a site that joins: whom to ask, what comes, whom to ask next.
+// The optimizer's state of one member, for a site that joins: which member to ask, what comes, which to ask next.
 //
 //   none --Seek--> linking --linked--> asking --it has a copy--> offered --Take--> taking --every byte--> taken
 //    ^ ^              | no link          | it has none, keeps silent                 | the link is lost, other bytes,

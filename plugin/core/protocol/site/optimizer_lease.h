@@ -1,4 +1,5 @@
-// A copy of this site's optimizer state, lent to sites that join: when one is needed, who has it, when it can go.
+// A copy of this site's optimizer state, lent to sites that join: when one is needed, which sites use it, when to drop
+// it.
 //
 // Pure. Threads: one caller at a time. Ownership: its own state; never a byte of the copy.
 #pragma once
@@ -52,7 +53,7 @@ using LeaseAction = std::variant<MakeCopy, DropCopy, TellBorrower, SendPart, Ref
 
 class OptimizerLease {
  public:
-  // How long a copy is waited for, and how long it is kept for a borrower of whom nothing is heard.
+  // `limit`: how long to wait for a copy, and how long to keep one for a silent borrower.
   explicit OptimizerLease(Duration limit) : limit_(limit) {}
 
   [[nodiscard]] std::vector<LeaseAction> step(TimePoint now, const LeaseEvent& event);

@@ -1,11 +1,11 @@
 // How fast one direction of a site's line is, from what it carries in rounds: nothing is sent to find out.
 //
-// What a round carries says how fast the line is only while there is something to carry: a site that waits for others
-// looks slow. So a round's sample is its best sustained rate, over windows of at least a quarter of the time from its
-// first payload to its last, and of 300 ms: shorter ones would see what a buffer took, or what piled up behind a gap.
-// Where it is told when something is on its way, a line that has nothing to carry for a part of a window counts as that
-// much faster, but at most four times: so one that only passes on what others send is not taken for as slow as they
-// are. A round's sample raises the estimate at once and lowers it slowly.
+// A round shows the speed of the line only while there is something to carry: a site that waits for others looks slow.
+// So a round's sample is its best sustained rate, over windows of at least 300 ms and at least a quarter of the time
+// from its first payload to its last. Shorter windows would measure what a buffer took, or what piled up behind a gap.
+// If the meter is told when something is on its way, a line that was idle for a part of a window counts as that much
+// faster, at most four times. Otherwise a line that only passes on what others send would look as slow as theirs. A
+// round's sample raises the estimate at once and lowers it slowly.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -28,7 +28,7 @@ class RateMeter {
   // What has been seen since the last call becomes a sample; a round begins.
   void begin_round();
   void add(TimePoint now, std::uint64_t bytes);  // that have arrived, or are known to have arrived at the other side
-  // Something is on its way from now on, or nothing is. Who is never told takes it that something always is.
+  // Something is on its way from now on, or nothing is. Without any call the meter assumes that something always is.
   void set_busy(TimePoint now, bool busy);
   // 0: no round has lasted long enough to tell. With what the round under way has shown by its last begin_round().
   [[nodiscard]] std::uint32_t kbit_per_second() const;

@@ -123,7 +123,7 @@ bool SiteMembership::leaves_for(TermId term) {
   const TermId limit = all_->config.terms.at(later(all_->now, kClocksDiffer));
   if (term <= limit) return false;
   all_->coordinator.drop("it acts under term " + std::to_string(term.value) +
-                         ", and by the clock of this site no swarm has got beyond term " + std::to_string(limit.value) +
+                         ", but by this site's clock no swarm can be beyond term " + std::to_string(limit.value) +
                          ": set the clocks, if they differ by more than " + in_seconds(kClocksDiffer) +
                          " [coordinator.far-term]");
   return true;
@@ -148,7 +148,7 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
   const wire::Accepted accepted{all_->acceptor.term()};
   if (phase_ != SitePhase::kAsking || !all_->acceptor.may_accept(accept.term)) {
     return all_->note(Note::Level::kWarning, "ignored",
-                      "something was to be accepted under term " + std::to_string(accept.term.value) +
+                      "the coordinator asked to accept something under term " + std::to_string(accept.term.value) +
                           ", this site follows term " + std::to_string(accepted.term.value) +
                           " [coordinator.old-accept]");
   }

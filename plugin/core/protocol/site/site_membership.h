@@ -86,7 +86,7 @@ class SiteMembership {
   void installed(const wire::InstallAnchor& install);
   void coordinator_lost();
   void applied();         // the commit that Join waited for
-  void say_join_again();  // to whom it was said: whom others wait for is judged by what it said
+  void say_join_again();  // to the same coordinator: others wait by what Join said
   void may_ask_for(Duration limit);
   void take_generation(std::uint32_t generation) { join_.generation = generation; }
   void offer(const wire::Offer& offer) { join_.offer = offer; }
@@ -110,8 +110,8 @@ class SiteMembership {
   bool join_sent_ = false;
   TimePoint give_up_ = kNever;        // join_timeout after Begin or after the loss
   TimePoint anchor_by_ = kNever;      // the InstallAnchor after Welcome
-  std::string told_;                  // for whom the candidates wait, by one of them
-  std::optional<std::string> hold_;   // for whom this site waits at its coordinator, as it has said
+  std::string told_;                  // which sites the candidates wait for, as one said
+  std::optional<std::string> hold_;   // which sites this one waits for, as its coordinator said
   TimePoint held_at_{};               // when that was told last
   bool was_held_ = false;             // at any coordinator
   std::optional<wire::Leave> leave_;  // this site leaves: to be said to the coordinator, once there is one

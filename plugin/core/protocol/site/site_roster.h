@@ -1,4 +1,4 @@
-// Who is a member, as the coordinator has told this site, and the keys by which members know each other.
+// The members, as the coordinator has told this site, and the keys by which members recognise each other.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

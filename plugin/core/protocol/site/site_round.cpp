@@ -334,7 +334,7 @@ void SiteRound::on_commit(const wire::Commit& commit) {
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
     // A coordinator may say anything: what it says ends its link, and no training.
     const std::string why = what + ", which this site has not completed: coordinator and site disagree";
-    all_->note(Note::Level::kError, "coordinator", why + "; another one is looked for [round.disagreement]");
+    all_->note(Note::Level::kError, "coordinator", why + "; the site looks for another one [round.disagreement]");
     return all_->coordinator.turn_from(why);
   }
   all_->membership.becomes_active();
@@ -497,7 +497,7 @@ void SiteRound::on_tick() {
       const auto reason = all_->peers.last_reason(p.site);
       const std::string last = reason ? ", last: " + *reason : "";
       const std::string both = all_->peers.cannot_be_dialled()
-                                   ? "; nobody can dial " + all_->membership.join().site +
+                                   ? "; no site can dial " + all_->membership.join().site +
                                          ": run `collab helper` on a machine that both reach"
                                    : "";
       return report_unreachable(p.site, "no link within " + in_seconds(kLinkLimit) + last + both);

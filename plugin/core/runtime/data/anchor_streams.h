@@ -1,9 +1,9 @@
 // Anchors from and to other sites: parts of the sealed slot and of the outer state, exact float32, and the digests of
-// their tiles. What is asked of whom the AnchorFetch decides; here are the bytes.
+// their tiles. AnchorFetch decides which part is asked of which member; this class moves the bytes.
 //
-// An anchor that comes is written into the arena's free slot, its outer state into its place, from receive() on until
-// it is whole or forget() is called: who needs the slot for something else calls that first. Threads: one caller at a
-// time. Ownership: its streams; borrows clock, arena and sender.
+// From receive() on, an incoming anchor is written into the arena's free slot, and its outer state into its place,
+// until it is whole or forget() is called. Code that needs the slot for something else calls forget() first. Threads:
+// one caller at a time. Ownership: its streams; borrows clock, arena and sender.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +45,12 @@ class AnchorStreams {
 
   // ---- to joiners, who share what may be on its way
   static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;      // bytes; each may have one part in any case
-  static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // and then nobody
+  static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // for all
 
   static constexpr Duration kTakesNothing = std::chrono::seconds(30);
 
   Status send(const protocol::SendAnchor& action);
-  // Where nobody else has room: who has most on its way, and has taken nothing for a while.
+  // If a site waits for room: the site with most on its way of those that have taken nothing for a while.
   [[nodiscard]] std::optional<LinkId> in_the_way() const;
   // Whether it was a part of an anchor.
   bool sent(std::uint64_t token);

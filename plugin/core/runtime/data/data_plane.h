@@ -5,8 +5,8 @@
 // slices, encoded (at most 1 with equal shares and fp32), a window of contributions on their way out, and the means of
 // our own slices that the slowest peer is still to be sent, encoded. With error feedback one more for the residual, and
 // what our own means leave out, as much as we own. Chunks that come before their attempt: at most two encoded vectors.
-// While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
-// of the mean. Where the training copy is moved onto an anchor of others: one of what it was (TrainingCopy).
+// While it is unknown whether a complete attempt was committed, and the site trains on: a copy of the parameters and
+// one of the mean. When the training copy is moved onto an anchor of others: one of what it was (TrainingCopy).
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
 #pragma once
 

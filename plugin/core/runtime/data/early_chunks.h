@@ -42,8 +42,8 @@ class EarlyChunks {
   // The mean of a vector and one contribution to all of it, or two contributions; of small models more.
   explicit EarlyChunks(std::size_t encoded_vector) : bound_(std::max(kLeastBound, 2 * encoded_vector)) {}
 
-  // `held`: the round of the anchor in place. What is for it or for an earlier one can count no more, and nor can what
-  // is of another run: who takes part in an attempt has said before that it holds an anchor of its run.
+  // `held`: the round of the anchor in place. Chunks for that round or an earlier one no longer count. Neither do
+  // chunks of another run: a participant of an attempt has said before that it holds an anchor of its run.
   void keep(RunId run, RoundId held, IncomingChunk incoming) {
     const std::uint64_t round = incoming.chunk.round.value;
     if (incoming.chunk.run != run || round <= held.value || lossy_.count(incoming.link) != 0) return;

@@ -61,7 +61,7 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
     const auto line = copies_.allow(clock_.now(), "a copy of the optimizer's state, " + in_megabytes(made.bytes) +
-                                                      ", is kept until who asked has taken it");
+                                                      ", is kept until the site that asked has taken it");
     if (line) log_info(*line);
   }
   run(made);
@@ -140,7 +140,7 @@ void OptimizerTransfer::take_part(const protocol::TakeOptimizerPart& action) {
 
 Result<BufferPtr> OptimizerTransfer::complete() {
   if (hash128(taken_->view()) != offer_.state.digest)
-    return corrupt("its bytes are not those it had offered [optimizer.other-bytes]");
+    return corrupt("its bytes are not the ones that it offered [optimizer.other-bytes]");
   return std::move(taken_);
 }
 

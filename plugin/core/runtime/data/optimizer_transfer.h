@@ -1,5 +1,5 @@
-// The bytes of optimizer states that are lent to other sites, and of the one that comes from another. Who gets what and
-// when is decided by OptimizerLease and the Site machine.
+// The bytes of optimizer states that are lent to other sites, and of the one that comes from another. OptimizerLease
+// and the Site machine decide which site gets what, and when.
 //
 // Memory: at a member that lends, one copy until the last borrower has it or keeps silent (OptimizerLease); at a
 // joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is lent, the one that comes;

@@ -1,5 +1,5 @@
-// What goes with an anchor wherever it lies, in the arena or in a state file: the membership it was agreed on with. An
-// anchor that came without could be taken for what a swarm of its own has agreed on.
+// What is stored with an anchor, in the arena and in a state file: the membership that agreed on it. An anchor without
+// it could be mistaken for the agreement of a swarm of its own.
 //
 // Threads and ownership: plain functions.
 #pragma once

@@ -1,7 +1,7 @@
-// What a site begins with, of what its earlier processes have left: in its record, in shared memory, in its state file.
+// What a site begins with, from what its earlier processes have left: its record, shared memory, its state file.
 //
-// An anchor comes with the membership that it was agreed on with, or a minority could take it for what is its own to go
-// on from. Only a run that has ended here in good order is waited for no more. Threads and ownership: a pure function,
+// An anchor comes with the membership that agreed on it. Without that, a minority could go on from it alone. A site
+// waits for the others of a run, unless that run has ended here in good order. Threads and ownership: a pure function,
 // which the simulator's sites call too.
 #pragma once
 

@@ -67,7 +67,7 @@ Result<FileLock> FileLock::take(const std::string& path) {
     }
     return lock;
   }
-  return unavailable(path + " is being made and removed again and again by other processes [state.lock-contended]");
+  return unavailable(path + " keeps being made and removed by other processes [state.lock-contended]");
 }
 
 std::string FileLock::holder_of(const std::string& path) {

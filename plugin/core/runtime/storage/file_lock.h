@@ -13,12 +13,13 @@ namespace collab {
 
 class FileLock {
  public:
-  // kRefused: another process has it, in words ("process 4711 on host node7"). kUnavailable: no such file, or no lock
-  // on it, can be had here. Waits a twentieth of a second for it, which is for those who only ask.
+  // kRefused: another process has it; the message names it ("process 4711 on host node7"). kUnavailable: no such file,
+  // or no lock on it, is possible here. Waits a twentieth of a second, because others take the lock briefly just to
+  // ask.
   static Result<FileLock> take(const std::string& path);
-  // Who has it, in words; empty: nobody, or there is no such file.
+  // The process that has it, in words. Empty if none has, or if there is no such file.
   [[nodiscard]] static std::string holder_of(const std::string& path);
-  // Removes the file's name, while the lock is held: who waited for the lock finds a new file.
+  // Removes the file's name while the lock is held. A process that waited for the lock finds a new file.
   void remove_name();
 
  private:

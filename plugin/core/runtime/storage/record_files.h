@@ -1,4 +1,4 @@
-// The records that lie in a folder, for `collab doctor`: whose they are, and away with those that nobody comes back to.
+// The records in a folder, for `collab doctor`: which sites they belong to, and removal of those that no site needs.
 //
 // Threads: plain functions on paths. Ownership: none.
 #pragma once

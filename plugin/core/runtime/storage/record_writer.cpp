@@ -94,7 +94,7 @@ RecordWriter::~RecordWriter() {
     return;
   }
   log_warning("the disk has not taken the record " + shared_->store.path() + " for " +
-              std::to_string(patience_.count()) + " ms: what it said last may be lost [record.disk-slow]");
+              std::to_string(patience_.count()) + " ms: its last contents may be lost [record.disk-slow]");
   thread_.detach();
   const std::lock_guard lock(shared_->telling);
   shared_->told = nullptr;

@@ -1,11 +1,12 @@
-// Writes a site's record on a thread of its own, so that who asks for it does not wait for the disk.
+// Writes a site's record on its own thread, so that the caller does not wait for the disk.
 //
 //   writer_.emplace(std::move(store), [this](std::uint64_t number, const Status& how) {
 //     mailbox_.post([this, number, how] { ... });
 //   });
 //   writer_->write(encoded, number);  // returns at once
 //
-// Of bodies that wait, only the newest is written; each one's number is told once it, or a newer one, lies there.
+// Of bodies that wait, only the newest is written. Each body's number is reported once that body, or a newer one, is on
+// disk.
 // Threads: one caller; one writer thread. Ownership: the store. Both end within `patience` when this does; a disk that
 // hangs for longer keeps them, and the record's lock, until the process ends.
 #pragma once

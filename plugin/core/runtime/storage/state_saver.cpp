@@ -165,7 +165,7 @@ void StateSaver::Shared::write_mark(bool ended_well) {
   if (status.ok()) return;
   log_warning("the state file could not be marked as " +
               std::string(ended_well ? "of a run that has ended in good order: the next start waits for the others"
-                                     : "of a run that goes on: without its record this site would wait for nobody") +
+                                     : "of a run that goes on: without its record this site would not wait") +
               ": " + status.message() + " [state.not-marked]");
 }
 
@@ -275,7 +275,7 @@ void StateSaver::wait() {
     shared.left = true;
     shared.waiting.reset();
     log_warning("the disk has taken nothing of the state of round " + round + " for " +
-                std::to_string(patience_.count()) + " ms: it is not waited for any more, and " + shared.path +
+                std::to_string(patience_.count()) + " ms: collab no longer waits for it, and " + shared.path +
                 " holds an earlier round [state.save-left]");
     return thread_.detach();
   }

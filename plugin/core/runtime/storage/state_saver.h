@@ -1,12 +1,12 @@
 // Writes the sealed anchor to COLLAB_STATE_DIR in the background, so that neither a step nor a heartbeat waits for the
 // disk.
 //
-// A save copies a piece at a time out of memory that belongs to the rounds; while one is on its way, the next waits.
-// Who is about to change some of that memory says so with let_go(): a save that has not come so far is given up, which
-// is said, and one is due again at the next round. A state of rounds that the swarm does not go on from is not
-// overwritten: it is moved aside. Threads: one caller; one writer thread at a time. Ownership: the
-// thread; borrows what is saved, until wait() has returned. A disk that takes nothing for `patience` keeps the thread,
-// which then touches nothing of the rounds any more, until the process ends.
+// A save copies memory that belongs to the rounds, piece by piece; while one save runs, the next waits. Code that is
+// about to change some of that memory calls let_go(). If the save has not copied that part yet, it is given up, with a
+// warning, and another is due at the next round. A state from which the swarm does not go on is not overwritten: it is
+// moved aside. Threads: one caller; one writer thread at a time. Ownership: the thread; borrows what is saved, until
+// wait() has returned. If the disk takes nothing for `patience`, the thread stays until the process ends, but no longer
+// touches memory of the rounds.
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,8 @@
-// Which tensors `rda` takes one by one (COLLAB_OUTER_OPTIMIZER): all that are trained, but embeddings, of which a site
-// has moved the rows that it read. Their mean is taken as it is.
+// Which tensors `rda` lengthens one by one (COLLAB_OUTER_OPTIMIZER): all trained tensors except embeddings. A site has
+// moved only the rows of an embedding that it read, so the mean of embeddings is used as it is.
 //
-// An embedding is known by its name, for names are what sites compare and helpers are told: `embed` is in it, whatever
-// the case, or one of the words between its dots and underscores is `emb`, `wte` or `wpe`.
+// Embeddings are recognised by their names, because names are what sites compare and helpers are told. The name
+// contains `embed`, in any case, or one of the words between its dots and underscores is `emb`, `wte` or `wpe`.
 // Threads: pure functions.
 #pragma once
 

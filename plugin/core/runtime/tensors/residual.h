@@ -1,18 +1,18 @@
-// What lossy payloads have left out so far, which the next ones are to bring: error feedback between rounds.
+// What lossy payloads have left out so far, to be added to the next ones: error feedback between rounds.
 //
-// One vector of float32 for all elements. Of an element that another site owned in the last committed attempt it holds
-// what our contribution left out, in units of our delta; of an element we owned, what our mean left out, in units of
-// the mean. Where the owner changes an element's unit does, by our share of that attempt's mean.
+// One vector of float32 for all elements. If another site owned an element in the last committed attempt, the vector
+// holds what our contribution left out, in units of our delta. If we owned it, the vector holds what our mean left out,
+// in units of the mean. When an element changes its owner, its unit changes by our share of that attempt's mean.
 //
 //   start --> encode_contribution, encode_mean: payloads; the vector stands --> commit: the next vector
 //     ^                                                |
 //     +------------ cancelled, formed again -----------+   the same payloads once more
 //
-// Until the commit only what our own means leave out is stored, as many elements as we own; what our contributions
-// leave out is found again by encoding them once more. Both ways feed back when one of the two codecs asks for it.
-// What comes into a payload is multiplied by the decay first: 1 loses nothing, 0.95 with top-k is SparseLoCo's
-// (arXiv:2508.15706). Until it comes into a payload that is committed, it stands. Buffers have none: a running
-// statistic is no sum of steps, and what a round left out of it the next one is shown anyhow.
+// Until the commit, only what our own means leave out is stored, for the elements that we own. What our contributions
+// leave out is computed again by encoding them once more. Both ways use feedback if one of the two codecs needs it.
+// What goes into a payload is first multiplied by the decay: 1 loses nothing, 0.95 with top-k is SparseLoCo's
+// (arXiv:2508.15706). It stays in the vector until it is in a committed payload. Buffers have no residual: a running
+// statistic is not a sum of steps, and the next round carries what this one left out anyway.
 // Algorithm: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; at the owner as well: Tang et al.,
 // "DoubleSqueeze", ICML 2019.
 // Threads: one caller at a time. Ownership: its vectors.
@@ -73,7 +73,7 @@ class Residual {
   // what a contribution differs from the decoded mean by is taken out of the parameters. The rest lies in them still
   // and brings as much of what this attempt's payloads left out as well: so much less of that is kept here.
   Status commit(std::span<const float> anchor, const Reader& contributed, float taken = 1.0F);
-  // Our contribution to the attempt started last counts as committed, by whom and with which means is not known.
+  // Our contribution to the last attempt counts as committed. It is not known by which leader, and with which means.
   Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
   // Zeros: what was left out came from parameters that were not fit to be sent.
   void drop();

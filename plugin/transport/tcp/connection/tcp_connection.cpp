@@ -249,19 +249,19 @@ bool Connection::settle_first_byte(std::byte first) {
   }
   if (!clear && first != kTlsRecord) {
     fail(Fault::kBroken,
-         corrupt("what dialled here is no tcp transport of collab (a site without the swarm's key may take "
-                 "ucx: COLLAB_TOKEN and COLLAB_TRANSPORT are to be the same everywhere)"));
+         corrupt("the caller is not a tcp transport of collab (a site without the swarm's key may use ucx: "
+                 "COLLAB_TOKEN and COLLAB_TRANSPORT must be the same everywhere)"));
     return false;
   }
   // The other side understands a refusal in the clear.
   const std::string words =
-      tls ? "it speaks in the clear, and here all is encrypted: give it the swarm's COLLAB_TOKEN (or certificates)"
-          : "it requires encryption, and this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
+      tls ? "it does not encrypt, but this side does: give it the swarm's COLLAB_TOKEN (or certificates)"
+          : "it requires encryption, but this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
   const std::string told =
-      tls ? "here all is encrypted, and the connection came in the clear: set the swarm's COLLAB_TOKEN (or "
-            "certificates) [tcp.peer-encrypts]"
-          : "here is no key to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on none "
-            "[tcp.peer-has-no-key]";
+      tls ? "this side encrypts, but the connection came in the clear: set the swarm's COLLAB_TOKEN (or certificates) "
+            "[tcp.peer-encrypts]"
+          : "this side has no key to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on "
+            "none [tcp.peer-has-no-key]";
   Bytes answer = encode_preface();
   const Bytes refusal = encode(Refuse{Refusal::kNotAllowed, told});
   answer.insert(answer.end(), refusal.begin(), refusal.end());

@@ -12,7 +12,7 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
   if (from.dialled() || connection == nullptr) return corrupt("a hello out of turn");
   TcpLink* link = all_.links.find(hello.link);
   if (link != nullptr && (link->dialled() || link->process() != hello.process || hello.opens)) {
-    return corrupt("a hello for a link of somebody else");
+    return corrupt("a hello for another peer's link");
   }
   if (link == nullptr && !hello.opens) {
     const bool well = all_.links.ended_well(hello.link);

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
   }
   if (options.heartbeat < std::chrono::milliseconds(1) || options.link_grace <= Duration(0) ||
       options.max_mbit_up < 0 || options.max_mbit_down < 0) {
-    return invalid_argument("tcp: heartbeat and grace are times above zero, caps are not negative [tcp.times]");
+    return invalid_argument("tcp: heartbeat and grace must be above zero, and caps must not be negative [tcp.times]");
   }
   Result<std::shared_ptr<tcp::TlsKeys>> keys = tcp::TlsKeys::make(options);
   if (!keys.ok()) return keys.status();

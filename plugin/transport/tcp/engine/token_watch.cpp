@@ -44,9 +44,9 @@ void TokenWatch::tell(TimePoint now, const std::vector<std::string>& peers) {
   if (peers.size() > most) named += " and " + std::to_string(peers.size() - most) + " more";
   const auto line = closed_.allow(
       now,
-      "tcp: a token was removed from COLLAB_TOKEN_FILE, and the connections that were made with it are closed, to " +
-          named +
-          ". A peer that has a token of the file dials again and loses nothing; others are out [token.dropped]");
+      "tcp: a token was removed from COLLAB_TOKEN_FILE, so the connections made with it are closed: to " + named +
+          ". A peer with a token that is still in the file dials again and loses nothing; other peers are shut out "
+          "[token.dropped]");
   if (line) log_warning(*line);
 }
 

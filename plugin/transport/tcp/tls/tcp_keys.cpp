@@ -88,9 +88,8 @@ Result<Tokens> tokens_in(const std::string& path) {
   }
   if (tokens.empty()) return invalid_argument(what + " is empty; make a token with `collab token` [token.empty]");
   if (tokens.size() > kMostTokens) {
-    return invalid_argument(
-        what + " holds " + std::to_string(tokens.size()) +
-        " tokens; expected one, or two while the first takes the place of the second [token.too-many]");
+    return invalid_argument(what + " holds " + std::to_string(tokens.size()) +
+                            " tokens; expected one, or two while the first replaces the second [token.too-many]");
   }
   tokens.resize(kMostTokens);
   return Tokens{std::move(tokens[0]), std::move(tokens[1])};
@@ -163,7 +162,7 @@ std::shared_ptr<const TlsContext> TlsKeys::read_if_changed() {
   if (!file_changed()) return nullptr;
   Result<std::shared_ptr<const TlsContext>> context = make_context(options_);
   if (context.ok()) {
-    log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections use what it holds now");
+    log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections now use its new contents");
     return *std::move(context);
   }
   log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +

@@ -210,7 +210,7 @@ Status TlsContext::take_files(const TlsSettings& settings) {
   }
   const X509* const own = SSL_CTX_get0_certificate(context_);
   if (X509_cmp_current_time(X509_get0_notAfter(own)) < 0) {
-    return invalid_argument("COLLAB_TLS_CERT: " + settings.certificate_file + " has run out: " + describe(*own) +
+    return invalid_argument("COLLAB_TLS_CERT: " + settings.certificate_file + " has expired: " + describe(*own) +
                             " [tls.expired]");
   }
   if (SSL_CTX_use_PrivateKey_file(context_, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
@@ -268,14 +268,14 @@ Status TlsStream::failure(int result) {
   if (heard_ || (open_ && context_->by_token() && !stranger_)) return unavailable("TLS broke off (" + words + ")");
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE ||
       reason == SSL_R_UNSUPPORTED_PROTOCOL) {
-    return corrupt("the other side speaks no TLS 1.3 (" + words + ") [tls.no-tls]");
+    return corrupt("the other side does not speak TLS 1.3 (" + words + ") [tls.no-tls]");
   }
   if (context_->by_token()) {
     return refused(doubt_.empty()
                        ? "its key is not ours: give all sites of the swarm the same COLLAB_TOKEN, made once by "
                          "`collab token` [tls.other-key]"
-                       : "it shows a certificate, and here is a COLLAB_TOKEN: all sites of a swarm use the same token, "
-                         "or all use certificates [tls.mixed]");
+                       : "it presents a certificate, but this side has a COLLAB_TOKEN: all sites of a swarm must use "
+                         "the same token, or all must use certificates [tls.mixed]");
   }
   return refused("no agreement on certificates (" + (doubt_.empty() ? words : doubt_) +
                  "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "
