@@ -39,11 +39,8 @@ part configure cmake --preset ci
 beside() {
   renice -n 19 "$BASHPID"
   # Not by cmake, which would leave ninja behind when it ends.
-  if ninja -C build/wheel collab_hostile && ninja -C build/wheel; then
-    part sim ctest --preset ci -L sim -j 1 --no-tests=error
-  else
+  ninja -C build/wheel collab_hostile && ninja -C build/wheel ||
     echo "the build beside the tests failed; it goes on after them, and says with what"
-  fi
   part lint ci/lint.sh
   part docs ci/docs.sh
   part model ci/model.sh
@@ -56,13 +53,11 @@ trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
 workers=()
 [ "$(id -u)" -ne 0 ] || workers=(-n 3 --maxschedchunk=1) # three tests at a time (tests/python/turns.py)
 part pytest env TEST_ATTACKER=built python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
-say "the simulator, lint, docs and model, beside them"
+say "lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
-tail -n 5 "$logs"/{sim,lint,docs,model}.log || echo "cut off: see $logs/beside.log"
+tail -n 5 "$logs"/{lint,docs,model}.log || echo "cut off: see $logs/beside.log"
 part build cmake --build --preset ci
-simulated=()
-[ ! -f "$logs/sim.result" ] || simulated=(-LE sim)
-part ctest ctest --preset ci --no-tests=error "${simulated[@]}"
+part ctest ctest --preset ci --no-tests=error
 if [ "$full" = yes ]; then
   part asan ci/asan.sh
   part tsan ci/tsan.sh
@@ -73,7 +68,6 @@ fi
 say "summary"
 cat $(ls -tr "$logs"/*.result)
 last_match pytest '^[0-9]+ tests? passed at a second try'
-[ ! -f "$logs/sim.result" ] || last_match sim 'tests passed'
 last_match ctest 'tests passed'
 last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$'
 ! grep -q FAILED "$logs"/*.result
