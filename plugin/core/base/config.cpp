@@ -198,7 +198,7 @@ std::string old_names_text(const KnobTexts& environment) {
     }
     if (!names.empty()) text += (text.empty() ? "" : ", ") + (variable + " is now called " + names);
   }
-  return text.empty() ? "" : text + ": the old name still counts, and will not for ever [knob.old-name]";
+  return text.empty() ? "" : text + ": the old name still works, but not forever [knob.old-name]";
 }
 
 }  // namespace

@@ -64,9 +64,10 @@ Status rules(const StartAttempt& m) {
   }
   const bool weighs =
       std::any_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; });
-  if (weighs && m.slices.empty()) return corrupt("slices: expected at least one where somebody has a weight, got none");
+  if (weighs && m.slices.empty())
+    return corrupt("slices: expected at least one where a participant has a weight, got none");
   if (!weighs && !m.slices.empty()) {
-    return corrupt("slices: expected none where nobody has a weight, got " + std::to_string(m.slices.size()));
+    return corrupt("slices: expected none where no participant has a weight, got " + std::to_string(m.slices.size()));
   }
   COLLAB_RETURN_IF_ERROR(check_slices(m));
   return check_voters(m.voters);

@@ -41,7 +41,7 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
   }
   return LinkChoice{
       "tcp", "COLLAB_TRANSPORT=" + wanted +
-                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, for no key is given")};
+                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, as no key is given")};
 }
 
 std::string to_string(const LinkChoice& choice) {

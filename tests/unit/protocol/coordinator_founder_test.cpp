@@ -97,7 +97,7 @@ TEST(Founder, GoesOnFromTheNewestThatIsLeftWhereItsOwnIsLost) {
   static_cast<void>(c.come(2, paris));
   static_cast<void>(c.close(1));
   const auto actions = c.come(3, member_of("lima", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"})));
-  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 2"));
+  EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 2"));
   const auto installs = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(installs.size(), 2U) << notes(actions);
   EXPECT_EQ(installs[0].second.round, RoundId{20});
@@ -209,7 +209,7 @@ TEST(Forget, AtALeaderThatHasLostItsMajority) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   const auto down = c.hear(9, wire::Forget{{"tokyo", "lima"}});
-  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("those who are missing are forgotten"));
+  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("the missing sites are forgotten"));
   const auto installs =
       sent<wire::InstallAnchor>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
   ASSERT_EQ(installs.size(), 1U);

@@ -164,7 +164,7 @@ TEST(WayOut, WhereTooFewHaveKeptTheirRecordsTheyGoOnAsAnotherRunAfterAGrace) {
                                      "round 4 are here; missing: lima"));
   const auto mandate = world.pass(seconds(2));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("too few of those who are here have kept their records; after 60 s "
+  EXPECT_THAT(mandate->new_run, HasSubstr("too few of the sites here have kept their records; after 60 s "
                                           "(COLLAB_LINK_GRACE) they go on"));
   EXPECT_GT(mandate->term, TermId{8});
   EXPECT_EQ(mandate->anchor, kAnchor);
@@ -239,8 +239,8 @@ TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
   EXPECT_FALSE(world.come(1, voter("paris", 8, {"paris", "tokyo"})));
   const auto mandate = world.come(2, gone_on("tokyo"));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which had gone on without the others: "
-                                          "they go on from the newest"));
+  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which went on without the others: "
+                                          "the sites here go on from the newest anchor"));
   EXPECT_GT(mandate->term, TermId{8});
   EXPECT_FALSE(mandate->founded);
 }

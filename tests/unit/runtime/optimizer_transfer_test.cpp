@@ -103,7 +103,7 @@ TEST_F(OptimizerTransferTest, ACopyThatNobodyTakesIsDropped) {
   const std::uint64_t snapshot = told().snapshot;
   transfer_.link_closed(kLate);
   ask(snapshot, {0, 10});
-  EXPECT_THAT(told().reason, HasSubstr("not held any more"));
+  EXPECT_THAT(told().reason, HasSubstr("no longer held"));
   EXPECT_EQ(transfer_.next_deadline(), kNever);
 }
 

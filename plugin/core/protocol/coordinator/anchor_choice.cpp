@@ -142,7 +142,7 @@ bool AnchorChoice::anybody_resumes() const {
 // been founded here.
 void AnchorChoice::give_up_wanted(const std::string& why) {
   all_->note(Note::Level::kWarning, "anchor",
-             "nobody has brought back round " + std::to_string(wanted_->second.value) + ": " + why +
+             "no site has brought back round " + std::to_string(wanted_->second.value) + why +
                  "; the swarm goes on without it [join.round-lost]");
   wanted_.reset();
   gathered_ = gathered_ || anybody_resumes();
@@ -275,7 +275,7 @@ void AnchorChoice::choose() {
   const bool complete = all_->generation.generations().expected_here(all_->now).empty();
   const bool all_here =
       (gathered_ || all_->membership.sites_here() >= sites_wanted()) && complete && !init_from_missed();
-  if (wanted_missed() && !wanted_may_come()) give_up_wanted("nobody who could is missing");
+  if (wanted_missed() && !wanted_may_come()) give_up_wanted(": no missing site could bring it");
   if (!brought && !wanted_) return gathering_.stop();  // the time runs from the first site that trains
   if (!brought || (wanted_ ? wanted_missed() : !all_here)) {
     if (!gathers()) start_gathering();
@@ -398,12 +398,12 @@ bool AnchorChoice::end_gathering() {
 void AnchorChoice::wait_for_wanted(std::optional<Duration> waited) {
   const Duration limit = all_->config.link_grace;
   if (all_->now - gathering_.since() >= limit) {
-    return give_up_wanted("not within " + in_seconds(limit) + " (COLLAB_LINK_GRACE)");
+    return give_up_wanted(" within " + in_seconds(limit) + " (COLLAB_LINK_GRACE)");
   }
   if (!waited) return;
   all_->note(
       Note::Level::kInfo, "waiting",
-      "nobody has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
+      "no site has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
 }
 
 std::string AnchorChoice::named_text() const {

@@ -128,7 +128,7 @@ template <typename Other>
 void take(CoordinatorParts& all, Member& from, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            from.name + " sent " + std::string(wire::name_of(what)) +
-               ", which no site sends a coordinator [link.unexpected-message]");
+               ", a message that sites never send to coordinators [link.unexpected-message]");
 }
 
 void tell_status(CoordinatorParts& all, LinkId link) {

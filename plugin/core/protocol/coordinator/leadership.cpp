@@ -108,9 +108,9 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
   if (others.empty() && !forget.sites.empty()) return {};
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();
-  return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
-         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {}) +
-         " [coordinator.forget-not-missed]";
+  return "no site was forgotten: no site here misses " +
+         (others.empty() ? "a site without a name" : join_words(others)) + "; here: " + names_text(here, {}) +
+         "; missing: " + names_text(missed, {}) + " [coordinator.forget-not-missed]";
 }
 
 // It counts where those who are here are too few without the others, and about nobody else: a name that is misspelt
@@ -120,23 +120,23 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
     all_->out.emplace_back(Send{link, wire::Notice{std::string(event), std::move(text)}});
   };
   if (leads_ && minority_since_ == kNever && !all_->anchor.gathers()) {
-    return answer(kForget, "nobody is waited for: " + names_text(all_->membership.names(), {}) +
-                               " go on by themselves, they are most of the sites that agreed last");
+    return answer(kForget, "no site is waited for: " + names_text(all_->membership.names(), {}) +
+                               " go on by themselves, as they are most of the sites that agreed last");
   }
   std::vector<std::string> missing = missed();
   if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
   const std::string whom = names_text(forget.sites, {});
   all_->note(Note::Level::kWarning, std::string(kForget),
-             "collab forget: nobody waits for " + whom + " any more [coordinator.forgotten]",
+             "collab forget: no site waits for " + whom + " any longer [coordinator.forgotten]",
              {{"who", json_list(forget.sites)}});
-  if (leads_) step_down("those who are missing are forgotten");
+  if (leads_) step_down("the missing sites are forgotten");
   election_.forget(forget.sites);
   seek();
   std::erase_if(missing, [&](const std::string& name) { return election_.is_forgotten(name); });
   if (leads_)
     return answer(kForget, names_text(all_->membership.names(), {}) + " go on without " + whom + ", as another run");
-  answer(kForget, missing.empty() ? whom + " is not waited for any more: the sites here go on in a moment"
-                                  : whom + " is not waited for any more, but others are: " + names_text(missing, {}) +
+  answer(kForget, missing.empty() ? whom + " is no longer waited for: the sites here go on in a moment"
+                                  : whom + " is no longer waited for, but others are: " + names_text(missing, {}) +
                                         " (start them again, or forget them, too)");
 }
 

@@ -103,7 +103,7 @@ void Membership::remove(SiteId id, const std::string& reason) {
   if (!gone.helper) all_->generation.somebody_trained();  // it was here until this moment
   all_->changed = true;
   ++changes_;
-  all_->note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
+  all_->note(Note::Level::kInfo, "leave", gone.name + " is no longer a member: " + reason,
              {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
   if (members_.empty()) return all_->leadership.stop();  // who comes back may have followed another one since
   all_->round.lost(gone);
@@ -237,7 +237,7 @@ void Membership::on_undialable(const Undialable& event) {
                  "): it dials the others [link.undialable]",
              {{"who", json_quote(member->name)}});
   all_->send(*member, wire::Notice{std::string(kDialOut),
-                                   "nobody can dial this site at " + member->address + " (" + event.reason +
+                                   "other sites cannot dial this site at " + member->address + " (" + event.reason +
                                        "): it dials out, and owns no part of the model in rounds where others can. "
                                        "If it can be dialled at another address, set COLLAB_ADVERTISE, and a port in "
                                        "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot [link.dial-out]"});

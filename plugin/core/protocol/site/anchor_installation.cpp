@@ -21,7 +21,8 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
                       "the coordinator offered an anchor to a site that does not wait for one [join.anchor-unasked]");
   }
   if (!is_short(install.voters)) {
-    return all_->coordinator.turn_from("it names a membership whose names are longer together than a site remembers");
+    return all_->coordinator.turn_from(
+        "it names a membership whose names are longer in total than a site can remember");
   }
   if (all_->membership.join().helper) {
     all_->membership.take_generation(install.generation);
@@ -308,9 +309,9 @@ std::string AnchorInstallation::waiting_text(TimePoint at) const {
 
 std::string AnchorInstallation::unreachable_text(TimePoint at) const {
   if (unreachable_until() == kNever) return "";
-  return " (no link with it so far, and nobody can dial this site: in " +
+  return " (no link with it so far, and other sites cannot dial this site: it gives up in " +
          in_seconds(std::max(Duration{0}, unreachable_until() - at)) +
-         " it gives up, unless `collab helper` runs on a machine that both reach)";
+         ", unless `collab helper` runs on a machine that both reach)";
 }
 
 }  // namespace collab::protocol

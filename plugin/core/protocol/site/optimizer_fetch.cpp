@@ -55,7 +55,7 @@ void OptimizerFetch::ask_next() {
 void OptimizerFetch::pursue() {
   if (fetch_.phase != Phase::kLinking) return;
   const wire::Member* const member = all_->roster.find(fetch_.from);
-  if (member == nullptr) return leave_member("it is no member any more");
+  if (member == nullptr) return leave_member("it is no longer a member");
   if (const auto link = all_->peers.link_to(fetch_.from)) {
     fetch_.phase = Phase::kAsking;
     fetch_.link = *link;

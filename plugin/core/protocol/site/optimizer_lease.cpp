@@ -41,7 +41,7 @@ void OptimizerLease::on(const LeaseAsked& event) {
   if (event.asked.snapshot == 0) return ask_for_copy(event.from);
   const auto borrower = borrowers_.find(event.from);
   if (event.asked.snapshot != held_.snapshot || borrower == borrowers_.end()) {
-    if (event.asked.range != ElementRange{}) tell_none(event.from, "the copy is not held any more");
+    if (event.asked.range != ElementRange{}) tell_none(event.from, "the copy is no longer held");
     return;
   }
   if (event.asked.range == ElementRange{}) return give_back(event.from);

@@ -113,7 +113,7 @@ void PeerLinks::on_connected(const PeerConnected& event) {
   dial.over(all_->now);
   if (!all_->membership.self() || !all_->roster.lists(event.site)) {
     dials_.erase(event.site);
-    all_->out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
+    all_->out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no longer a member"});
     return;
   }
   if (linked(event.site)) {  // it has dialled us meanwhile, and the exchange may be under way over that link
@@ -154,7 +154,7 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
     if (hello.site != peer.site || hello.name != peer.name) {
       return hang_up(link, "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
     }
-    if (!stands_in_roster(peer)) return hang_up(link, peer.name + " is no member any more");
+    if (!stands_in_roster(peer)) return hang_up(link, peer.name + " is no longer a member");
     if (!is_proved(peer) || hello.key != peer.key) return hang_up(link, who + " does not prove that it is that site");
     all_->out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use(link);

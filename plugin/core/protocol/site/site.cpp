@@ -13,7 +13,7 @@
 //   Commit               SiteRound           the outer step, then `AnchorInstalled`; if it trains, at the next trigger
 //   RoundSkipped         SiteRound           it trains on; the anchor stands
 //   Notice               SiteMembership      a line in the log,
-//                        PeerLinks           and where nobody can dial this site, it dials the others
+//                        PeerLinks           and where other sites cannot dial this site, it dials the others
 //   MemberLeft           Acceptor            marked in the membership, and written
 //   LeaveAck             SiteMembership      it has left
 //   Leads                Inquiry             how many wait here, to be compared with what other candidates say
@@ -103,7 +103,7 @@ template <typename Other>
 void take(SiteParts& all, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            "the coordinator sent " + std::string(wire::name_of(what)) +
-               ", which it never sends a site [link.not-for-a-site]");
+               ", a message that coordinators never send to sites [link.not-for-a-site]");
 }
 
 // ---- messages of other sites ---------------------------------------------------------------------
@@ -126,7 +126,7 @@ template <typename Other>
 void take(SiteParts& all, LinkId, const PeerLinks::Peer& peer, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            peer.name + " sent " + std::string(wire::name_of(what)) +
-               ", which no site sends another [link.not-between-sites]");
+               ", a message that sites never send each other [link.not-between-sites]");
 }
 
 void from_peer(SiteParts& all, LinkId link, const wire::Message& message) {

@@ -154,7 +154,7 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
   }
   if (accept.proposals.empty()) return all_->coordinator.send(accepted);
   if (!is_short(accept.proposals[0].start)) {
-    return all_->coordinator.drop("it settles an attempt whose names are longer together than a site remembers");
+    return all_->coordinator.drop("it settles an attempt whose names are longer in total than a site can remember");
   }
   all_->acceptor.settle(accept.proposals[0]);
   if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);

@@ -181,7 +181,7 @@ bool SiteRound::exchanges_with(SiteId peer) const {
 std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
   if (!is_ready()) return "this site is not ready";
-  if (!is_short(start)) return "its names are longer together than a site remembers";
+  if (!is_short(start)) return "its names are longer in total than a site can remember";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
@@ -191,15 +191,15 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
     return "a later attempt is known";
   if (start.generation != all_->membership.join().generation ||
       (!all_->membership.join().helper && start.fingerprint != all_->membership.join().fingerprint)) {
-    return "it is of another model than this site's: of generation " + std::to_string(start.generation) +
-           ", this site trains generation " + std::to_string(all_->membership.join().generation);
+    return "it is for another model than this site trains: its generation is " + std::to_string(start.generation) +
+           ", this site's is " + std::to_string(all_->membership.join().generation);
   }
   if (!takes_part(start, *all_->membership.self())) return "this site has no part in it";
   const std::uint64_t elements = all_->membership.join().elements;
   const ElementRange covered = covered_by(start.slices);
   if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
-    return "it is of elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
-           ", expected those whose turn it is, " + std::to_string(due.begin) + " to " + std::to_string(due.end);
+    return "it covers elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
+           ", expected those that are due, " + std::to_string(due.begin) + " to " + std::to_string(due.end);
   }
   return {};
 }

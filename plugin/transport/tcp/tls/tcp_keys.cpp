@@ -165,7 +165,7 @@ std::shared_ptr<const TlsContext> TlsKeys::read_if_changed() {
     log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections now use its new contents");
     return *std::move(context);
   }
-  log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +
+  log_warning("COLLAB_TOKEN_FILE has changed, but its new contents cannot be used, so the old ones still apply: " +
               context.status().message() + " [token.file-unfit]");
   return nullptr;
 }
