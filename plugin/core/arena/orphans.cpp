@@ -7,7 +7,7 @@ namespace collab {
 namespace arena {
 namespace {
 
-// Why the file is an orphan; empty when it is not one.
+// Why the file is an orphan. Empty: it is none.
 std::string reason(const BackingFile& file) {
   const auto start = read_file_start(file);
   if (!start) return "not finished by whoever made it";
@@ -30,7 +30,7 @@ std::vector<OrphanArena> find_orphan_arenas(const std::vector<ArenaPlace>& place
   std::vector<OrphanArena> orphans;
   for (const std::string& path : list_arenas(places.empty() ? default_arena_places() : places, name_prefix())) {
     Result<BackingFile> file = BackingFile::open(path, false);
-    // A file that is locked for long is being made; it is no orphan.
+    // A file that is locked for long is being made, so it is no orphan.
     if (!file.ok() || !file->lock().ok() || !file->named()) continue;
     const std::string why = reason(*file);
     if (!why.empty()) orphans.push_back({path, file->bytes(), why});
