@@ -11,7 +11,7 @@ const char* key_given(const Config& config) {
   return config.tls_ca.empty() ? nullptr : "COLLAB_TLS_CA";
 }
 
-// ucx or gloo, asked for by name.
+// For ucx or gloo, asked for by name.
 Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   const std::string asked = "COLLAB_TRANSPORT=" + config.transport;
   if (key == nullptr) return LinkChoice{config.transport, asked + ", not encrypted"};

@@ -24,7 +24,7 @@ struct GlooFrame {
 
   std::uint32_t magic = kGlooMagic;
   Kind kind = Kind::kMessage;
-  std::uint8_t has_payload = 0;  // a payload of no bytes is one, too
+  std::uint8_t has_payload = 0;  // a payload of no bytes is a payload too
   std::uint16_t reserved = 0;
   std::uint64_t to = 0;    // the receiver's id of the link
   std::uint64_t from = 0;  // the sender's
