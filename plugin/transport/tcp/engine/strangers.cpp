@@ -120,8 +120,8 @@ void Strangers::make_room() {
 
 // Links come as fast as others open them, while this process may be busy elsewhere. A peer whose link is closed may
 // take what was queued for it as slowly as it likes. So two kinds are limited: links without a handled message, and
-// links that are being closed. Of the networks with the most links one link goes: first one that is being closed, then
-// the oldest.
+// links that are being closed. The network with the most of them loses one: one that is being closed, otherwise the
+// oldest.
 void Strangers::make_room_for_link(bool dialled) {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
