@@ -1,4 +1,4 @@
-// What is chosen from what is given.
+// Which transport is chosen from which settings.
 #include "transport/choice/link_choice.h"
 
 #include <gtest/gtest.h>

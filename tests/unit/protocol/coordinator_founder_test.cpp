@@ -1,4 +1,5 @@
-// One that founded a swarm because nobody knew better, one that needs a site without its record, the operator's word.
+// A leader that founded a swarm because no site knew better, one that needs a site without its record, and the
+// operator's word.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"

@@ -1,4 +1,4 @@
-// What a leader takes over, what it commits in place of the one before, and when it leads no more.
+// What a leader takes over, what it commits in place of the leader before, and when it no longer leads.
 #include <gmock/gmock.h>
 
 #include "core/wire/limits.h"

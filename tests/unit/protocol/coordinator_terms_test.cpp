@@ -1,4 +1,4 @@
-// What sites say of terms and rounds that no swarm has reached, and how long their names may be together.
+// What sites say of terms and rounds that no swarm has reached, and how long their names may be in total.
 #include <gmock/gmock.h>
 
 #include "core/protocol/agreement/term_limit.h"

@@ -1,4 +1,4 @@
-// Whoever says that more was agreed on than the others know, and whoever comes again and again.
+// Sites that claim more rounds than the others know, and sites that come again and again.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"

@@ -1,4 +1,4 @@
-// Sites that have lost their records, that have left, that are forgotten; two candidates; whose swarm stays.
+// Sites that lost their records, that left, or that are forgotten; two candidates; and which swarm stays.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"

@@ -1,4 +1,4 @@
-// A minority that waits: who is told for whom it waits, and what the operator's word (collab forget) changes.
+// A minority that waits: which sites are told what they wait for, and what the operator's word (collab forget) changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Serving a copy of the optimizer's state: one copy for all who ask, and none for longer than somebody needs it.
+// Serving a copy of the optimizer's state: one copy for all sites that ask, and none for longer than a site needs it.
 #include "core/protocol/site/optimizer_lease.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Links between sites: who is who, who dials, which of two links stays, who may fetch.
+// Links between sites: how sites prove who they are, which one dials, which of two links stays, and which may fetch.
 #include <gmock/gmock.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// A site that nobody can dial, and that reaches nobody who holds the anchor.
+// A site that cannot be dialled, and that reaches no holder of the anchor.
 #include <gmock/gmock.h>
 
 #include "core/protocol/formatting.h"

@@ -1,4 +1,4 @@
-// The bytes of optimizer states: those that are lent, and those that come.
+// The bytes of optimizer states: of states that are lent, and of states that come.
 #include "core/runtime/data/optimizer_transfer.h"
 
 #include <gmock/gmock.h>
