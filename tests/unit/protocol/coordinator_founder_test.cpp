@@ -69,7 +69,7 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
   EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
   wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
-  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("leads no more: oslo is of a swarm older"));
+  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("no longer leads: oslo is of a swarm older"));
   // paris has taken the anchor that was founded here, and with it another acceptor.
   wire::Join gone_over = member_of("paris", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"}));
   gone_over.report.record.acceptor = acceptor_of("paris", 1);

@@ -383,7 +383,7 @@ TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
   EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
   const auto later = c.pass(seconds(2), {1});
   EXPECT_THAT(reason_of(later),
-              HasSubstr("leads no more: 1 of the 3 sites that agreed on round 4, which is no majority; "
+              HasSubstr("no longer leads: 1 of the 3 sites that agreed on round 4, which is no majority; "
                         "missing: tokyo, lima"));
   EXPECT_EQ(c.coordinator.members(), 0U);
 }
@@ -401,7 +401,7 @@ TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
 TEST_F(Lead, ANewerTermEndsItsOwn) {
   installed(elected());
   const auto actions = c.come(3, voter("lima", 9));
-  EXPECT_THAT(reason_of(actions), HasSubstr("leads no more: lima follows term 9"));
+  EXPECT_THAT(reason_of(actions), HasSubstr("no longer leads: lima follows term 9"));
   EXPECT_EQ(all<Hangup>(actions).size(), 2U) << "of the members";
   EXPECT_EQ(c.coordinator.members(), 0U);
   static_cast<void>(c.come(4, voter("paris", 2)));
@@ -473,13 +473,13 @@ TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
     return reason_of(actions);
   };
   for (std::uint64_t i = 0; i < 3; ++i) {
-    EXPECT_THAT(deposed(10 + i, 20 + 10 * i), HasSubstr("leads no more")) << i;
+    EXPECT_THAT(deposed(10 + i, 20 + 10 * i), HasSubstr("no longer leads")) << i;
   }
   const auto kept = c.come(20, voter("lima", 90));
   EXPECT_THAT(reason_of(kept), HasSubstr("[coordinator.deposed]"));
   EXPECT_EQ(all<Hangup>(kept).size(), 1U) << "its own link";
   static_cast<void>(c.pass(seconds(61), {1, 2}));
-  EXPECT_THAT(deposed(30, 91), HasSubstr("leads no more"));
+  EXPECT_THAT(deposed(30, 91), HasSubstr("no longer leads"));
 }
 
 TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {

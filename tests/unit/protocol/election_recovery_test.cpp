@@ -179,7 +179,7 @@ TEST(WayOut, AllOfThemWithoutTheirRecordsWaitAsWell) {
   EXPECT_FALSE(world.pass(seconds(59)));
   const auto mandate = world.pass(seconds(2));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: nobody"));
+  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: none"));
 }
 
 TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {

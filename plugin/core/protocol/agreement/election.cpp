@@ -552,7 +552,7 @@ std::string Election::missing_text(const Decision& known) const {
                                              [&](const wire::Voter& voter) { return !absent.contains(voter.name); });
   return std::to_string(present) + " of the " + std::to_string(known.newest.voters.size()) +
          " sites that agreed on round " + std::to_string(known.newest.anchor.round.value) +
-         " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));
+         " are here; missing: " + (gone.empty() ? "none" : names_text(gone, {}));
 }
 
 // A minority may wait for sites that never come. An operator who knows that can say so.

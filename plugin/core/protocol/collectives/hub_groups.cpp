@@ -123,7 +123,7 @@ void HubGroups::make_room(RankId rank, std::size_t bytes) {
     if (world_.memory.leaves_too_much(other) && is_late(other)) over.push_back(other);
   }
   if (over.empty()) return;
-  world_.ranks.mark_gone(over, "for a grace it has not taken what is held for it, which is more than a rank may have");
+  world_.ranks.mark_gone(over, "it is a grace late to take what is held for it, and that is more than a rank may have");
   world_.membership.advance();
 }
 

@@ -60,7 +60,7 @@ void Admission::admit(LinkId link, const wire::Join& join) {
 void Admission::hang_up_helpers(const std::string& site) {
   for (const SiteId id : all_->membership.ids()) {
     if (!all_->members().at(id).helper) continue;
-    all_->membership.hang_up(id, "the model or the settings of this helper are others than those of " + site +
+    all_->membership.hang_up(id, "the model or the settings of this helper differ from those of " + site +
                                      ", the first site that trains [join.helper-differs]");
   }
 }

@@ -156,8 +156,9 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
   const std::string what = member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
                            " by now, not that of " + anchor_text(anchor.run, anchor.round);
   if (all_->round.count_state_repair(member.id) > kMaxRepeats) {
-    return all_->membership.expel(
-        member.id, what + ", " + times_text(kMaxRepeats + 1) + " another than it was told [join.anchor-unsteady]");
+    return all_->membership.expel(member.id,
+                                  what + "; " + times_text(kMaxRepeats + 1) +
+                                      " it has not taken the one it was told to take [join.anchor-unsteady]");
   }
   // One member's word does not take from the others what they hold or are about to agree on. It is told to take that.
   const bool held = somebody_holds() || all_->round.attempt();

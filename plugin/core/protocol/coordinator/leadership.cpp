@@ -290,7 +290,7 @@ void Leadership::judge_quorum() {
 }
 
 void Leadership::step_down(const std::string& reason) {
-  const std::string text = "leads no more: " + reason + " [coordinator.steps-down]";
+  const std::string text = "no longer leads: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
   all_->membership.hang_up(text);
   all_->admission.hang_up_claims(text);

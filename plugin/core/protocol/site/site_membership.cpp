@@ -293,7 +293,7 @@ std::string SiteMembership::not_let_in_text() const {
   }
   if (all_->inquiry.here()) {
     return "this site was not let in within " + limit + " by the coordinator at " + addresses +
-           ": it waits for most of the sites that agreed last (collab status names those who are missing, collab "
+           ": it waits for most of the sites that agreed last (collab status names the missing sites, collab "
            "forget goes on without them) [join.majority-missing]";
   }
   return "the coordinator at " + addresses + ": it has not answered within " + limit +

@@ -211,10 +211,11 @@ Status StateSaver::Shared::move_aside() {
   }
   if (!moved) return {};
   log_warning(
-      why + ". It is kept as " + name + ". To go on from it, stop all sites. Move all else of " + path +
-      "'s folder away, and at the others the folders of COLLAB_STATE_DIR, or where none is named the site's record in "
-      "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab): a site that was stopped hard leaves one, a file "
-      "<run>~<site>~....record, that holds it to the other run. Then give the state its name back [state.passed-over]");
+      why + ". It is kept as " + name + ". To go on from it, stop all sites. Move everything else out of " + path +
+      "'s folder. At the other sites, move away the folder of COLLAB_STATE_DIR or, without one, the site's record in "
+      "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab). A site that was stopped hard leaves that record, a "
+      "file <run>~<site>~....record, and it holds the site to the other run. Then give the state its name back "
+      "[state.passed-over]");
   return sync_folder_of(disk, path);
 }
 

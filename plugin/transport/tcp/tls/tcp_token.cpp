@@ -75,10 +75,9 @@ Result<Octets> stretched(const std::string& token) {
   const std::lock_guard lock(mutex);
   if (const auto found = made->find(hash); found != made->end()) return found->second;
   log_warning(
-      "COLLAB_TOKEN was not made by `collab token` of this version, and may be guessed by who hears a connection "
-      "begin: "
-      "it is stretched, which makes that slow and this start some tenths of a second longer; `collab token` makes a "
-      "better one [token.not-made]");
+      "COLLAB_TOKEN was not made by `collab token` of this version, and anyone who records the start of a connection "
+      "may guess it. So it is stretched: guesses get slow, and this start takes some tenths of a second longer. "
+      "`collab token` makes a better one [token.not-made]");
   Result<Octets> key = scrypt(token, kSwarmSalt, {}, kStretchedBytes);
   if (key.ok()) made->emplace(hash, *key);
   return key;
