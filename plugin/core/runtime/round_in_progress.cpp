@@ -117,7 +117,7 @@ std::string text_of(const RoundReport& report) {
   std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
                 static_cast<double>(report.bytes_received) / 1e6);
   return "round " + std::to_string(report.round.value) + ": " +
-         (who.empty() ? "nobody had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
+         (who.empty() ? "no site had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
          (report.clipped_norm > 0 ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
                                         ", was cut to COLLAB_OUTER_CLIP"
                                   : std::string());

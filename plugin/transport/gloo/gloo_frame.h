@@ -16,7 +16,7 @@ struct GlooFrame {
   enum class Kind : std::uint8_t {
     kHello = 1,    // `from` wants a link; `to` is 0
     kWelcome = 2,  // the link `to` is open; `from` is the other end
-    kRefuse = 3,   // nobody listens here
+    kRefuse = 3,   // no transport listens here
     kMessage = 4,  // head and payload follow
     kBye = 5,      // last on this lane of the link; on both lanes
     kGone = 6,     // the sender's transport ends: all links to it are over

@@ -363,7 +363,7 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
   if (event.frame.kind == GlooFrame::Kind::kRefuse) {
     return end(id,
                unavailable("cannot connect to gloo:" + std::to_string(event.rank) +
-                           ": nobody listens there [link.gloo-nobody]"),
+                           ": no process listens there [link.gloo-nobody]"),
                lock);
   }
   // The data lane may be ahead of the welcome.

@@ -155,7 +155,7 @@ void AnchorChoice::give_up_wanted(const std::string& why) {
   }
 }
 
-// ---- whose model it is, where nobody holds an anchor -----------------------------------------------
+// ---- whose model it is, if no site holds an anchor -------------------------------------------------
 
 // What the coordinator itself asks for.
 std::uint32_t AnchorChoice::least_sites() const {

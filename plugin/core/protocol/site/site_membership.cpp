@@ -222,7 +222,7 @@ void SiteMembership::installed(const wire::InstallAnchor& install) {
 void SiteMembership::coordinator_lost() {
   if (phase_ != SitePhase::kActive) return;
   may_ask_for(all_->config.join_timeout);
-  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // who will come back, should it know nothing
+  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // to come back, if it knows nothing
 }
 
 // ---- out -------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ void Dialler::plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool 
   if (index == 0 && fault == Fault::kNoAnswer) link.redial.port_answers();
   if (index == 0 && fault == Fault::kRefusedPort && link.connections.alone() && link.redial.port_refused()) {
     all_.links.end(
-        link, unavailable("nobody listens at " + link.peer() + " any more: its process ended [tcp.process-ended]"));
+        link, unavailable("no process listens at " + link.peer() + " any more: its process ended [tcp.process-ended]"));
     return;
   }
   if (index == 0 && was_alone) link.redial.take_turns();
