@@ -517,7 +517,7 @@ void HubGroup::stand(std::uint64_t number) {
   }
 }
 
-// Needed only if an only hub has forgotten the step: that hub has died, or this rank came too late.
+// Tells a rank that others have completed this step without it: with an earlier hub, or long ago.
 void HubGroup::tell_too_late(std::uint64_t number, std::uint32_t member) {
   world_.send(members()[member],
               wire::StepResult{id(),

@@ -106,7 +106,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
 }
 
 // A rank does not end because others do not take its parts: these count as theirs. An only hub goes on without a rank
-// that has as much as a rank may hold, and has taken nothing of it for a grace.
+// that has more untaken than a rank may hold, and is a grace late to take some of it.
 void HubGroups::make_room(RankId rank, std::size_t bytes) {
   pass_charges(rank);
   world_.hub.worlds.make_room_for_parts(bytes);
