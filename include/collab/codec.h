@@ -16,8 +16,8 @@
 
 namespace collab {
 
-// Error feedback: what earlier payloads left out goes into this one. Both spans are as long as the input; they may be
-// the same memory (then an encoder that returns nothing has spoilt it), else nothing may overlap `next`.
+// Error feedback: what earlier payloads left out goes into this one. Both spans are as long as the input. They may be
+// the same memory; then an encoder that returns nothing has spoilt it. Otherwise nothing may overlap `next`.
 struct Feedback {
   std::span<const float> residual;  // what the last payload left out; zeros at first
   std::span<float> next;            // receives what this one leaves out
@@ -29,10 +29,10 @@ class Codec {
   [[nodiscard]] virtual CodecId id() const = 0;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual bool lossless() const = 0;
-  // Whether a payload's length depends on the number of elements alone; else on the elements as well.
+  // Whether a payload's length depends only on the number of elements. Otherwise it also depends on their values.
   [[nodiscard]] virtual bool fixed_size() const = 0;
-  // Bytes for `elements` float32: exactly so many with fixed_size(), else at most. Blocks restart at element 0, the
-  // last block may be short.
+  // Bytes for `elements` float32: exactly this many with fixed_size(), otherwise at most. Blocks restart at element 0,
+  // and the last block may be short.
   [[nodiscard]] virtual std::size_t encoded_size(std::size_t elements) const = 0;
 
   // out.size() == encoded_size(in.size()). The payload is the first bytes of `out`, as many as returned. Returns
@@ -69,7 +69,7 @@ class Codec {
 // "int8", or "int4/int8" where the two ways differ.
 [[nodiscard]] std::string name_of(const Codecs& codecs);
 [[nodiscard]] Result<Codecs> codecs_from_name(std::string_view text);
-// Of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
+// Codecs of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
 [[nodiscard]] bool needs_error_feedback(CodecId id);
 // One way or both sends the largest elements alone.
 [[nodiscard]] bool has_top_k(const Codecs& codecs);

@@ -20,11 +20,11 @@
 
 namespace collab {
 
-// Who must have the same value.
+// Which ranks must have the same value.
 enum class KnobScope : std::uint8_t {
-  kRank,   // nobody: a rank's or a site's own
+  kRank,   // none: a rank or a site has its own
   kWorld,  // all ranks of a world: compared when it begins
-  kSites,  // all sites of a swarm, too: sent as wire::Setting at join, and compared there
+  kSites,  // also all sites of a swarm: sent as wire::Setting at join, and compared there
 };
 
 // What a value is to another language; its text in all of them has a form and a range of its own.
@@ -49,7 +49,7 @@ struct Knob {
   std::string_view range;      // "1..1000000000", "fp32|bf16|fp16|int8", ...
   std::string_view sentence;   // what it does, one sentence
   KnobScope scope = KnobScope::kWorld;
-  bool advanced = false;           // right as it is for nearly everybody
+  bool advanced = false;           // nearly all users leave it as it is
   bool secret = false;             // its value is never shown
   std::string_view old_name = {};  // still taken, with a warning; two knobs may have had one name
 };
@@ -78,7 +78,7 @@ struct SyncEvery {
   std::uint64_t samples = 0;          // by so many of the whole swarm from round to round; 0: by the time rounds take
 };
 
-// With sync_every in steps: how many each site makes in all, and in what part of them, the last, the period shrinks.
+// With sync_every in steps: how many steps each site makes in all, and in which last part of them the period shrinks.
 struct SyncAnneal {
   std::uint64_t steps = 0;  // 0: the period does not shrink
   double share = 0.1;
@@ -88,21 +88,21 @@ struct SyncAnneal {
 struct Config {
   Config();
 
-  // Who we are and where the swarm is.
+  // Who we are, and where the swarm is.
   std::string preset;  // values for several knobs; empty: none
   std::string run;     // the swarm's name; strangers are refused
   std::string site;    // this site's name; empty: made from the torchrun node or the host
   std::optional<std::uint32_t> site_index;
   std::uint32_t num_shards{};            // of the data, among worlds of their own
   std::uint32_t min_sites{};             // round 0 waits for this many sites
-  std::string init_from;                 // the site the swarm begins with; empty: nobody in particular
+  std::string init_from;                 // the site the swarm begins with; empty: no particular one
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
   std::string listen;                    // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out
   std::string transport;                 // auto|tcp|ucx|gloo
   std::uint32_t connections{};           // connections a link; 0 (auto): what suits the transport
 
-  // Links of the tcp transport: who may have one, and how much they may carry.
+  // Links of the tcp transport: which peers may have one, and how much they may carry.
   std::string token;       // the swarm's key; secret
   std::string token_file;  // or a file that holds it
   std::string tls_cert;    // or certificates: PEM files
@@ -131,18 +131,18 @@ struct Config {
   double outer_momentum{};
   double outer_clip{};  // the largest norm of a mean delta; 0: any
   WeightBy weight{};
-  bool equal_shares{};  // all who can own the same part of the vector, whatever their lines
+  bool equal_shares{};  // all sites that can own have the same part, whatever their lines
   bool buffers{};       // float buffers of the model belong to the vector
   OnNonfinite on_nonfinite{};
   std::uint32_t chunk_kib{};  // float32 KiB a chunk; a few of them fit a core's cache
-  bool join_optimizer{};      // a site that joins takes the optimizer's state of a member, too
+  bool join_optimizer{};      // a joining site also takes a member's optimizer state
   bool reseed{};              // sites that are worlds of their own get different sampler seeds
 
   // Waits.
   std::chrono::milliseconds join_timeout{};
   std::chrono::milliseconds round_timeout{};
   std::chrono::milliseconds straggler_grace{};
-  std::chrono::milliseconds forget_after{};  // a minority goes on without those who are missing; 0: never
+  std::chrono::milliseconds forget_after{};  // a minority goes on without missing sites; 0: never
   std::chrono::milliseconds link_grace{};
   std::chrono::milliseconds heartbeat{};
   std::chrono::milliseconds linger{};  // the coordinator's host waits for the others at its end
@@ -180,11 +180,10 @@ using KnobTexts = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Result<LoadedConfig> load_config(const KnobTexts& environment, const KnobTexts& options = {},
                                                const KnobTexts& rendezvous = {});
 
-// What is to be said once of the variables in `environment`, a warning each: of those that are nobody's, and of old
-// names.
+// Warnings to log once about variables in `environment`: about variables that are no knobs, and about old names.
 [[nodiscard]] std::vector<std::string> environment_warnings(const KnobTexts& environment);
 
-// What is to be said once of values that do not go together, a warning each.
+// Warnings to log once about values that do not go together.
 [[nodiscard]] std::vector<std::string> value_warnings(const Config& config);
 
 // (name, text) of the knobs all sites of a swarm must agree on, in table order, each value in one spelling.

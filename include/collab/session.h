@@ -29,14 +29,14 @@ namespace collab {
 
 class Disk;
 
-// The model's trained parameters as one vector of float32, implemented by the caller (the torch adapter).
-// Called from a thread of the session while the session's caller is blocked in it, never else; also where rounds run
-// behind the training (COLLAB_OVERLAP), which work on a copy.
+// The model's trained parameters as one vector of float32, implemented by the caller (the torch adapter). A thread of
+// the session calls it only while the session's caller is blocked in a call. This also holds if rounds run behind the
+// training (COLLAB_OVERLAP): these work on a copy.
 class ParameterVector {
  public:
   virtual ~ParameterVector() = default;
   [[nodiscard]] virtual std::uint64_t size() const = 0;  // elements
-  // A view of [offset, offset + count) when it lies as contiguous float32 in host memory, else empty.
+  // A view of [offset, offset + count) if it is contiguous float32 in host memory, otherwise empty.
   [[nodiscard]] virtual std::span<float> view(std::uint64_t offset, std::uint64_t count) = 0;
   virtual Status read(std::uint64_t offset, std::span<float> out) = 0;
   virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
@@ -74,8 +74,8 @@ class SiteGroup {
 
 struct SessionOptions {
   Config config;
-  // Nobody has given COLLAB_RUN, and its name is the rendezvous': the state that another run left in the folder named
-  // is gone on with.
+  // COLLAB_RUN was not given, and the rendezvous named the run. The state that another run left in the named folder is
+  // used to go on.
   bool run_of_rendezvous = false;
   std::string site;             // resolved name
   std::uint32_t site_rank = 0;  // this rank within its site
@@ -84,7 +84,7 @@ struct SessionOptions {
   // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
   // anchor its predecessor left in shared memory. Empty: nothing does, and such an anchor is removed.
   std::string job;
-  // Of the models that the sites of a run train one after the other; from 1. Sites of one generation average.
+  // Which of the models that the sites of a run train one after the other; from 1. Sites of one generation average.
   std::uint32_t generation = 1;
   std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_BUDGET_GB, in bytes, by the generations before
   std::vector<std::string> coordinators;  // "host:port" in order
@@ -161,9 +161,10 @@ class Session {
     if (!due.ok()) return due.status();
     return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
   }
-  // count_step() would wait: this rank is steps ahead of the site's leader, whose word on the next round may yet come.
+  // count_step() would wait: this rank is steps ahead of the site's leader, which may still announce the next round.
   [[nodiscard]] virtual bool is_ahead() const = 0;
-  // As the script logged it last: told with the next round, and shown with the status. Ignored but at the leader.
+  // The loss that the script logged last. It is sent with the next round, and shown with the status. Only the leader
+  // uses it.
   virtual void note_loss(double loss) = 0;
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. On
   // several hosts, without rounds by time, it is the next one that is due. Ignored at the other ranks.
@@ -210,9 +211,9 @@ class CoordinatorServer {
   virtual ~CoordinatorServer() = default;
   [[nodiscard]] virtual std::string address() const = 0;  // "host:port" as bound
   [[nodiscard]] virtual std::string status_json() const = 0;
-  // With what happened of late. kTimeout: the coordinator's thread has not answered within five seconds.
+  // Includes what happened lately. kTimeout: the coordinator's thread has not answered within five seconds.
   [[nodiscard]] virtual Result<CoordinatorReport> report() const = 0;
-  // Blocks until no site is a member any more; kTimeout names who is still there.
+  // Blocks until no site is a member any more. kTimeout names the sites that are still there.
   virtual Status wait_until_empty(Duration limit) = 0;
 };
 [[nodiscard]] Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config,
@@ -226,9 +227,9 @@ struct HelperOptions {
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
 };
 
-// A member without a model of its own: it owns slices of the vector and reduces them, and contributes nothing. For
-// swarms whose sites cannot be dialled, or whose lines are thin. Waits until sites are there, joins them, and when the
-// last of them has left waits for others.
+// A member without a model of its own. It owns slices of the vector and reduces them, but contributes nothing. It is
+// for swarms whose sites cannot be dialled, or whose lines are thin. It waits until sites are there and joins them.
+// When the last of them has left, it waits for others.
 class HelperServer {
  public:
   virtual ~HelperServer() = default;  // leaves
@@ -243,8 +244,8 @@ class HelperServer {
 [[nodiscard]] Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address,
                                                Duration limit);
 
-// Tells the coordinator at `address` that these sites will not come: those who are too few without them may go on by
-// themselves, as another run. What comes of it, in words; kRefused: nothing, and why.
+// Tells the coordinator at `address` that these sites will not come. Sites that are too few without them may then go on
+// by themselves, as another run. Gives the effect, in words. kRefused: there is none, and why.
 [[nodiscard]] Result<std::string> tell_forget(std::unique_ptr<Transport> transport, const std::string& address,
                                               const std::vector<std::string>& sites, Duration limit);
 

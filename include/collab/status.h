@@ -17,7 +17,7 @@ enum class StatusCode : std::uint8_t {
   kOk = 0,
   kInvalidArgument,  // the caller's input is wrong; the message says what was expected
   kUnavailable,      // a peer or resource cannot be reached now
-  kTimeout,          // a bounded wait ran out; the message names for whom
+  kTimeout,          // a bounded wait ran out; the message names what was waited for
   kRefused,          // a peer said no, in words
   kOutdated,         // the others have gone on to what the caller has not come to yet
   kCorrupt,          // bytes that fail a bound, a checksum or a digest

@@ -1,6 +1,6 @@
 // What a coordinator knows of its swarm: what `collab status` shows, and the page for a browser.
 //
-// Threads and ownership: plain values. Names and texts come from members: whoever shows them escapes them.
+// Threads and ownership: plain values. Names and texts come from members: code that shows them must escape them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct MemberStatus {
   std::uint64_t heartbeat_age_ms = 0;
 };
 
-// Of a name, whoever has it.
+// Counted by name, whichever site has it.
 struct Contributed {
   std::string name;
   std::uint64_t samples = 0;
@@ -45,11 +45,11 @@ struct SwarmStatus {
   std::uint32_t period = 0;              // steps from round to round, where the leader chooses
   AttemptId attempt{};                   // under way; 0: none
   std::optional<double> spread, cosine;  // of the last round's deltas: see the event `round`
-  std::string waiting_for;               // in words; empty while everybody trains
+  std::string waiting_for;               // in words; empty while all sites train
   bool leads = false;
   std::vector<std::string> voters, recovering, missing, applicants;
   std::vector<MemberStatus> members;
-  std::vector<Contributed> contributed;  // since this coordinator began, those with most first
+  std::vector<Contributed> contributed;  // since this coordinator began; the largest come first
 };
 
 [[nodiscard]] std::string to_json(const std::vector<Contributed>& contributed);

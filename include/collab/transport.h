@@ -40,8 +40,8 @@ class BufferPool {
   virtual ~BufferPool() = default;
   [[nodiscard]] virtual BufferPtr take(std::size_t bytes) = 0;
   virtual void trim() = 0;  // gives unused memory back to the system
-  // The same with half of what nobody has needed since the last call; call it every few seconds, so that what a burst
-  // has left goes back, and what is used again and again stays.
+  // The same with half of what was not needed since the last call. Call it every few seconds: memory that a burst has
+  // left goes back, and memory in regular use stays.
   virtual void ease() = 0;
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
 };
@@ -57,8 +57,8 @@ struct TransportMessage {
   // Bytes that are to follow on this lane of the link, about, as far as the sender knows; not sent. Of links that share
   // a line a transport may give more of it to one that has further to go.
   std::uint64_t more = 0;
-  // Of one that has arrived, set by a transport that reads no more from a peer whose messages wait: they do until this
-  // is gone.
+  // For a message that has arrived. A transport that reads no more from a peer while its messages wait sets this. A
+  // message waits until this is gone.
   std::shared_ptr<const void> unhandled = nullptr;
 
   [[nodiscard]] std::size_t payload_bytes() const { return payload == nullptr ? 0 : payload->view().size(); }
@@ -97,7 +97,7 @@ class Transport {
   virtual ~Transport() = default;  // closes everything; no handler is called after it returns
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual Abilities abilities() const = 0;
-  // Once, before anything else. The handler outlives the transport.
+  // Called once, before anything else. The handler outlives the transport.
   virtual Status start(TransportHandler* handler) = 0;
   // "host:port"; port 0 takes a free one. Returns the bound "host:port". A port in use is an error that
   // names it.

@@ -21,13 +21,13 @@
 namespace collab::tools {
 
 // The knobs from the environment and the command line, which wins. Sets the log, and warns there of COLLAB_ variables
-// that are nobody's.
+// that are no knobs.
 [[nodiscard]] Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
                                               std::string_view prefix);
 [[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice);
 
-// Blocks SIGINT and SIGTERM, before any thread starts, so that only who waits for this set sees them.
+// Blocks SIGINT and SIGTERM before any thread starts, so that only a thread that waits for this set sees them.
 [[nodiscard]] sigset_t block_ends();
 [[nodiscard]] const char* name_of_end(int signal);
 

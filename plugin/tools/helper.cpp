@@ -26,7 +26,7 @@ constexpr const char* kProgram = "collab-helper";
 
 int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
 
-// As `collab helper` has it: two helpers of a swarm are two sites.
+// Like `collab helper`: two helpers of a swarm are two sites.
 std::string default_site() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return "helper";

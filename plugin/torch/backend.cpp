@@ -17,7 +17,7 @@ namespace {
 
 thread_local bool in_step = false;
 
-// Where this rank stands in the group.
+// The place of this rank in the group.
 struct Place {
   int sites = 1;      // that have ranks here
   int site_size = 1;  // ranks at this rank's site
@@ -139,7 +139,7 @@ std::int64_t CollabBackend::most_at_barrier(std::int64_t mine) {
 
 CollabBackend::WorkPtr CollabBackend::post(const char* name, c10d::OpType type, TensorLists results,
                                            std::function<void()> job, bool from_hook) {
-  // Like Gloo, which writes raw memory: neither recorded by autograd nor counted as a new version of the tensor.
+  // Like Gloo, which writes raw memory: autograd does not record it, and it is no new version of the tensor.
   auto unrecorded = [body = std::move(job)] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     body();

@@ -114,8 +114,8 @@ std::chrono::milliseconds in_ms(double seconds) {
 // (level, seconds since 1970, site, rank, text)
 using LogRow = std::tuple<std::string_view, double, std::string, std::optional<std::uint32_t>, std::string>;
 
-// The oldest record that waits, within `timeout` seconds. With one there, the interpreter's lock is kept: whoever has
-// the queue's lock waits for nothing.
+// The oldest record that waits, within `timeout` seconds. If there is one, the interpreter's lock is kept: a thread
+// that has the queue's lock waits for nothing.
 std::optional<LogRow> drain_log(double timeout) {
   std::optional<LogRecord> record = take_log_record(std::chrono::milliseconds(0));
   if (!record) {
@@ -214,7 +214,7 @@ std::vector<py::bytes> swarm_secrets_for(const PyConfig& config, const std::stri
   return made;
 }
 
-// Makes the transport and drops it: what is wrong with its settings is raised, as it would be by whoever uses it.
+// Makes the transport and drops it, so that wrong settings raise here, as they would where it is used.
 void try_transport(const py::dict& spec) {
   const TransportFactory factory = transport_factory(spec);
   Status made;

@@ -63,7 +63,7 @@ Result<OptimizerCopy> copy_from(const py::object& given) {
 
 class PySession {
  public:
-  // `at_once`: nobody else is asked when a step is counted, as ranks on several hosts ask each other.
+  // `at_once`: no other rank is asked when a step is counted. Ranks on several hosts ask each other.
   PySession(std::shared_ptr<Session> session, std::shared_ptr<TensorVector> vector, bool at_once)
       : session_(std::move(session)), vector_(std::move(vector)), at_once_(at_once) {}
 

@@ -20,7 +20,7 @@ Digest digest_from_hex(const std::string& text) {
 
 namespace {
 
-// Of the bytes of the logical elements, in row-major order.
+// The digest of the logical elements' bytes, in row-major order.
 std::string tensor_digest(const at::Tensor& tensor) {
   const py::gil_scoped_release released;
   const at::Tensor host = tensor.detach().cpu().contiguous();

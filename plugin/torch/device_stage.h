@@ -47,7 +47,7 @@ class DeviceStage {
     std::vector<Part> fetched;
     std::optional<c10::Event> copied;  // once it is full
   };
-  // Where so many elements have room; behind what is under way there.
+  // A place for so many elements, behind the copies in progress there.
   [[nodiscard]] at::Tensor place(std::size_t count, at::Device device);
   [[nodiscard]] bool is_locked(std::span<const float> memory) const;
   void go_to(at::Device device);  // what is under way elsewhere is over

@@ -45,7 +45,7 @@ void HubBackend::setTimeout(std::chrono::milliseconds timeout) {
 
 void HubBackend::shutdown() {
   queue_->stop();
-  calls_->close();  // a receive that nobody sends to would wait for its time-out
+  calls_->close();  // otherwise a receive without a sender would wait for its time-out
   for (auto& [key, queue] : letters_) queue->stop();
 }
 
@@ -70,7 +70,7 @@ HubCalls::Call HubBackend::call(std::string operation, const at::Tensor& like, c
 HubBackend::WorkPtr HubBackend::post(const std::string& name, OpType type, TensorLists results,
                                      std::function<void()> job) {
   issued_.fetch_add(1);
-  // Like Gloo, which writes raw memory: neither recorded by autograd nor counted as a new version of the tensor.
+  // Like Gloo, which writes raw memory: autograd does not record it, and it is no new version of the tensor.
   auto unrecorded = [this, number = count_call(), body = std::move(job)] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     number_ = number;
@@ -103,7 +103,7 @@ void HubBackend::tell_missing(const HubCalls::Living& living) {
   for (std::size_t i = 0; i < living.size(); ++i) {
     if (living[i] || !told_[i]) continue;
     told_[i] = false;
-    log_warning("from here on sums, means and barriers of this group are over the living: rank " +
+    log_warning("from here on sums, means and barriers of this group are over the living ranks: rank " +
                 std::to_string(options_.ranks[i]) + " of " + options_.sites[i] + " is missing [hub.living-only]");
   }
 }
@@ -128,7 +128,7 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
                                               sends ? OpType::SEND : OpType::RECV, TensorLists{{tensor}},
                                               std::move(body), false);
   work->set_source(source);
-  // With a tag for each step threads would pile up.
+  // If each step had its own tag, threads would pile up.
   if (letters_.size() >= kMostIdleLetters)
     std::erase_if(letters_, [](const auto& each) { return each.second->idle(); });
   auto& queue = letters_[{sends, peer, tag}];

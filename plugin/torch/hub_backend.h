@@ -1,12 +1,12 @@
-// The c10d backend of groups whose ranks stand at several sites: torch's collectives on the steps of the collective hub
-// (core/protocol/collectives/collective_hub.h), so that each rank needs only to dial out and the living go on without
-// the gone.
+// The c10d backend of groups whose ranks are at several sites: torch's collectives on the steps of the collective hub
+// (core/protocol/collectives/collective_hub.h). So each rank only needs to dial out, and living ranks go on without the
+// gone.
 //
-// Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
-// there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
-// Threads: calls by one thread at a time, as any backend; collectives run on one worker thread in the order they
-// were issued, sends and receives on a thread for each peer and tag that has one under way, and for a few that had.
-// Ownership: shares the rank's link.
+// Data movement gives the bits that Gloo gives. Each rank takes reductions in rank order, over the ranks that are there
+// (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
+// Threads: calls by one thread at a time, as any backend. Collectives run on one worker thread in the order they were
+// issued. Sends and receives run on a thread for each peer and tag that has one in progress, and for a few that had
+// one. Ownership: shares the rank's link.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class HubBackend final : public c10d::Backend {
   explicit HubBackend(HubBackendOptions options);
   ~HubBackend() override;
 
-  // rows[r] is what rank r of the group brought, for those that are there: for sums over the living.
+  // rows[r] is what rank r of the group brought, for ranks that are there: for sums over the living.
   struct Rows {
     at::Tensor rows;
     HubCalls::Living living;
@@ -121,7 +121,8 @@ class HubBackend final : public c10d::Backend {
   std::uint64_t number_ = 0;               // the worker's: of the call it carries out
   HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
   std::unique_ptr<WorkQueue> queue_;
-  // Sends and receives wait for their peer, not for each other: a queue for each (sends, peer, tag); peer -1: anybody.
+  // Sends and receives wait for their peer, not for each other. There is a queue for each (sends, peer, tag); peer -1:
+  // any.
   std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;
 };
 

@@ -1,9 +1,9 @@
-// Bytes between the ranks of one group by way of the collective hub: what each collective is made of.
+// Bytes between the ranks of one group over the collective hub: what each collective is made of.
 //
-// What is longer than a step of the collective hub carries (step_bytes of core/protocol/collectives/hub_limits.h) goes
-// in several, so that neither the hub nor a rank ever holds more than two of them for a group.
-// Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the rank's link; closes
-// the group when it goes.
+// Bytes that do not fit one step of the collective hub (step_bytes of core/protocol/collectives/hub_limits.h) go in
+// several steps. So neither the hub nor a rank ever holds more than two of them for a group. Threads: one caller at a
+// time for each group; calls block up to their deadline. Ownership: shares the rank's link, and closes the group when
+// it goes.
 #pragma once
 
 #include <functional>
@@ -47,8 +47,8 @@ class HubCalls {
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   [[nodiscard]] std::size_t rank() const { return rank_; }
 
-  // Each throws c10::Error with the collective hub's words. Everybody brings as many bytes; `sink` is called for every
-  // member that is here, this one included, unless `wants` is false.
+  // Each call throws c10::Error with the collective hub's words. All members bring as many bytes. `sink` is called for
+  // every member that is here, including this one, unless `wants` is false.
   Living gather(const Call& call, ConstBytes mine, wire::Absence absence, bool wants, const Sink& sink);
   void broadcast(const Call& call, std::size_t root, Bytes bytes);
   // At the root `parts` has one for each member, all as long as `out`.

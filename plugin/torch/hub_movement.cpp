@@ -15,7 +15,7 @@ namespace {
 
 using Tensors = HubBackend::Tensors;
 
-// The memory of a tensor as it lies there, when it has no holes; else a copy.
+// The memory of a tensor as it is, if it has no holes; otherwise a copy.
 at::Tensor flat_of(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.layout() == at::kStrided, "collab: expected a dense tensor, got layout ", tensor.layout(),
               " [hub.move-arguments]");
@@ -68,7 +68,7 @@ void unpack(const at::Tensor& all, const Tensors& tensors) {
   }
 }
 
-// Where each rank's part of dimension 0 lies.
+// The place of each rank's part in dimension 0.
 std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& sizes,
                                       std::size_t ranks) {
   const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
@@ -93,7 +93,7 @@ std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor
   return parts;
 }
 
-// Of what each rank says, the most.
+// The largest of the ranks' numbers.
 std::uint64_t longest_of_all(HubCalls& calls, const HubCalls::Call& step, std::uint64_t mine) {
   std::uint64_t longest = mine;
   (void)calls.gather(step, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,

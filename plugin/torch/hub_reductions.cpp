@@ -1,4 +1,4 @@
-// Reductions by the collective hub: everybody's parts to everybody, combined in rank order over those that are there.
+// Reductions by the collective hub: each rank gets all parts and combines those that are there, in rank order.
 #include <c10/util/Exception.h>
 
 #include <algorithm>

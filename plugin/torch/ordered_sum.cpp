@@ -92,7 +92,7 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
     over_this_site(flat, op, deadline);
   } catch (...) {
     const std::exception_ptr why = std::current_exception();
-    // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them, too.
+    // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them too.
     if (hub_ != nullptr && deadline.left() > kTooLate) {
       try {
         hub_->pass(sum, flat, deadline);

@@ -1,6 +1,6 @@
 // Host memory that a GPU's driver knows and that stays where it is: copies to and from there need no stage.
 //
-// By CUDA's runtime, which torch has loaded; where there is none, or it will not, nothing is locked.
+// Uses CUDA's runtime, which torch has loaded. If there is none, or it refuses, nothing is locked.
 // Threads: any. Ownership: borrows the memory, which must outlive this.
 #pragma once
 

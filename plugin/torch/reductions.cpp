@@ -1,4 +1,4 @@
-// Reductions: floating sums, means and products in site order, means of integers; everything else by the world's group.
+// Reductions: floating sums, means and products in site order, and means of integers. The world's group does the rest.
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -63,8 +63,8 @@ std::vector<at::Tensor> as_real(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-// Where the order of the operands shows in the result, and what Gloo cannot do. Other types and operations that Gloo
-// refuses go to Gloo, for its own words.
+// True if the order of the operands shows in the result, and for what Gloo cannot do. Other types and operations that
+// Gloo refuses go to Gloo, for its error text.
 bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) const {
   if (tensor.layout() != at::kStrided) return false;
   switch (tensor.scalar_type()) {

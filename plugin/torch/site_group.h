@@ -1,7 +1,7 @@
 // The site's process group as a session sees it: broadcasts and gathers over a c10d backend for host memory.
 //
-// Threads: one at a time, without the interpreter's lock. Ownership: shares the backend, which nobody else may use
-// while the session lives; null stands for a site of one rank.
+// Threads: one at a time, without the interpreter's lock. Ownership: shares the backend, which nothing else may use
+// while the session lives. Null stands for a site of one rank.
 #pragma once
 
 #include <chrono>

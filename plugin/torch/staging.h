@@ -1,10 +1,10 @@
 // Tensors on an accelerator, seen by Gloo as host memory: copied out when a collective is issued, copied back when
 // it is done. Host tensors pass through untouched.
 //
-// The copies block, on the stream that is current where the collective is issued, so the collective sees what was
-// computed before it. Of what it only writes nothing is copied out, but that stream is waited for too: it may still
-// read what stands there. The copy back runs on the thread that finishes the collective and blocks, too.
-// Threads: one at a time. Ownership: holds the device tensors until the copy back.
+// The copies block, on the stream that is current where the collective is issued. So the collective sees what was
+// computed before it. Memory that it only writes is not copied out, but that stream is waited for too, as it may still
+// read there. The copy back runs on the thread that finishes the collective, and blocks too. Threads: one at a time.
+// Ownership: holds the device tensors until the copy back.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -33,7 +33,7 @@ at::Tensor wrap(const float* memory, int64_t count) {
   return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
 }
 
-// The elements as they lie: a view where they are contiguous, else a copy.
+// The elements as they are: a view if they are contiguous, otherwise a copy.
 at::Tensor flat(const Rows& rows, int64_t begin, int64_t count) {
   return rows.tensor.reshape(-1).narrow(0, begin - rows.first, count);
 }
@@ -49,7 +49,7 @@ void write_rows(const Rows& rows, int64_t begin, const at::Tensor& values) {
   tensor.copy_(flat.view(tensor.sizes()));
 }
 
-// By hand(values, begin in the tensor) in parts that the stage takes.
+// Calls hand(values, begin in the tensor) for parts that the stage takes.
 template <typename Hand>
 void in_parts(int64_t begin, std::span<const float> values, const Hand& hand) {
   for (std::size_t at = 0; at < values.size(); at += DeviceStage::kMost) {

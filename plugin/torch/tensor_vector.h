@@ -1,12 +1,11 @@
 // The model's tensors as one vector of float32, in the order given: what a session reads and writes.
 //
 // The vector belongs to the tensors, not to their storage: `parameter.data = other` gives a parameter new storage, and
-// the vector goes there with it. check() finds what it cannot follow, and is to be called before the vector is used
-// again.
+// the vector follows it. check() finds what it cannot follow. Call it before the vector is used again.
 //
-// Contiguous float32 on the host is handed out as it lies; everything else is converted, in row-major order of the
-// logical elements whatever the strides. Writing neither needs nor disturbs autograd: no graph is recorded and no
-// version counter moves, as with the raw memory that a view() hands out.
+// Contiguous float32 on the host is handed out as it is. All else is converted, in row-major order of the logical
+// elements, whatever the strides. Writing neither needs nor disturbs autograd: it records no graph and moves no version
+// counter, as with the raw memory that a view() hands out.
 //
 // Threads: one at a time, without the interpreter's lock. Ownership: keeps the tensors alive.
 #pragma once

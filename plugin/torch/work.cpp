@@ -159,7 +159,7 @@ void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> 
 
 void WorkQueue::stop() {
   if (::getpid() != owner_) {
-    if (worker_.joinable()) worker_.detach();  // the parent's; the mutex may be held by it for ever
+    if (worker_.joinable()) worker_.detach();  // the parent's; it may hold the mutex for ever
     return;
   }
   const std::shared_ptr<Shared> shared = shared_;

@@ -1,11 +1,11 @@
 // Collectives of several steps: one worker thread runs them in the order they were issued and completes their
 // futures.
 //
-// Threads: post() from any one thread at a time, or from a callback on the worker itself. A job posted on the
-// worker runs at once: a callback that waits for a collective of its own must not wait for itself, and it keeps
-// the ranks' order alike (a late callback runs before the next collective is issued, too).
-// Ownership: a job keeps its tensors alive until it has run. The worker outlives a queue that is destroyed on it, and
-// touches nothing of it any more. In a forked child, which has no worker, a queue ends without one.
+// Threads: post() from any one thread at a time, or from a callback on the worker itself. A job posted on the worker
+// runs at once: a callback that waits for its own collective must not wait for itself. This also keeps the ranks' order
+// alike (a late callback too runs before the next collective is issued). Ownership: a job keeps its tensors alive until
+// it has run. The worker outlives a queue that is destroyed on it, and no longer touches it. In a forked child, which
+// has no worker, a queue ends without one.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,7 @@ class QueuedWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  // Of a receive: who sent it, once it is completed.
+  // For a receive: the rank that sent it, once it is completed.
   void set_source(std::shared_ptr<std::atomic<int>> source) { source_ = std::move(source); }
   int sourceRank() const override { return source_ ? source_->load() : c10d::Work::sourceRank(); }
 
@@ -87,7 +87,7 @@ class WorkQueue {
   void post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed);
   // Finishes what was posted, then ends the worker; later posts throw. Idempotent.
   void stop();
-  // Nothing is under way, nor waits.
+  // Nothing is in progress or waits.
   [[nodiscard]] bool idle() const;
 
  private:

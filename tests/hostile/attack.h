@@ -26,9 +26,9 @@ struct World {
   std::uint64_t number = 0;  // 0: none was named
   std::vector<std::string> sites;
   std::vector<std::uint32_t> site_of;  // of every rank
-  RankId rank;                         // the attacker's, as are those after it at its site
+  RankId rank;                         // of the attacker, as are the ranks after it at its site
   GroupId group;                       // of all ranks of other sites
-  GroupId shared;                      // of those and, last, the attacker's
+  GroupId shared;                      // of the others and, last, the attacker's
 
   [[nodiscard]] std::vector<RankId> others() const;  // of other sites
   [[nodiscard]] std::vector<RankId> own() const;
@@ -108,11 +108,11 @@ class Member {
   void leave();
   // What the coordinator has said since, as far as it came within that time.
   void hear(Duration limit = {});
-  // As the roster has them, without itself. Waits a moment for the keys.
+  // The other members of the roster. Waits a moment for the keys.
   [[nodiscard]] std::vector<wire::Member> others();
-  // To that site, as a member greets it.
+  // The greeting of a member to that site.
   [[nodiscard]] wire::Hello hello_to(SiteId site) const;
-  // Of the membership, once it was told of the anchor.
+  // The voters of the membership, once the peer was told of the anchor.
   [[nodiscard]] const std::vector<wire::Voter>& voters() const { return voters_; }
   [[nodiscard]] LinkId link() const { return link_; }
   [[nodiscard]] SiteId site() const { return site_; }

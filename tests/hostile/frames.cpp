@@ -1,4 +1,4 @@
-// Attacks below messages: frames that cost time, links that come back or do not go, and answers to whoever dials.
+// Attacks below messages: frames that cost time, links that come back or do not go, and answers to any dialler.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -99,7 +99,7 @@ void linger(Context& context, std::deque<Lingerer>& held) {
   }
 }
 
-// Of a model that nobody has, and a generation to be waited for.
+// A join with a model that no site has, and a generation to be waited for.
 std::vector<std::byte> phantom_join(Context& context) {
   wire::Join join = proper_join(context.swarm, context.draw_name(), "", false, context.prng);
   join.generation += 1;
@@ -174,7 +174,7 @@ void attack_returns(Context& context) {
 
 void attack_answered(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
-  if (context.swarm.elements == 0) {  // nobody trains yet: a model of its own
+  if (context.swarm.elements == 0) {  // no site trains yet: a model of its own
     context.swarm.elements = 1;
     context.swarm.model = {
         {.name = "w", .dtype = "float32", .shape = {1}, .kind = TensorKind::kAveraged, .digest = {}}};

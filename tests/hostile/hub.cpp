@@ -68,7 +68,7 @@ void bring_into_a_world(Context& context, const std::vector<BufferPtr>& payloads
     const bool sent = context.peer->send(contributor, wire::Assemble{group, {RankId(0), RankId(1)}, {}, 0}) &&
                       context.peer->send(contributor, contribute, payloads[context.prng.below(payloads.size())]);
     if (!sent) return;
-    // The bringer's heartbeats: all else it sends is heard as well.
+    // The bringer's heartbeats: its other messages are heard as well.
     context.peer->send(held[held.size() - 2], wire::Heartbeat{number, false});
   }
 }

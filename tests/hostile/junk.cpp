@@ -36,7 +36,7 @@ std::vector<std::byte> draw_bytes(Prng& prng, std::size_t most) {
   return bytes;
 }
 
-// Of every type, with the swarm's own name where one is asked for, so that it is not refused for that.
+// A frame of any type. It has the swarm's own name where a name is asked for, so that it is not refused for that.
 std::vector<std::byte> draw_frame(Context& context) {
   Prng& prng = context.prng;
   wire::Message message = wire::random_message(1 + prng.below(std::variant_size_v<wire::Message>), prng);
@@ -55,7 +55,7 @@ std::vector<std::byte> draw_frame(Context& context) {
   if (auto* inquire = std::get_if<wire::Inquire>(&message); inquire != nullptr && ours) {
     inquire->swarm = context.swarm.name;
   }
-  // The operator's word parts a swarm; who has the key may say it, and that is no attack.
+  // The operator's word splits a swarm. A holder of the key may say it, and that is no attack.
   if (std::holds_alternative<wire::Forget>(message)) message = wire::StatusQuery{};
   Result<std::vector<std::byte>> encoded = wire::try_encode(message);
   if (!encoded.ok()) return wire::encode(wire::StatusQuery{});
@@ -176,7 +176,7 @@ void attack_names(Context& context) {
     context.peer->send_frame(*link, std::move(frame), nullptr, Lane::kControl);
     if (context.peer->next(*link, std::chrono::milliseconds(kAnswerMs))) {
       context.counts.arrives();
-      // Who is let in says a sentence of the same kind.
+      // A member that is let in says a sentence of the same kind.
       context.peer->send_frame(*link, with_name(wire::Leave{"@@@@@@@@@@", 0}, "@@@@@@@@@@", "\x1b[2J\r\n\x07  "),
                                nullptr, Lane::kControl);
     }

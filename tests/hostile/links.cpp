@@ -1,4 +1,4 @@
-// Attacks by what a link is, whatever is said on it: unfinished messages, many links, answers that nobody reads.
+// Attacks by what a link is, whatever is said on it: unfinished messages, many links, answers that are never read.
 #include <sys/resource.h>
 
 #include <algorithm>

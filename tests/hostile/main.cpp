@@ -4,10 +4,10 @@
 //                  [--world NUMBER --rank RANK --sites A,B --site-of 0,0,1 --group NUMBER [--shared NUMBER] [--keep]]
 //   collab_hostile --list
 //
-// The target is a coordinator; who else is attacked is learnt from it. A world of ranks has to be named, as one of its
-// ranks knows it: then RANK and those after it at its site are the attacker's. --keep enters them and does no harm.
-// With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a member that turned, else anyone at a swarm without a key. It says what
-// it did; a failing run is repeated by its seed.
+// The target is a coordinator; the peer learns from it what else to attack. A world of ranks has to be named as one of
+// its ranks knows it. Then RANK and the ranks after it at its site are the attacker's. --keep enters them and does no
+// harm. With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a member that turned; otherwise anyone at a swarm without a key.
+// It says what it did; its seed repeats a failing run.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>

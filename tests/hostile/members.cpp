@@ -1,4 +1,4 @@
-// Attacks by who joins: members that do nothing, members that are somebody else, terms out of the air.
+// Attacks by joining: members that do nothing, members that pretend to be another, and invented terms.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ TermId draw_term(Context& context) {
   return TermId(std::min(edges[context.prng.below(edges.size())], wire::kMaxTerm));
 }
 
-// As who has promised this term in a voter's memory, which the coordinator names to who joins.
+// Joins as the voter that promised this term: the coordinator names the voter's memory to any site that joins.
 void join_with_a_memory(Context& context, const std::vector<wire::Voter>& voters, const std::string& name) {
   const std::optional<LinkId> link = context.peer->dial(context.target);
   if (!link) return wait_ms(10);
@@ -43,7 +43,7 @@ void join_with_a_memory(Context& context, const std::vector<wire::Voter>& voters
   context.peer->close(*link);
 }
 
-// Says on links to all who listen what a coordinator says.
+// Says on links to all listening sites what a coordinator says.
 void command_sites(Context& context) {
   for (const wire::Member& member : context.swarm.members) {
     if (member.address.empty() || context.done()) continue;
@@ -136,7 +136,7 @@ void attack_churn(Context& context) {
     const bool helper = context.swarm.model.empty() || context.prng.chance(0.5);
     member.join(context.draw_name(), helper) ? context.counts.arrives() : wait_ms(1);
     if (context.prng.chance(0.5)) {
-      member.leave();  // in good order; else the next join finds this one gone
+      member.leave();  // in good order; otherwise the next join finds this one gone
     } else {
       context.peer->close(member.link());
     }

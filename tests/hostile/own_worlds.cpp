@@ -1,4 +1,4 @@
-// Attacks on the collective hub by worlds of the attacker's own, which cost it and those of others.
+// Attacks on the collective hub by the attacker's own worlds, which cost the hub and the worlds of others.
 #include <algorithm>
 #include <deque>
 #include <string>
@@ -42,7 +42,7 @@ bool all_here(const std::deque<WorldRank>& ranks) {
   return !ranks.empty() && std::ranges::all_of(ranks, &WorldRank::is_here);
 }
 
-// As many as an Enter carries, of one group, or as many of each of many as one rank may hold.
+// As many held steps as an Enter carries, of one group. Or of many groups, as many of each as one rank may hold.
 void hold_more(Context& context, wire::Enter& enter, std::uint64_t& step) {
   const bool of_one = context.prng.chance(0.2);
   enter.held.clear();

@@ -35,7 +35,7 @@ struct Counts {
   void arrives(std::uint64_t times = 1) { arrived += times; }
 
  private:
-  // One line for all whose numbers and names alone differ.
+  // One line for all words that differ only in numbers and names.
   static std::uint64_t& entry(std::map<std::string, std::uint64_t>& in, const std::string& words);
 };
 
@@ -44,9 +44,9 @@ class Peer final : public TransportHandler {
   static Result<std::unique_ptr<Peer>> make(const TcpOptions& options, Counts& counts);
   ~Peer() override;
 
-  // Where others may dial it; nothing that comes there is answered.
+  // An address for others to dial. Nothing that comes there is answered.
   [[nodiscard]] Result<std::string> listen() { return transport_->listen("127.0.0.1:0"); }
-  // No value: nobody answered.
+  // No value: there was no answer.
   [[nodiscard]] std::optional<LinkId> dial(const std::string& address);
   [[nodiscard]] bool is_open(LinkId link);
   void close(LinkId link);
@@ -87,7 +87,7 @@ class Peer final : public TransportHandler {
   SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Counts& counts_;  // guarded by mutex_ while the transport lives, as are those below
+  Counts& counts_;  // guarded by mutex_ while the transport lives, as are the next ones
   std::map<LinkId, Line> lines_;
   std::map<std::uint64_t, std::size_t> costs_;  // by token
   std::uint64_t next_token_ = 1;

@@ -1,4 +1,4 @@
-// Attacks by a rank of a world on the collectives of the others, whose groups it has no part in.
+// Attacks by a rank of a world on the collectives of groups that it has no part in.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -210,10 +210,10 @@ void attack_rank_names(Context& context) {
   }
 }
 
-// What the others send it is decided with its own part, and kept for who never says that it has it.
+// What the others send it is decided with its own part, and is kept for a rank that never says that it has it.
 void attack_unacknowledged(Context& context) {
   WorldRank rank(context, enter_of(context.world, context.swarm.name, context.world.rank));
-  std::map<RankId, std::uint64_t> letters;  // begun, of each
+  std::map<RankId, std::uint64_t> letters;  // begun letters, for each rank
   std::map<GroupId, RankId> from;
   const BufferPtr part = context.payload(kLetterBytes);
   const auto receive_next = [&](RankId sender) {

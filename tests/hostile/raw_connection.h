@@ -37,15 +37,15 @@ class RawConnection {
   // Segments of messages that have come: the other side answers.
   [[nodiscard]] std::uint64_t segments_came() const { return segments_came_; }
   [[nodiscard]] std::uint64_t pongs_came() const { return pongs_came_; }
-  // With which it was dialled, once that has come.
+  // The hello with which it was dialled, once that has come.
   [[nodiscard]] const std::optional<tcp::Hello>& hello() const { return hello_; }
   [[nodiscard]] int handle() const { return socket_; }
 
   // Takes what has come and answers pings, so that the link lives.
   void look();
-  // As much of it as this alone.
+  // Looks at this many bytes at most.
   void look(std::size_t most_bytes);
-  // As `look`, until the listener has said welcome or `limit_ms` is over.
+  // Like `look`, until the listener has said welcome or `limit_ms` is over.
   bool wait_for_welcome(int limit_ms);
 
   // Part of a message of so many bytes of head; the message is finished when all its parts were sent.
@@ -99,7 +99,7 @@ class Port {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
   [[nodiscard]] const std::string& address() const { return address_; }
-  // Who has dialled, without waiting; negative: nobody.
+  // The connection that has dialled, without waiting. Negative: none.
   [[nodiscard]] int take() const;
 
  private:
@@ -107,7 +107,7 @@ class Port {
   std::string address_;
 };
 
-// Until the socket can be written (or read), or so long.
+// Waits until the socket can be written (or read), or until the limit.
 void wait_for(const RawConnection& connection, bool writable, int limit_ms);
 void wait_ms(int limit_ms);
 

@@ -1,4 +1,4 @@
-// Attacks by one who takes part: a member that holds the anchor and is ready, and then does not do its part.
+// Attacks by a site that takes part: a member that holds the anchor and is ready, and then does not do its part.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -19,7 +19,7 @@ constexpr Duration kLonger = std::chrono::seconds(3);  // under one name, at mos
 // In an attack of so long now and then under one name: longer than anything waits for it.
 constexpr Duration kLongAttack = std::chrono::seconds(100), kLongest = std::chrono::seconds(70);
 
-// Who says what a member says, and means none of it.
+// Says what a member says, and means none of it.
 class Partaker {
  public:
   explicit Partaker(Context& context) : context_(context), member_(context) {}
@@ -116,7 +116,7 @@ class Partaker {
     return send(wire::Done{start.term, start.round, start.attempt, std::move(digests)});
   }
 
-  // Somebody who takes part, itself, or nobody.
+  // A site that takes part, itself, or one that does not exist.
   bool accuse(const wire::StartAttempt& start) {
     const std::vector<wire::Participant>& in = start.participants;
     SiteId peer = in[context_.prng.below(in.size())].site;
@@ -125,7 +125,7 @@ class Partaker {
     return send(wire::PeerUnreachable{start.round, start.attempt, peer, "it looked at me"});
   }
 
-  // So that nobody takes the exchange for one that stands still.
+  // So that the exchange does not seem to stand still.
   bool say_that_it_moves() {
     const TimePoint until = context_.now() + kLonger;
     while (context_.now() < until && !context_.done()) {
@@ -169,7 +169,7 @@ class Mover : public Partaker {
   bool in_ = false;
 };
 
-// Who joins and stays: of so many links one, drawn, makes room for the next.
+// Joins and stays. Of so many links one, drawn at random, makes room for the next.
 class Crowd {
  public:
   Crowd(Context& context, std::size_t most) : context_(context), most_(most) {}
@@ -185,7 +185,7 @@ class Crowd {
     context_.peer->close(links_.back());
     links_.pop_back();
   }
-  // Where there never were so many, one that is answered shows that they have come.
+  // If there never were so many, one that is answered shows that they have come.
   void end() {
     for (const LinkId link : links_) {
       if (!context_.peer->next(link, kAnswered)) continue;
@@ -203,7 +203,7 @@ std::uint32_t draw_generation(Context& context) {
   return static_cast<std::uint32_t>(1 + context.prng.below(wire::kMaxGeneration));
 }
 
-// Of nearly the largest frame there may be: names, shapes, settings and memberships that nobody has.
+// A join of nearly the largest frame there may be: names, shapes, settings and memberships that no site has.
 wire::Join largest_join(Context& context) {
   wire::Join join = proper_join(context.swarm, context.draw_name(), "", false, context.prng);
   const std::string text(wire::kMaxNameBytes, 'x');
@@ -233,7 +233,7 @@ void attack_take_part(Context& context) {
   Partaker(context).run();
 }
 
-// As each says so in turn, there is always one of whom something was heard, and two of whom it was within the grace.
+// Each says so in turn. So there is always one that was heard, and two that were heard within the grace.
 void attack_two_that_move(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
   if (context.swarm.model.empty()) context.counts.answered("the model was not learnt: helpers alone");
@@ -283,7 +283,7 @@ void attack_unanswered(Context& context) {
 }
 
 void attack_many_names(Context& context) {
-  constexpr std::size_t kMost = 700;  // this process, too, may have so many files
+  constexpr std::size_t kMost = 700;  // this process too may have so many files
   constexpr Duration kBeat = std::chrono::seconds(1);
   std::vector<LinkId> held;
   TimePoint beat_at = context.now();

@@ -1,4 +1,4 @@
-// Attacks on sites, by one who stands in the roster: chunks that nobody asked for, anchors that nobody takes.
+// Attacks on sites by a member of the roster: chunks that no site asked for, anchors that are not taken.
 #include <algorithm>
 #include <deque>
 #include <map>

@@ -127,7 +127,7 @@ void learn_model(Peer& peer, Swarm& swarm, Prng& prng) {
   for (std::size_t joins = 0; joins < kMostJoins; ++joins) {
     const std::optional<LinkId> link = peer.dial(swarm.coordinator);
     if (!link) return swarm.model.clear();
-    // One element too many: the last difference, so that this join is refused, too.
+    // One element too many: the last difference, so that this join too is refused.
     wire::Join join = proper_join(swarm, "curious", "", false, prng);
     ++join.elements;
     peer.send(*link, join);

@@ -97,7 +97,7 @@ void keep_ranks(Context& context) {
     ranks.emplace_back(context, enter_of(context.world, context.swarm.name, rank)).come();
   }
   while (!context.over()) {
-    for (WorldRank& rank : ranks) rank.beat();  // whose link is closed is with an attack, and stays there
+    for (WorldRank& rank : ranks) rank.beat();  // a rank whose link is closed is in an attack, and stays there
     wait_ms(50);
   }
 }

@@ -15,11 +15,12 @@ namespace collab::hostile {
 
 inline constexpr std::uint64_t kLetterBytes = std::uint64_t{4} << 19;  // as tests/python/scripts/besieged.py sends them
 
-// Of a world of the attacker's own, drawn, at one site.
+// The Enter of an own world of the attacker, drawn at random, at one site.
 [[nodiscard]] wire::Enter draw_enter(Context& context, std::uint32_t ranks);
-// As that rank of the world under attack; the same each time, so that who attacks next is the same process to the hub.
+// The Enter of that rank of the attacked world. It is the same each time, so the next attack is the same process to the
+// hub.
 [[nodiscard]] wire::Enter enter_of(const World& world, const std::string& swarm, RankId rank);
-// Of the pair that carries the `count`-th letter of this group between those two.
+// The pair that carries the `count`-th letter of this group between these two.
 [[nodiscard]] GroupId letter_of(GroupId group, RankId from, RankId to, std::uint32_t tag, std::uint64_t count);
 
 class WorldRank {
@@ -33,16 +34,16 @@ class WorldRank {
 
   // In the world, by a new link where it has none; false: it was not let in within some seconds.
   bool come();
-  // As `come`, and again where it is in.
+  // Like `come`, and again if it is in.
   bool enter();
   bool is_here() const { return link_.value != 0 && context_.peer->is_open(link_); }
   // False: not sent.
   bool send(const wire::Message& message, BufferPtr payload = nullptr);
-  // In good order: nobody waits for it, and a world that all have left is forgotten at once.
+  // In good order: no rank waits for it, and a world that all ranks have left is forgotten at once.
   void leave() { send(wire::Leave{"for fun", 0}); }
   // A heartbeat, when one is due.
   void beat();
-  // The next result, and what else came is passed over.
+  // The next result. All else that came is passed over.
   [[nodiscard]] std::optional<wire::StepResult> result(Duration limit);
   void acknowledge(const wire::StepResult& result) { send(wire::ResultAck{result.group, result.step, result.ballot}); }
 
@@ -59,7 +60,7 @@ class WorldRank {
   std::uint64_t beats_ = 0;
 };
 
-// In the world as all ranks that are the attacker's, and nothing else, so that they are there when an attack begins.
+// Enters the world as all ranks of the attacker, and does nothing else, so that they are there when an attack begins.
 void keep_ranks(Context& context);
 
 }  // namespace collab::hostile

@@ -150,7 +150,7 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
         lima.process.wait(PATIENCE)
         assert "leaves the swarm, because it was asked to end (SIGTERM)" in lima.output
         paris.wait_for_rounds(2, "paris", "rome", "oslo")
-        assert re.search(r"lima is no member any more: left: it was asked to end", paris.output)
+        assert re.search(r"lima is no longer a member: left: it was asked to end", paris.output)
         nodes.all.remove(lima)
     assert all(len(node.pids()) == 1 for node in (paris, rome, oslo))
     nodes.end_together()
@@ -170,7 +170,7 @@ def test_all_processes_of_a_site_are_asked_at_once(nodes: Nodes, number: signal.
     assert f"leaves the swarm, because it was asked to end ({number.name})" in rome.output
     paris.wait_for_rounds(2, "paris")
     assert paris.rounds("paris", "rome")[-1] == last
-    assert f"rome is no member any more: left: it was asked to end ({number.name})" in paris.output
+    assert f"rome is no longer a member: left: it was asked to end ({number.name})" in paris.output
     nodes.all.remove(rome)
     nodes.end_together()
 
@@ -182,7 +182,7 @@ def test_a_site_whose_last_round_is_far_away_leaves_without_it(nodes: Nodes) -> 
     rome.process.send_signal(signal.SIGTERM)
     rome.process.wait(PATIENCE)
     assert "[round.none-in-time]" in rome.output
-    paris.wait_for(r"rome is no member any more: left: it was asked to end \(SIGTERM\)")
+    paris.wait_for(r"rome is no longer a member: left: it was asked to end \(SIGTERM\)")
     nodes.all.remove(rome)
     nodes.stop_training()
     paris.join()
@@ -202,7 +202,7 @@ def test_a_site_of_several_hosts_leaves_with_its_next_round(nodes: Nodes) -> Non
     told = "".join(host.output for host in hosts)
     assert told.count("leaves the swarm, because it was asked to end (SIGTERM)") == 1
     paris.wait_for_rounds(2, "paris")
-    assert "rome is no member any more: left: it was asked to end (SIGTERM)" in paris.output
+    assert "rome is no longer a member: left: it was asked to end (SIGTERM)" in paris.output
     nodes.end_together()
 
 

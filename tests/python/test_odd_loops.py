@@ -175,7 +175,7 @@ def test_ranks_that_multiprocessing_starts_have_a_last_round_and_leave(method: s
         lines = [line for line in done.stderr.splitlines() if f"collab[{site}/" in line]
         assert sum("round 1: a, b averaged" in line for line in lines) == 1, done.stderr
     for site in "ab":
-        assert f"{site} is no member any more: left: the training script has ended" in done.stderr, done.stderr
+        assert f"{site} is no longer a member: left: the training script has ended" in done.stderr, done.stderr
 
 
 @pytest.mark.slow

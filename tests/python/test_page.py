@@ -165,7 +165,7 @@ def test_a_browser_shows_sites_that_fail_and_come_back(tmp_path: Path) -> None:
     assert "3sites1helpersnobodymissing" in here.texts["facts"]
     assert all(float(here.row("sites", site)[2]) > 0 for site in screenshots.BATCHES)
     assert "2sites" in gone.texts["facts"] and gone.row("sites", "paris")
-    assert any("lima is no member any more" in row[0] for row in gone.rows["events"])
+    assert any("lima is no longer a member" in row[0] for row in gone.rows["events"])
     before, after = gone.row("board", "lima (not here)"), back.row("board", "lima")
     assert int(after[1].replace(",", "")) > int(before[1].replace(",", "")) > 0
 

@@ -56,7 +56,7 @@ void Checkers::committed(const wire::Commit& commit) {
                 std::to_string(commit.attempt.value));
   }
   ++commits_;
-  if (commit.contributors.empty()) return;  // nobody exchanged anything
+  if (commit.contributors.empty()) return;  // no site exchanged anything
   const Attempt attempt{commit.run, commit.round, commit.attempt};
   if (starts_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
   for (const SiteId site : commit.contributors) {
@@ -231,7 +231,7 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
     const double lr = buffer ? 1.0 : static_cast<double>(outer.lr);
     const double moved = static_cast<double>(step.anchor[i]) - static_cast<double>(step.next[i]);
     double taken = moved / lr;
-    // Of roundings to float32: of the anchor, and of the outer state.
+    // The error of rounding to float32: of the anchor, and of the outer state.
     double rounding = 4e-7 * std::abs(static_cast<double>(step.anchor[i])) / lr + 1e-9;
     if (!step.outer.empty() && !buffer) {
       const auto momentum = static_cast<double>(outer.momentum);
@@ -257,7 +257,7 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
   }
 }
 
-// It may be committed yet where those who went on from less do not know of it: then it is in the ledger twice.
+// It may still be committed if sites that went on from less do not know of it. Then it is in the ledger twice.
 void Checkers::perhaps_counted(const std::string& process, std::uint32_t fragment, std::uint64_t from,
                                std::uint64_t to) {
   if (from < to) perhaps_[{process, fragment}][from] = to;

@@ -55,10 +55,10 @@ class Checkers {
   // A site took this outer step.
   void applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
                const OuterStep& step);
-  // Under one leader, all who hold one anchor train equally long.
+  // Under one leader, all sites that hold one anchor train equally long.
   using Told = std::tuple<TermId, RunId, RoundId>;
   void follows(const std::string& process, const Told& after, std::uint32_t period);
-  // Samples [from, to) of this process, of which it was told that nobody knows whether they were counted.
+  // Samples [from, to) of this process. It was told that no site knows whether they were counted.
   void perhaps_counted(const std::string& process, std::uint32_t fragment, std::uint64_t from, std::uint64_t to);
   void fail(const std::string& what) { failures_.push_back(what); }
 
@@ -93,7 +93,7 @@ class Checkers {
   [[nodiscard]] static Factor clip_of(const Mean& mean, const DataPlane::Settings& settings);
   [[nodiscard]] static Factor radial_of(const std::vector<Part>& parts, ElementRange tensor);
   [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
-  // Null: somebody's contribution is not known, which was told at the commit.
+  // Null: a contribution is not known. That was told at the commit.
   [[nodiscard]] const Mean* mean_of(const wire::StartAttempt& start, const wire::Commit& commit,
                                     const DataPlane::Settings& settings);
   [[nodiscard]] Mean weigh(const wire::StartAttempt& start, const wire::Commit& commit,
@@ -106,10 +106,10 @@ class Checkers {
   std::map<std::pair<std::string, std::uint32_t>, Counted> counted_;  // by process and fragment
   // Likewise: from which sample to which.
   std::map<std::pair<std::string, std::uint32_t>, std::map<std::uint64_t, std::uint64_t>> perhaps_;
-  // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.
+  // What was agreed on stands for ever: a round of a run has one content. To go on from less takes another run name.
   std::map<std::tuple<RunId, RoundId>, wire::Commit> committed_;
   std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;
-  std::map<Told, std::pair<std::uint32_t, std::string>> periods_;  // and who was the first to follow it
+  std::map<Told, std::pair<std::uint32_t, std::string>> periods_;  // and which process was the first to follow it
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

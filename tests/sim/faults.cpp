@@ -34,7 +34,7 @@ constexpr std::array<std::pair<Fault, std::string_view>, 22> kFaultNames{{
 }};
 // The words for it are said some time after the wait has begun.
 constexpr Duration kReadsOn = seconds(30);
-// By their names alone: they are no accidents.
+// Found only by their names: they are no accidents.
 constexpr std::array<std::pair<Fault, std::string_view>, 2> kAttackNames{{
     {Fault::kLie, "lie"},
     {Fault::kClaim, "claim"},
@@ -184,7 +184,8 @@ void Faults::split() {
   std::vector<bool> side;
   const std::size_t nodes = network_.nodes();
   for (std::size_t node = 0; node < nodes; ++node) side.push_back(prng_.chance(0.5));
-  // Whom a split leaves in a minority is told so after a grace, and after ten seconds more what can be done.
+  // A split leaves some sites in a minority. They are told after a grace, and ten seconds later they are told what can
+  // be done.
   const TimePoint until = network_.now() + seconds(1 + (operated_ ? 60 : 25) * prng_.uniform());
   population_.busy_until(until);
   network_.split(side, until);
@@ -209,7 +210,7 @@ void Faults::last_words() {
   });
 }
 
-// Whoever is ready is parted from it at once; nothing may come of that but a round without it, or none.
+// Each ready site is parted from it at once. That may lead only to a round without it, or to none.
 void Faults::stand(const std::string& name, TimePoint until) {
   protocol::InCall barrier{std::string(protocol::kStandsStill) + "all_reduce", {}, true};
   for (std::uint32_t i = 0; i < population_.setting().sites; ++i) barrier.awaits.insert("site" + std::to_string(i));
@@ -240,8 +241,8 @@ void Faults::fill_disk(SimSite& site, TimePoint until) {
   network_.at(until, [&fault] { fault = false; });
 }
 
-// It copies the command that a candidate names, after some time, and may leave one out. What it says may have come true
-// by then, or be wrong: those whom it names may live, and only be out of sight.
+// The operator copies the command that a candidate names, after some time, and may leave out a name. By then it may
+// have come true, or be wrong: the named sites may live, and only be out of sight.
 void Faults::employ_operator(TimePoint until) {
   population_.employ([this, until](SimCoordinator& reads, const std::string& text) {
     std::vector<std::string> names = names_to_forget(text);
@@ -254,7 +255,7 @@ void Faults::employ_operator(TimePoint until) {
   });
 }
 
-// To the one that has asked, or wherever somebody may hear it.
+// To the candidate that has asked, or to any that may be heard.
 void Faults::tell_to_forget(SimCoordinator& reads, const std::vector<std::string>& names) {
   ++inflicted_;
   ++words_;

@@ -17,7 +17,7 @@ namespace collab::sim {
 enum class Fault : std::uint8_t {
   kCutLink,          // one link, or all links, of a site close
   kCrash,            // a process is gone, its links close; another starts later
-  kVanish,           // a host is gone, nobody is told; another starts later, with nothing of its shared memory
+  kVanish,           // a host is gone silently; another starts later, with nothing of its shared memory
   kDie,              // a site is gone for good
   kPause,            // a process stands still
   kSlow,             // a slow line
@@ -35,11 +35,11 @@ enum class Fault : std::uint8_t {
   kStore,            // a process is gone, and of what it has left some is lost, torn, or older than it was
   kDisk,             // a site's disk is full for a while
   kClock,            // a site's clock jumps, as after a suspension
-  kJoin,             // a site that nobody has heard of comes
+  kJoin,             // an unknown site comes
   kForget,           // an operator has those forgotten whom a minority waits for, dead for good or behind a cut; sites
                      // die until one is left
   kLie,              // a site lies about what it holds and has computed; not among "all"
-  kClaim,            // a member, or one that comes, claims rounds that nobody has agreed on; not among "all"
+  kClaim,            // a member, or a new one, claims rounds that no site has agreed on; not among "all"
 };
 [[nodiscard]] std::string_view name_of(Fault fault);
 [[nodiscard]] Result<std::vector<Fault>> faults_from_text(
@@ -73,7 +73,7 @@ class Faults {
   Population& population_;
   Network& network_;
   Prng& prng_;
-  Prng operator_;  // draws by itself, so that what else befalls a swarm is the same without
+  Prng operator_;  // draws by itself, so that all other faults of a swarm are the same without it
   bool operated_ = false;
   std::size_t inflicted_ = 0;
   std::size_t words_ = 0;

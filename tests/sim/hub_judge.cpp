@@ -61,7 +61,7 @@ void HubJudge::told_membership(std::uint32_t rank, const wire::Epoch& epoch) {
   }
 }
 
-// That were not gone then.
+// The sites that were not gone then.
 std::size_t HubJudge::sites_before(std::uint64_t membership) const {
   const auto before = chain_.find(membership - 1);
   std::set<std::string> sites;

@@ -1,6 +1,6 @@
-// What the ranks of a simulated world ask of their collective hubs, and what must hold of the answers whatever befalls
-// both: what one rank is given for a step is what every other is given, memberships form one chain, and who is gone
-// does not come back. Excepted are two sites that have each gone on alone.
+// What the ranks of a simulated world ask of their collective hubs, and what must hold of the answers, whatever happens
+// to both. Each rank is given the same for a step, memberships form one chain, and a rank that is gone does not come
+// back. An exception: two sites that have each gone on alone.
 //
 // Threads: one. Ownership: its own records; the script outlives the judge.
 #pragma once
@@ -25,7 +25,7 @@ struct HubScript {
   [[nodiscard]] static std::string part_of(std::size_t group, std::uint32_t rank, std::uint64_t step);
   // Without its part.
   [[nodiscard]] protocol::HubRequest request(std::size_t group, std::uint64_t step) const;
-  // Of a request.
+  // The group of a request.
   [[nodiscard]] static std::size_t group_of(std::uint64_t id) { return id / kMostSteps; }
   [[nodiscard]] static std::uint64_t step_of(std::uint64_t id) { return id % kMostSteps; }
 
@@ -42,7 +42,7 @@ class HubJudge {
 
   // Before the rank hears it.
   void told(std::uint32_t rank, const wire::Message& message);
-  // By a hub, not by the rank's own time-out or end.
+  // Given by a hub, not by the rank's own time-out or end.
   void given(std::uint32_t rank, const protocol::HubExchanged& exchanged);
 
   [[nodiscard]] bool parted() const { return parted_at_ != UINT64_MAX; }

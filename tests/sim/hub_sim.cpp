@@ -3,8 +3,8 @@
 //
 //   collab_hub_sim [--count N] [--seed FIRST]     prints the seed of the first run that breaks a rule
 //
-// After every message: what hub_judge.h has; who has ended is given nothing. In the end all that live have an answer to
-// everything they asked for. Threads: one.
+// After every message: the rules of hub_judge.h; and a rank that has ended is given nothing. At the end, all living
+// ranks have an answer to everything they asked for. Threads: one.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -292,7 +292,7 @@ class Run {
   HubTestWorld world_;
   HubScript script_;
   HubJudge judge_;
-  bool calm_ = false;  // links fall and hubs die, no rank does: nobody may end
+  bool calm_ = false;  // links fall and hubs die, but no rank dies: none may end
   std::map<std::pair<std::size_t, std::uint32_t>, Ask> asks_;
   std::map<std::pair<std::size_t, std::uint32_t>, bool> opened_;
   std::uint64_t steps_ = 0;

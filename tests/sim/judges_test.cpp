@@ -1,4 +1,4 @@
-// That the simulator's judges see what they are there to see, on runs made by hand.
+// The simulator's judges see what they are there to see, on runs made by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -137,7 +137,7 @@ TEST_F(VerdictTest, ASwarmThatIsWellIsLeftInPeace) {
 
 TEST_F(VerdictTest, ASwarmWithoutRoundsIsSeen) {
   run_until(10);
-  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
   run_until(200);
   EXPECT_TRUE(failed_with("no rounds"));
 }
@@ -190,7 +190,7 @@ TEST_P(VerdictOfFive, WithTwoDeadAndTwoStartedAgainTheyAverageAgain) {
   EXPECT_GT(checkers_.commits(), before + 20U);
 }
 
-// Three of four, and one that comes with more rounds of a run whose other member is dead.
+// Three of four sites, and one that comes with more rounds of a run whose other member is dead.
 class VerdictBesideAnother : public VerdictTest {
  protected:
   explicit VerdictBesideAnother(std::uint32_t sites = 4) : VerdictTest(so_many(sites)) {}
@@ -223,7 +223,7 @@ class VerdictBesideAnother : public VerdictTest {
 TEST_F(VerdictBesideAnother, ThatOneOfAnotherRunCannotGoOnIsNoExcuseForTheOthers) {
   run_until(10);
   let_one_of_another_run_come();
-  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
   run_until(400);                                        // the one of another run gives up and begins again for 200 s
   EXPECT_FALSE(checkers_.failures().empty());
 }
@@ -257,7 +257,7 @@ TEST_F(VerdictBesideOneOfThem, WhoIsSetAsideIsNoneOfTheirMajority) {
   SimSite& other = *population_.live("site2");
   population_.crash(other, Death::kHost);
   claim_another_run(other);
-  population_.kill_candidate(0, Death::kProcess);  // who leads now would take it in
+  population_.kill_candidate(0, Death::kProcess);  // a leader now would take it in
   run_until(300);
   EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
 }
@@ -296,7 +296,7 @@ TEST_F(VerdictOfBudgets, TheLastOfThreeTrainsToTheEnd) {
 
 TEST_F(VerdictOfBudgets, ThatTheOthersHaveLeftInGoodOrderIsNoExcuseForNoRounds) {
   run_until_two_have_left();
-  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
   run_until(200);
   EXPECT_TRUE(failed_with("no rounds"));
 }

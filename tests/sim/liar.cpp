@@ -19,7 +19,7 @@ bool twist(Prng& prng, wire::Message& message) {
   if (auto* ready = std::get_if<wire::Ready>(&message)) {
     ready->state = draw_digest(prng);
   } else if (auto* unreachable = std::get_if<wire::PeerUnreachable>(&message)) {
-    unreachable->peer = SiteId{static_cast<std::uint32_t>(prng.below(5))};  // itself, another, or nobody
+    unreachable->peer = SiteId{static_cast<std::uint32_t>(prng.below(5))};  // itself, another, or no site
     if (prng.chance(0.2)) ++unreachable->attempt.value;
   } else if (auto* decline = std::get_if<wire::Decline>(&message)) {
     decline->round.value += prng.below(2);
@@ -63,7 +63,7 @@ std::vector<TransportMessage> Liar::tell(LinkId link, TransportMessage message) 
       all.push_back({.lane = Lane::kControl, .head = said[prng_.below(said.size())], .payload = nullptr});
     }
     Result<wire::Message> decoded = wire::decode(message.head);
-    // What it says it has trained is its own affair, and nobody can check it.
+    // What it says it has trained is its own affair: no site can check it.
     if (decoded.ok() && !std::holds_alternative<wire::Ready>(*decoded)) said.push_back(message.head);
     if (said.size() > kRemembered) said.pop_front();
     if (decoded.ok() && prng_.chance(kLies) && twist(prng_, *decoded)) message.head = wire::encode(*decoded);

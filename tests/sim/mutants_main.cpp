@@ -129,7 +129,7 @@ bool hunt(const MutantRow& row, const Arguments& arguments) {
   return false;
 }
 
-// Every bug, whoever finds it: what the explorer's power is.
+// Every bug, whichever judge finds it: this shows the explorer's power.
 int explore(const Arguments& arguments) {
   for (const MutantRow& row : mutant_table()) {
     if (!arguments.mutant.empty() && row.name != arguments.mutant) continue;

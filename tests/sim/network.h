@@ -46,7 +46,7 @@ class Network {
   [[nodiscard]] std::size_t nodes() const { return hosts_.size(); }
   void start(NodeId node, TransportHandler* handler) { hosts_[node].handler = handler; }
   void on_timer(NodeId node, std::function<void()> what) { hosts_[node].on_timer = std::move(what); }
-  // By its own clock; unless an earlier wake was asked for; wakes may come early.
+  // By the node's own clock, unless an earlier wake was asked for. Wakes may come early.
   void wake(NodeId node, TimePoint when);
   [[nodiscard]] TimePoint local_time(NodeId node) const { return local_time(hosts_[node]); }
   void set_clock_rate(NodeId node, double rate);
@@ -57,9 +57,9 @@ class Network {
     double down = 0;
   };
   void set_line(NodeId node, Line line) { hosts_[node].line = line; }
-  // Gone at once. `noticed`: the others see its links close; else they hear nothing any more.
+  // Gone at once. `noticed`: the others see its links close. Otherwise they hear nothing more.
   void kill(NodeId node, bool noticed);
-  // Somebody listens there, or has.
+  // A node listens there, or did.
   [[nodiscard]] bool knows(const std::string& address) const { return listeners_.count(address) != 0; }
 
   // What a node does: see Transport.

@@ -54,7 +54,7 @@ void Population::claim(const std::string& name) {
   restart(site);
 }
 
-// What anybody knows who is here, of that generation: those before have names of runs that are over.
+// The newest that any site here knows, of that generation: earlier ones have names of runs that are over.
 wire::Record Population::newest_record(std::optional<std::uint32_t> generation) const {
   wire::Record newest;
   for (const std::string& name : names_) {
@@ -144,7 +144,7 @@ void Population::set_clock(NodeId node) {
   network_.jump_clock(node, seconds(1e4 * prng_.uniform()));  // clocks count from anywhere
 }
 
-// As after a suspension. That of a candidate's host is another.
+// As after a suspension. A candidate's host has another clock.
 void Population::jump_clock(SimSite& site, Duration by) {
   network_.jump_clock(site.node(), by);
   if (!setting_.late_candidates || !clocks_.chance(0.5)) return;
@@ -177,7 +177,7 @@ void Population::restart(SimSite& site) {
   start_again(site.options().name, site.options().generation);
 }
 
-// If something else ends it before it has left, that has it start again.
+// If something else ends it before it has left, that makes it start again.
 void Population::start_again_once_over(SimSite& site) {
   const SimSiteReport& report = site.report();
   if (is_dead(site) || (report.over && !report.returns)) return;
@@ -220,7 +220,7 @@ void Population::follow_generations() {
 
 // ---- coordinators ----------------------------------------------------------------------------------
 
-// By the time of its host, which may have been set back to when another began: no battery keeps it, or it is a copy.
+// By the time of its host. That may have been set back since another began: no battery keeps it, or it is a copy.
 RunId Population::name_run() {
   constexpr std::chrono::seconds kBegin{1'800'000'000};
   const auto now = kBegin + std::chrono::duration_cast<std::chrono::seconds>(network_.now().time_since_epoch());

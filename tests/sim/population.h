@@ -1,5 +1,5 @@
-// Who is there in a simulated swarm: the processes of sites and coordinators that live, have died and will start again,
-// and what they leave behind.
+// The processes of a simulated swarm: sites and coordinators that live, or that have died and will start again, and
+// what they leave behind.
 //
 // Threads: one. Ownership: owns processes and stores; borrows network and checkers.
 #pragma once
@@ -36,10 +36,10 @@ struct Setting {
   DataPlane::Settings data;
   std::uint64_t save_every = 1;  // rounds
   std::string named;             // COLLAB_INIT_FROM
-  bool named_by_sites = false;   // else by the coordinators
+  bool named_by_sites = false;   // otherwise by the coordinators
   bool helped = false;           // a helper is there
-  bool nat = false;              // who cannot be dialled does not know that, and names an address
-  bool claims = false;           // one site claims what is not so, and nothing else befalls anybody
+  bool nat = false;              // a site that cannot be dialled does not know that, and names an address
+  bool claims = false;           // one site makes a false claim, and there are no other faults
   bool liars = false;            // sites lie; lines are wide enough for a chunk within a grace
   bool leader_times = false;     // the leader chooses how often rounds come
   bool drift = false;            // clocks run too fast or too slow
@@ -57,7 +57,7 @@ struct Setting {
 
 enum class Death : std::uint8_t {
   kProcess,  // its links close, and shared memory stays
-  kHost,     // nobody is told, and shared memory is gone
+  kHost,     // silent, and shared memory is gone
 };
 
 class Population {
@@ -67,16 +67,16 @@ class Population {
   [[nodiscard]] const Setting& setting() const { return setting_; }
   // All that were here from the beginning. `hidden` at most: cannot be dialled.
   void begin(std::uint32_t hidden);
-  // One that nobody expects.
+  // An unexpected site joins.
   void join_late();
 
-  // That site begins again, or one that nobody expects comes, and claims what is not so, to the end.
+  // That site begins again, or an unexpected one comes. It makes a false claim, to the end.
   void claim(const std::string& name);
-  // Somebody has agreed on a round: until then nobody can know better.
+  // A round was agreed on: before that no site can know better.
   [[nodiscard]] bool may_claim() const { return claimant_.empty() && newest_record({}).anchor.round.value > 0; }
   [[nodiscard]] const std::string& claimant() const { return claimant_; }  // empty: there is none
   [[nodiscard]] bool is_claimant(const SimSite& site) const { return site.options().name == claimant_; }
-  // Nothing else befalls anybody.
+  // There are no other faults.
   [[nodiscard]] bool claims_alone() const { return setting_.claims && !claimant_.empty(); }
 
   // ---- sites
@@ -97,7 +97,7 @@ class Population {
   void crash(SimSite& site, Death death, bool for_good = false);
   // It has failed, and its user starts it again.
   void restart(SimSite& site);
-  // No more than leave a majority; with an operator, who may forget the others, than leave one.
+  // At most so many that a majority is left. With an operator, who may forget the others, so many that one is left.
   [[nodiscard]] bool may_lose_one() const {
     return reader_ ? gone_.size() + 1 < setting_.sites : 2 * (gone_.size() + 1) < setting_.sites;
   }
@@ -119,7 +119,7 @@ class Population {
   void busy_until(TimePoint when) { busy_until_ = std::max(busy_until_, when); }
   [[nodiscard]] TimePoint calm_from() const { return busy_until_; }
   void log(const std::string& who, const std::string& what) { log_(who, what); }
-  // Of the collectives; null: there are none.
+  // The world of the collectives. Null: there is none.
   [[nodiscard]] SimWorld* world() const { return world_.get(); }
 
  private:

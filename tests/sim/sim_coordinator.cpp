@@ -9,7 +9,7 @@ namespace collab::sim {
 using namespace protocol;
 
 constexpr Duration kProbeTakes{5'000'000};
-constexpr LinkId kOperator{UINT64_MAX};  // who hears the answer is of no account
+constexpr LinkId kOperator{UINT64_MAX};  // the answer's reader does not matter
 
 SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, const std::string& address,
                                Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log,
@@ -54,7 +54,7 @@ void SimCoordinator::step_hub(const HubEvent& event) {
   network_.wake(node(), hub_->next_deadline());
 }
 
-// As the runtime's server does.
+// Like the runtime's server.
 void SimCoordinator::follow_calls() {
   if (!hub_ || dead_) return;
   CallsUnderWay calls;
@@ -70,7 +70,7 @@ void SimCoordinator::forget(std::vector<std::string> sites) {
   step(Received{kOperator, wire::Forget{std::move(sites)}});
 }
 
-// The planted mistake: whoever is done first speaks for all.
+// The planted mistake: the first site that is done speaks for all.
 void SimCoordinator::forge(const wire::Done& done) {
   if (!forged_.insert({done.round, done.attempt}).second) return;
   const auto links = links_;

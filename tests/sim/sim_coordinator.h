@@ -30,13 +30,13 @@ class SimCoordinator final : public TransportHandler {
   void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
   // What it says it waits for.
   void on_waiting(std::function<void(const std::string&)> reader) { reader_ = std::move(reader); }
-  // A membership that is told to that site alone, on its own word, binds nobody else.
+  // A membership that only that site is told, on its own word, binds no other.
   void distrust(std::string site) { distrusted_ = std::move(site); }
-  // As an operator says.
+  // What an operator says.
   void forget(std::vector<std::string> sites);
-  // As one does who reads its status.
+  // Like an operator that reads its status.
   void forget_missing() { forget(coordinator_.status(clock_.now()).missing); }
-  // As the hub beside it does.
+  // Like the hub beside it.
   void tell_calls(protocol::CallsUnderWay calls) { step(std::move(calls)); }
 
   void on_accepted(LinkId, const std::string&) override {}
@@ -66,7 +66,7 @@ class SimCoordinator final : public TransportHandler {
   SimClock clock_;
   protocol::Coordinator coordinator_;
   std::optional<SimHub> hub_;
-  protocol::CallsUnderWay calls_;  // as the coordinator was told last of those at the hub
+  protocol::CallsUnderWay calls_;  // the calls at the hub that the coordinator was last told of
   bool dead_ = false;
   std::string distrusted_;
   std::set<LinkId> distrusted_links_;

@@ -153,7 +153,7 @@ void SimData::expect_lossless() {
   }
 }
 
-// As they were drawn, but for what 16 bits leave out of a delta.
+// As they were drawn, apart from what 16 bits leave out of a delta.
 void SimData::expect_buffers_in_range() {
   constexpr float kMost = 0.5F + 1e-2F;
   if (!fit() || !sound_ || options_.mutation != Mutation::kNone) return;
@@ -258,7 +258,7 @@ void SimData::before(const Rebase& rebase) {
 
 void SimData::after(const Rebase& rebase) { moved(rebase.base, kWholeVector); }
 
-// Of what is going on now, and of the round's.
+// Of the current part, and of the round's.
 void SimData::count(const Progress& counted, bool all) {
   const std::vector<double> moves = counted.moves;
   const ElementRange range = all ? ElementRange{0, moves.size()} : covered_by(start_.slices);

@@ -50,7 +50,7 @@ class SimData {
   // What the site's node works on: the copy, where rounds run behind the training.
   [[nodiscard]] ParameterVector& parameters();
   [[nodiscard]] TrainingCopy* copy() { return copy_ ? &*copy_ : nullptr; }
-  // Of the parameters as they are, as the first anchor.
+  // The digest of the parameters as they are, as the first anchor.
   [[nodiscard]] Digest digest();
 
   // ---- what outlives the process
@@ -81,15 +81,15 @@ class SimData {
   // ---- around what the data plane does
   void before(const protocol::StartExchange& start, const Residual& residual);
   void before(const protocol::ApplyCommit& apply);
-  // `seen`: nothing was planted in this site's mean that nobody could have seen.
+  // `seen`: any fault planted in this site's mean could have been seen.
   void after(const protocol::ApplyCommit& apply, bool seen);
   void before(const protocol::Rebase& rebase);
   void after(const protocol::Rebase& rebase);
   void take_snapshot();
 
-  // A bit of the anchor, whose digest becomes that of what is there now.
+  // Flips a bit of the anchor. Its digest becomes that of the changed anchor.
   Digest flip_anchor(std::uint64_t index);
-  // From here on the model is not what was trained and agreed on: it is not judged by that.
+  // From here on the model is not what was trained and agreed on, so that does not judge it.
   void excuse() { sound_ = false; }
   [[nodiscard]] bool is_sound() const { return sound_; }
 
@@ -104,7 +104,7 @@ class SimData {
     return copy_ ? std::span<float>(arena_->training_copy()) : parameters_.values();
   }
   [[nodiscard]] std::uint32_t fragment() const { return options_.fragments.in_turn(start_.round); }
-  // In the fragment of the attempt started last; of a model that was given up, in all.
+  // In the fragment of the attempt that started last. For a model that was given up, in all fragments.
   void count(const Progress& counted, bool all = false);
   // What the site keeps of its difference from the mean is contributed again.
   void keep_difference(std::span<const float> snapshot, const OuterConfig& outer);

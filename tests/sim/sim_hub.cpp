@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kRound{800'000};  // about
 constexpr Duration kDial{2'500'000};
-// Once nothing befalls them any more: ranks find a hub that leads, it learns who is gone, and the slowest comes.
+// Once there are no more faults: ranks find a hub that leads, it learns which ranks are gone, and the slowest comes.
 constexpr int kGracesToSettle = 6;
 constexpr int kGracesToAnswer = 12;
 
@@ -89,7 +89,7 @@ HubClientConfig SimWorld::client_config(std::uint32_t rank) {
   return config;
 }
 
-// Those of the training are always timed: a site may wait for others to begin with, and never come to its next call.
+// Calls in training always have a time-out: a site may wait for others first, and never come to its next call.
 HubRequest SimWorld::request(std::size_t group, std::uint32_t rank, std::uint64_t step) {
   HubRequest request = script_.request(group, step);
   if (in_training() && step % 2 == 0) request.operation = std::string(kStandsStill) + request.operation;
@@ -108,7 +108,7 @@ void SimWorld::answered(const HubExchanged& exchanged) {
   if (!ends_in_code(exchanged.status.message())) fail("an error without a code: " + exchanged.status.message());
 }
 
-// Where more than half of the sites are there, and a hub, they go on together.
+// If more than half of the sites and a hub are there, they go on together.
 void SimWorld::ended(const SimRank& rank, const Status& why) {
   ++report_.ended;
   if (!ends_in_code(why.message())) fail("an end without a code: " + why.message());

@@ -41,7 +41,7 @@ class SimWorld {
   struct Report {
     std::uint64_t answers = 0;  // by hubs
     std::uint64_t errors = 0;   // among them
-    std::uint64_t ended = 0;    // ranks whose collectives ended before they did
+    std::uint64_t ended = 0;    // ranks whose collectives ended too early
     std::uint64_t parted = 0;   // worlds of two that went on alone
     Report& operator+=(const Report& other) {
       answers += other.answers;
@@ -54,9 +54,9 @@ class SimWorld {
   using Log = std::function<void(const std::string& who, const std::string& what)>;
   SimWorld(Options options, Network& network, Checkers& checkers, Log log);
 
-  // Every now and then: nobody waits for ever. Nothing befalls the run after `calm`.
+  // Every now and then: no rank waits for ever. After `calm` there are no faults.
   void look(TimePoint calm);
-  // Nobody has more to ask, or waits.
+  // No rank has more to ask, or waits.
   [[nodiscard]] bool finished() const;
   [[nodiscard]] Report report() const;
 

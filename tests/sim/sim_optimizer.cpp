@@ -51,8 +51,8 @@ void SimOptimizer::stands() {
   if (transfer_.wanted()) lend();
 }
 
-// One that lies has other bytes by the time they are sent than those whose digest it has told; one that is late makes
-// its copy when nobody waits for it any more.
+// One that lies sends other bytes than those whose digest it told. One that is late makes its copy when no site waits
+// for it any more.
 void SimOptimizer::lend() {
   transfer_.being_given();
   if (prng_.chance(kHasNone)) return transfer_.given(unavailable("its optimizer keeps no state"));

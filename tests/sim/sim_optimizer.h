@@ -21,13 +21,13 @@ class SimOptimizer {
   struct Options {
     std::string process;
     std::uint64_t elements = 0;
-    bool on = false;      // else none is lent, and none is taken
+    bool on = false;      // otherwise none is lent, and none is taken
     Duration patience{};  // for a copy that is to be made, and for a borrower
     std::uint64_t seed = 0;
   };
   struct Report {
     std::uint64_t taken = 0;
-    std::uint64_t cold = 0;   // nobody had one, or what it had did not come
+    std::uint64_t cold = 0;   // no site had one, or it did not come
     std::uint64_t wrong = 0;  // copies that were not what had been offered, as was seen
   };
   // `feed`: an event for the site's machine.

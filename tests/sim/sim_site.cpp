@@ -20,7 +20,7 @@ constexpr Duration kPatience{10'000'000};  // the grace
 
 namespace {
 
-// Of what earlier processes have left.
+// What earlier processes have left.
 Beginning found_in(const Store* store, std::uint64_t seed) {
   Remains remains;
   if (store == nullptr) return begin_with(remains, AcceptorId{seed | 1});
@@ -35,7 +35,7 @@ Beginning found_in(const Store* store, std::uint64_t seed) {
   return begin_with(remains, AcceptorId{seed | 1});
 }
 
-// That of an older round is closer to what is missing than none.
+// The residual of an older round is closer to what is missing than none.
 std::optional<StoredResidual> residual_in(const Store* store) {
   const StoredAnchor* state = store != nullptr ? store->state.read() : nullptr;
   return state != nullptr ? state->residual : std::nullopt;
@@ -214,7 +214,7 @@ void SimSite::act(const StartExchange& action) {
 
 void SimSite::act(const ApplyCommit& action) {
   const wire::Commit& commit = action.commit;
-  // A successor that knows of nobody else who was done has nothing to compare a mean with.
+  // A successor that knows of no other site that was done has nothing to compare a mean with.
   const bool unseen = flipped_ == std::pair(commit.round, commit.attempt) && commit.term != newest_term_;
   const bool mutated = options_.mutation == Mutation::kFlipBit && commit.round.value == 3;
   data_.before(action);
@@ -251,13 +251,13 @@ void SimSite::act(const ReceiveAnchor& action) {
   driver_.act(action);
 }
 
-// As the store of records does: a write that fails leaves nothing behind, and from then on it is kept in memory.
+// Like the store of records: a failed write leaves nothing behind, and from then on the record is kept in memory.
 void SimSite::act(const Persist& action) {
   Store* store = options_.store;
   const bool under_way = !records_.empty();
   const bool in_memory = store == nullptr || options_.helper || record_in_memory_;
   if (in_memory && !under_way) return driver_.feed(Persisted{action.number, {}});
-  if (records_.size() > 1) records_.pop_back();  // of those that wait only the newest is written
+  if (records_.size() > 1) records_.pop_back();  // of the waiting ones only the newest is written
   records_.push_back(action);
   if (!under_way) write_record();
 }
@@ -335,7 +335,7 @@ void SimSite::act(const RoundDone& action) {
 void SimSite::act(const RoundSkipped&) {
   ++report_.skipped;
   if (options_.mutation != Mutation::kCarryStale) driver_.data().forget_contributions();
-  // As a node does for the other ranks of its host, which cannot repeat how it was moved.
+  // As a node does for the other ranks of its host: they cannot repeat how it was moved.
   if (std::exchange(moved_, false)) {
     if (const Status status = driver_.data().publish_parameters(); !status.ok()) return failed(status);
   }
@@ -347,7 +347,7 @@ void SimSite::act(const ServeOptimizer& action) {
   if (!training_) optimizer_.stands();
 }
 
-// As a node does: its record is removed, and the state file tells that it has ended.
+// Like a node: its record is removed, and the state file tells that it has ended.
 void SimSite::act(const Left&) {
   if (options_.store != nullptr) {
     options_.store->record.lose();
@@ -359,7 +359,7 @@ void SimSite::act(const Left&) {
 }
 
 void SimSite::act(const Failed& action) {
-  // Who is behind trains alone, and comes to the next generation by and by.
+  // A site that is behind trains alone, and comes to the next generation after a while.
   report_.goes_on = action.why.code() == StatusCode::kOutdated;
   report_.over = true;
   report_.failed = !report_.goes_on;
@@ -401,7 +401,7 @@ bool SimSite::at_the_end() const {
   return flight_ == Flight::kNone && report_.round >= options_.last_round && data_.all_counted();
 }
 
-// As the runtime's node and session have it: what was given to joiners counts, too.
+// Like the runtime's node and session: what was given to joiners counts too.
 bool SimSite::budget_over() {
   if (!egress_.on()) return false;
   egress_.sent(driver_.data().traffic().bytes_sent + optimizer_.bytes_sent());

@@ -34,7 +34,7 @@ struct SimSiteOptions {
   std::string name;         // of the site
   std::string process;      // of this incarnation
   std::string address;      // empty: it cannot be dialled
-  bool behind_nat = false;  // nobody gets through to that address
+  bool behind_nat = false;  // that address cannot be reached
   std::uint32_t expected_sites = 1;
   std::uint32_t generation = 1;       // of the models it trains one after the other
   std::uint32_t last_generation = 1;  // after it there is none
@@ -46,7 +46,7 @@ struct SimSiteOptions {
   bool helper = false;              // it trains nothing
   bool optimizer = false;           // it lends its optimizer's state, and begins with that of another
   std::uint64_t egress_budget = 0;  // bytes; 0: none
-  SimWorld* world = nullptr;        // whose collectives it has a part in, as this rank
+  SimWorld* world = nullptr;        // the world whose collectives it joins, as this rank
   std::uint32_t rank = 0;
   bool resumed = false;            // it says that its script had loaded a state
   std::string init_from;           // the site it names
@@ -74,7 +74,7 @@ struct SimSiteReport {
   RunId run;
   std::uint64_t rounds_done = 0;
   std::uint64_t trained = 0;
-  std::uint64_t unknown = 0;  // samples that may have been counted, by whom nobody knows
+  std::uint64_t unknown = 0;  // samples that may have been counted, which no site knows
   bool undisturbed = true;    // its delta was always fit, and its anchor sound
   std::uint64_t skipped = 0;  // triggers answered without a round
   std::uint64_t rebased = 0;
@@ -151,7 +151,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
-  // Those in which the driver does all, and those nobody has a part in here.
+  // Actions that the driver does alone, and actions without a part here.
   template <typename Action>
   void act(const Action& action) {
     if constexpr (requires { driver_.act(action); }) driver_.act(action);
@@ -199,7 +199,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   bool record_in_memory_ = false;          // the disk has failed
   std::deque<protocol::Persist> records_;  // the first is being written
   bool moved_ = false;                     // onto another anchor, in the round that is under way
-  // Nobody knows whether what was contributed before it has counted: of the anchor that was named last, and of the one
+  // It is not known whether what was contributed earlier has counted: of the anchor that was named last, and of the one
   // that is held.
   bool told_unknown_ = false;
   bool fate_unknown_ = false;

@@ -60,7 +60,7 @@ TEST(Sim, WithoutFaultsEveryRoundIsCommittedOnce) {
   EXPECT_GT(spent, 5U);
 }
 
-// From sources of which some are lost, late or send other bytes than they offered; nobody waits for them.
+// From sources of which some are lost, late or send other bytes than they offered. No site waits for them.
 TEST(Sim, JoinersBeginWithTheOptimizerStateOfAnother) {
   SimOptimizer::Report all;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -135,16 +135,16 @@ SwarmOptions of_four(std::uint64_t seed, const std::string& faults) {
   return options;
 }
 
-// A member that lies spoils its own part, and rounds it is in: not what the others agree on, and not for long. One
-// leader, so that no lie is about who leads.
+// A member that lies spoils its own part and the rounds it is in, but not what the others agree on, and not for long.
+// There is one leader, so no lie is about who leads.
 TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
   std::size_t inflicted = 0;
   for (std::uint64_t seed = 500; seed < 540; ++seed) inflicted += expect_sound(of_four(seed, "lie")).faults;
   EXPECT_GT(inflicted, 20U);
 }
 
-// A site that claims what nobody has agreed on: the others go on within a grace; in a model of which nobody else knows
-// a round, once an operator has said that those it names will not come.
+// A site claims what no site has agreed on: the others go on within a grace. If no other site knows a round of the
+// model, they go on once an operator has said that the named sites will not come.
 TEST(Sim, ASiteThatClaimsRoundsHoldsTheOthersUpForAGrace) {
   std::size_t inflicted = 0;
   for (std::uint64_t seed = 1000; seed < 1060; ++seed) {
@@ -155,8 +155,8 @@ TEST(Sim, ASiteThatClaimsRoundsHoldsTheOthersUpForAGrace) {
   EXPECT_GT(inflicted, 20U);
 }
 
-// An operator names whom a minority waits for: those who are dead for good, and those who are only behind a cut and
-// come back. What each side agrees on has a name of its own.
+// An operator names the sites that a minority waits for. Some are dead for good. Some are only behind a cut and come
+// back. Each side's rounds have their own run name.
 TEST(Sim, WhoIsForgottenAndLivesComesBack) {
   std::size_t words = 0;
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
@@ -249,7 +249,7 @@ TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10);
 // Codecs of a few bits may leave out as much as that.
 TEST(Sim, ContributionCountedTwiceIsCaught) { EXPECT_GE(caught(Mutation::kCountTwice, 20), 14); }
 TEST(Sim, FlippedBitIsCaught) { EXPECT_EQ(caught(Mutation::kFlipBit, 20), 20); }
-// Steps are at stake only where somebody rebases: with faults.
+// Steps are at stake only if a site rebases: with faults.
 TEST(Sim, StepsThatARebaseLosesAreCaught) {
   int found = 0;
   for (std::uint64_t seed = 1; seed <= 90; ++seed) {

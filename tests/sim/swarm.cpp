@@ -10,11 +10,11 @@
 namespace collab::sim {
 namespace {
 
-// Everybody has trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
+// All sites have trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
 constexpr Duration kBound = seconds(420);
-// A run of the largest swarm takes a tenth of this many events: more are a circle nobody waits in.
+// A run of the largest swarm takes a tenth of this many events. More are a circle in which nothing waits.
 constexpr std::uint64_t kMostEvents = 30'000'000;
-// Of a round, about, without faults; and at most where disks are slow.
+// The time of a round without faults, about. And the most if disks are slow.
 constexpr Duration kRound = seconds(0.8);
 constexpr Duration kSlowRound = seconds(15);
 
@@ -174,8 +174,8 @@ class Swarm {
       world()->fail("somebody is not done with its calls");
     }
     const std::size_t expected = std::size_t{setting.rounds} * setting.generations;
-    // Who looks long for an optimizer's state is a straggler, and its last steps count in a round of its own.
-    // So does who stands in a call that others come to later.
+    // A site that looks long for an optimizer's state is a straggler, and its last steps count in a later round. So is
+    // a site in a call that others come to later.
     const bool more = (setting.optimizers || setting.hubs) && checkers_.commits() > expected;
     if (!faulty_ && checkers_.failures().empty() && checkers_.commits() != expected && !more) {
       checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(expected) + " rounds");

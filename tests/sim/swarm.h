@@ -34,9 +34,9 @@ struct SwarmResult {
   std::size_t rebased = 0;
   std::size_t carried = 0;
   std::size_t faults = 0;
-  std::size_t words = 0;      // of an operator, that somebody is to be forgotten
+  std::size_t words = 0;      // of an operator, to forget a site
   std::uint64_t samples = 0;  // trained
-  std::uint64_t unknown = 0;  // of those nobody could tell whether they were counted
+  std::uint64_t unknown = 0;  // samples that may or may not have been counted
   std::size_t spent = 0;      // sites that left as their budget was over
   SimOptimizer::Report optimizers{};
   SimWorld::Report world{};

@@ -9,10 +9,10 @@
 namespace collab::sim {
 namespace {
 
-// Within so long after the last fault, and after the last of them that went, those who can are together: sites ask all
-// candidates in turn where the others are, and may then have to wait a grace for records that are lost, or for a
-// process that gave up and begins again. Of two young swarms that were founded apart the better one may change, once,
-// while they are asked about: they ask all of them again.
+// Within this time after the last fault, and after the last of them left, the sites that can are together. Sites ask
+// all candidates in turn where the others are. Then they may wait a grace for lost records, or for a process that gave
+// up and begins again. Of two young swarms that were founded apart, the better one may change once in that time: then
+// they ask all of them again.
 constexpr Duration kGraces = 4 * kGrace;
 constexpr Duration kDials = seconds(3);       // a candidate that is dead and silent
 constexpr Duration kElects = seconds(15);     // where nothing but a claim is in the way, and a round
@@ -22,7 +22,7 @@ std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'0
 
 }  // namespace
 
-// The candidates of each site, and one address where nobody ever was.
+// The candidates of each site, and one address that never had any.
 Duration Verdict::settles() const { return kGraces + static_cast<int>(population_.candidates().size() + 1) * kDials; }
 
 // Each step of a period may wait for a call of the world until that times out.
@@ -51,7 +51,7 @@ void Verdict::look() {
     calm_ = came;
     looked_.reset();
   }
-  if (const std::size_t over = processes_over(); over != over_) {  // who stays has to find together without it
+  if (const std::size_t over = processes_over(); over != over_) {  // sites that stay have to find together without it
     over_ = over;
     calm_ = now;
     looked_.reset();
@@ -60,7 +60,7 @@ void Verdict::look() {
     calm_ = now;
     looked_.reset();
   }
-  // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
+  // If there is no swarm yet, the sites that were to begin it are waited for, even if they are gone for good.
   if (now < calm_ + settles() + (begun ? Duration{} : kJoinTimeout)) return;
   if (looked_ && now < *looked_ + round_takes()) return;
   expect_one_swarm();
@@ -69,8 +69,8 @@ void Verdict::look() {
   seen_ = rounds_done();
 }
 
-// Long after the last fault: who waited for those that are gone, once they are forgotten; who had agreed on far more
-// than another swarm, once that has caught up.
+// Long after the last fault. True once the missing sites that a site waited for are forgotten, or once the other swarm
+// has caught up with a site that had agreed on far more.
 bool Verdict::more_can_go_on() {
   if (population_.setting().forget_after == Duration::max() && !are_apart()) {
     able_.reset();
@@ -80,7 +80,7 @@ bool Verdict::more_can_go_on() {
   return std::exchange(able_, able).value_or(able) < able;
 }
 
-// Not all of those who train have joined one run.
+// Not all training sites have joined one run.
 bool Verdict::are_apart() const {
   std::set<RunId> runs;
   for (const std::string& name : population_.names()) {
@@ -90,8 +90,8 @@ bool Verdict::are_apart() const {
   return runs.size() > 1;
 }
 
-// Each process goes once, and one that failed is followed by another for some time only: this cannot put the verdict
-// off for ever.
+// Each process goes once, and one that failed is followed by another only for some time. So this cannot put off the
+// verdict for ever.
 std::size_t Verdict::processes_over() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(population_.processes(), [](const auto& site) { return site->report().over; }));
@@ -103,14 +103,14 @@ std::uint64_t Verdict::rounds_done() const {
   return rounds;
 }
 
-// Any of those whose model is trained now, but the claimant.
+// Any site whose model is trained now, except the claimant.
 bool Verdict::knows_of_a_round() const {
   return std::ranges::any_of(unfinished(), [](const SimSite* site) { return site->record().anchor.round.value != 0; });
 }
 
-// Whatever one site claims holds the others up for no longer than a grace, and an election: each link may be made anew.
-// Where they know of no round yet, or one is left of them, they wait for those it names, until an operator says that
-// these will not come.
+// A claim of one site holds up the others no longer than a grace and an election: each link may be made anew. If they
+// know of no round yet, or only one is left, they wait for the named sites until an operator says that these will not
+// come.
 void Verdict::expect_rounds_beside_a_claim() {
   if (!population_.claims_alone()) return;
   const TimePoint now = network_.now();
@@ -167,7 +167,7 @@ std::uint32_t Verdict::lowest_generation() const {
   return sites.empty() ? generation_ : sites.front()->options().generation;
 }
 
-// Of a site that trains what those train who are not done.
+// The last start of a site that trains what the unfinished sites train.
 TimePoint Verdict::last_start() const {
   TimePoint last{};
   for (const std::string& name : population_.names()) {
@@ -186,7 +186,7 @@ bool Verdict::is_fresh(const SimSite& site) const {
   return network_.now() < std::max(calm_, population_.started(site)) + settles() + (waits ? kJoinTimeout : Duration{});
 }
 
-// Somebody trains an earlier model. Those who do may be too few for rounds, but nobody could tell that from a pause.
+// A site trains an earlier model. Such sites may be too few for rounds, but that cannot be told from a pause.
 bool Verdict::is_ahead(const SimSite& site) const {
   return std::ranges::any_of(population_.names(), [&](const std::string& name) {
     const SimSite* other = population_.live(name);
@@ -223,10 +223,10 @@ void Verdict::expect_rounds() {
                  " after the last fault or departure: " + site.waiting_for() + "; " + population_.status());
 }
 
-// ---- who cannot go on ------------------------------------------------------------------------------
+// ---- sites that cannot go on -----------------------------------------------------------------------
 
-// No majority of those it needs for a round will ever be here: they have ended, or too few of them have kept their
-// memory. It trains on alone, or is told that nobody comes.
+// A majority of the sites that it needs for a round will never be here. They have ended, or too few have kept their
+// memory. It trains on alone, or is told that no site comes.
 bool Verdict::left_alone(const SimSite& site) const {
   const SimSiteReport& report = site.report();
   const auto& all = population_.processes();
@@ -240,7 +240,7 @@ bool Verdict::left_alone(const SimSite& site) const {
     }
     if (joined > 0 && alone == joined) return true;
   }
-  // What those who are here know of: the newest membership, and that of an attempt which may be committed after it.
+  // What the sites here know: the newest membership, and that of an attempt which may be committed after it.
   std::vector<Known> known;
   std::vector<Known> of_its_run;
   const RunId its_run = report.joined ? report.run : site.record().anchor.run;
@@ -253,7 +253,7 @@ bool Verdict::left_alone(const SimSite& site) const {
   }
   const std::uint32_t generation = site.options().generation;
   if (!may_elect(known, generation)) return true;
-  // Who is of a swarm that has agreed on far less does not come to where others only wait.
+  // A site of a swarm that has agreed on far less does not come where others only wait.
   Electors here{generation};
   for (const auto& other : all) {
     const SimSiteReport& its = other->report();
@@ -280,7 +280,7 @@ bool Verdict::is_newer(const Known& a, const Known& b) {
   return protocol::is_newer(a.record.anchor, a.record.voters.size(), b.record.anchor, b.record.voters.size());
 }
 
-// The newest membership that anybody knows of can go on; or another can, without those who claim more, as these are
+// The newest membership that any site knows can go on. Or another can, without the sites that claim more, if these are
 // fewer: after a grace they are set aside.
 bool Verdict::may_elect(std::vector<Known> known, std::uint32_t generation) const {
   std::erase_if(known, [](const Known& each) { return each.record.voters.empty(); });
@@ -296,7 +296,7 @@ bool Verdict::may_elect(std::vector<Known> known, std::uint32_t generation) cons
   return false;
 }
 
-// Of the newest membership that these know of, those whose memories it names.
+// Of the newest membership that these know, the sites whose memories it names.
 std::size_t Verdict::witnesses(const std::vector<Known>& known) {
   return static_cast<std::size_t>(std::ranges::count_if(known, [&](const Known& each) {
     return std::ranges::any_of(known.front().record.voters,
@@ -307,7 +307,7 @@ std::size_t Verdict::witnesses(const std::vector<Known>& known) {
 bool Verdict::can_go_on(const std::vector<Known>& known, Electors electors) const {
   const auto newest = std::ranges::min_element(known, is_newer);
   if (newest == known.end()) return true;
-  for (const Known& each : known) {  // who has left in good order, as somebody here knows
+  for (const Known& each : known) {  // which sites left in good order, as a site here knows
     if (is_newer(*newest, each)) continue;
     for (const wire::Voter& voter : each.record.voters) {
       if (voter.left) electors.left.insert(voter.acceptor);
@@ -353,7 +353,7 @@ bool Verdict::somebody_trains() const {
   });
 }
 
-// It holds no anchor, nor does anybody else, and whom they are to begin with has ended.
+// Neither it nor any other site holds an anchor, and the site that they are to begin with has ended.
 bool Verdict::waits_in_vain(const SimSite& site) const {
   const std::string& named_name = population_.setting().named;
   const SimSite* named = named_name.empty() ? nullptr : population_.live(named_name);
@@ -366,7 +366,7 @@ bool Verdict::waits_in_vain(const SimSite& site) const {
 // ---- the end ---------------------------------------------------------------------------------------
 
 bool Verdict::finished() const {
-  // Without faults everybody trains to the end, the last of a generation too.
+  // Without faults all sites train to the end, also the last site of a generation.
   const bool calm = faults_ && network_.now() > population_.calm_from() + settles();
   for (const std::string& name : population_.names()) {
     const SimSite* site = population_.live(name);

@@ -1,5 +1,5 @@
-// Whether a simulated swarm comes to a good end once nothing befalls it any more: one swarm again, rounds while there
-// can be any, and everybody trained to the end or left alone.
+// Whether a simulated swarm comes to a good end once the faults are over: one swarm again, rounds while they are
+// possible, and all sites trained to the end or left alone.
 //
 // Threads: one. Ownership: its own marks; borrows the population and the checkers.
 #pragma once
@@ -21,7 +21,7 @@ class Verdict {
 
   // Once a second of the run: gives processes up that have failed, and looks whether what must come does.
   void look();
-  // Everybody has ended, or waits for what cannot come.
+  // All sites have ended, or wait for what cannot come.
   [[nodiscard]] bool finished() const;
   // At the end of the run.
   void judge();
@@ -31,12 +31,12 @@ class Verdict {
   [[nodiscard]] bool restarts() const;
   void restart_failed();
   [[nodiscard]] bool left_alone(const SimSite& site) const;
-  // What the sites know, each of those named.
+  // What each named site knows.
   struct Known {
     std::string name;
     wire::Record record;
   };
-  // `aside`: what these say counts for nothing, nor do they.
+  // `aside`: sites that do not count, nor does what they say.
   struct Electors {
     std::uint32_t generation = 1;
     std::set<std::string> aside{};
@@ -50,7 +50,7 @@ class Verdict {
   [[nodiscard]] bool has_begun() const;
   [[nodiscard]] bool somebody_trains() const;
   [[nodiscard]] bool waits_in_vain(const SimSite& site) const;
-  // Of sites that train a model of the lowest generation that is not over.
+  // Sites that train a model of the lowest generation that is not over.
   [[nodiscard]] std::vector<const SimSite*> unfinished() const;
   [[nodiscard]] std::uint32_t lowest_generation() const;
   [[nodiscard]] TimePoint last_start() const;
@@ -73,16 +73,16 @@ class Verdict {
   Checkers& checkers_;
   bool faults_;
   std::size_t given_up_ = 0;
-  // Since then there was no fault, nobody went, nor has the swarm begun, been lost, or gone on to a model.
+  // Since then there was no fault, and no site went. Nor has the swarm begun, been lost, or gone on to another model.
   TimePoint calm_{};
   std::size_t over_ = 0;             // processes, then
-  bool begun_ = false;               // somebody holds an anchor
+  bool begun_ = false;               // a site holds an anchor
   std::uint32_t generation_ = 0;     // that is trained
   std::optional<std::size_t> able_;  // sites that are not left alone, as of the last look
   std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
   std::uint64_t seen_ = 0;           // rounds done, then
-  // Beside a claim: as of the last look, and when there was a round, or somebody went; whether an operator has spoken
-  // since.
+  // Beside a claim: values of the last look, the time of the last round or departure, and whether an operator has
+  // spoken since.
   std::size_t commits_ = 0, over_then_ = 0;
   TimePoint progressed_{};
   bool told_ = false;

@@ -1,16 +1,15 @@
-// The c10d backend "collab" of one process group: what each collective means when the group's ranks stand at
-// several sites. The only public header that knows torch.
+// The c10d backend "collab" of one process group. It defines what each collective means when the group's ranks are at
+// several sites. This is the only public header that knows torch.
 //
-// All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement,
-// integers, min and max go to a group over all ranks, the collective hub's or (where asked for) Gloo's; floating sums
-// and products are reduced within each site by Gloo, then between the sites' leaders in ascending site order, so that
-// every rank of every run holds the same bits. Means of integers, which Gloo refuses, are NCCL's everywhere: the sum,
-// wrapped to the type, divided towards zero. Tensors on an accelerator are staged through host memory.
+// All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement, integers,
+// min and max go to a group over all ranks, which is the collective hub's or, if asked for, Gloo's. Gloo reduces
+// floating sums and products within each site. Then the sites' leaders reduce them in ascending site order, so that
+// every rank of every run holds the same bits. Gloo refuses means of integers. Here they are NCCL's everywhere: the
+// sum, wrapped to the type, divided towards zero. Tensors on an accelerator are staged through host memory.
 //
-// Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank; callbacks
-// of futures may call back in. Sums of several steps run on one worker thread of the backend's own.
-// Ownership: shares the three inner backends, which must be used by nobody else: their collectives are matched by
-// the order in which they were issued.
+// Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank. Callbacks of
+// futures may call back in. Sums of several steps run on one worker thread of the backend. Ownership: shares the three
+// inner backends. Nothing else may use them, as their collectives are matched by the order in which they were issued.
 #pragma once
 
 #include <atomic>
@@ -55,7 +54,8 @@ class CollabBackend final : public c10d::Backend {
 
   // Called first by every barrier of this group, on the caller's thread. Empty: nothing is called.
   void set_pre_barrier(std::function<void()> callback) { pre_barrier_ = std::move(callback); }
-  // The largest of what the ranks bring, for that callback; where ranks differ people read of a barrier. Blocking.
+  // The largest value that a rank brings, for that callback. If ranks differ, the error text speaks of a barrier.
+  // Blocking.
   [[nodiscard]] std::int64_t most_at_barrier(std::int64_t mine);
 
   // Called, if ranks of several sites are in this group, on the caller's thread before a collective that is issued
@@ -63,7 +63,7 @@ class CollabBackend final : public c10d::Backend {
   // the call.
   using StepWatch = std::function<void(const std::string& collective, std::int64_t elements)>;
   void watch_steps(StepWatch watch) { step_watch_ = std::move(watch); }
-  // Of the calling thread: an optimizer's step() is running.
+  // For the calling thread: an optimizer's step() is running.
   static void set_in_step(bool on);
 
   [[nodiscard]] bool single_site() const { return reducer_ == nullptr; }
@@ -123,7 +123,7 @@ class CollabBackend final : public c10d::Backend {
   // `call` of the world's group, which writes to the tensors that it reads.
   template <typename Call>
   WorkPtr forward_in_place(const char* name, c10d::OpType type, const Tensors& tensors, Call call);
-  // `inner` as it is when nothing was staged, else a work that copies back after it.
+  // `inner` as it is if nothing was staged, otherwise a work that copies back after it.
   WorkPtr unstage(const char* name, c10d::OpType type, WorkPtr inner, Staging staging, TensorLists results);
   WorkPtr unstage_point_to_point(c10d::OpType type, WorkPtr inner, Staging staging);
 

@@ -1,7 +1,7 @@
 // Making an arena, or taking over the one a dead leader left.
 //
-// The file's lock is held from the first look until the arena is ready, so two processes never make, take over or
-// remove the same one at once; whoever waited looks again at what it finds.
+// The file's lock is held from the first look until the arena is ready. So two processes never make, take over or
+// remove the same arena at once. A process that waited looks again at what it finds.
 #include <algorithm>
 #include <array>
 #include <new>
@@ -32,7 +32,7 @@ Geometry geometry_for(const ArenaSpec& spec) {
   return {spec.elements, spec.outer_state, spec.training_copy, capacity};
 }
 
-// This process, and that whoever cannot see it asks the kernel whether it lives.
+// This process. `holds_file` lets a process that cannot see it ask the kernel whether it lives.
 ProcessIdentity owner_of(BackingFile& file) {
   ProcessIdentity owner = this_process();
   owner.holds_file = file.hold() ? 1 : 0;
@@ -57,7 +57,7 @@ void initialise(const Mapping& mapping, const ProcessIdentity& owner, const Geom
   control->phase.store(Phase::kReady, std::memory_order_release);
 }
 
-// The newest slot whose floats, with the outer state, and what is attached are what its seal says.
+// The newest slot whose floats, outer state and attached data match its seal.
 std::uint32_t find_valid_slot(const Control& control, const std::byte* data, const Geometry& geometry) {
   const auto vector = [&](std::uint32_t index) {
     return std::span(reinterpret_cast<const float*>(data + index * geometry.vector_bytes()), geometry.elements);
@@ -76,7 +76,7 @@ std::uint32_t find_valid_slot(const Control& control, const std::byte* data, con
   return kNoSlot;
 }
 
-// Ours from here on: nothing of the dead leader's calls remains, its sealed anchor does.
+// Ours from here on: the dead leader's sealed anchor remains, and nothing of its calls.
 void take_over(Control& control, const ProcessIdentity& owner, std::uint32_t slot) {
   control.phase.store(Phase::kBeingMade);
   control.about.owner = owner;
@@ -102,8 +102,8 @@ Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const 
                  ": end it, or give this run another COLLAB_RUN or this site another COLLAB_SITE [arena.in-use]");
 }
 
-// An arena of this name is there. A writer when a valid anchor could be taken over; none when there was nothing to
-// keep and the file is removed.
+// An arena of this name is there. Gives a writer if a valid anchor was taken over. Gives none if there was nothing to
+// keep; then the file is removed.
 Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
   const auto start = read_file_start(file);
@@ -145,7 +145,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
 
 Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
-  // To reserve a large one takes minutes, in which the site's other ranks see that somebody is at it.
+  // To reserve a large one takes minutes. Meanwhile the site's other ranks see that a process is at work on it.
   file.hold();
   Status reserved = file.reserve(geometry.total_bytes());
   if (!reserved.ok()) {
@@ -175,7 +175,7 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
 
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
 
-// What an earlier leader of this site left, or has: a writer where it could be taken over, none where nothing is kept.
+// What an earlier leader of this site left, or still has. Gives a writer if it was taken over, none if nothing is kept.
 Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
   for (const std::string& path : named_for(spec.key, places)) {
     Result<BackingFile> file = open_locked(path, false);
@@ -187,7 +187,7 @@ Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std:
   return std::unique_ptr<ArenaWriter>();
 }
 
-// In one folder: under the site's name, or where another user, a link or a pipe has that, under one made by chance.
+// In one folder, under the site's name. If another user, a link or a pipe has that name, under a random one.
 Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const ArenaSpec& spec) {
   const std::string path = folder + "/" + file_name(spec.key);
   Result<BackingFile> file = open_locked(path, true);
@@ -245,7 +245,7 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   }
   if (spec.shared) return create_shared(spec, spec.places.empty() ? default_arena_places() : spec.places);
   const Geometry geometry = geometry_for(spec);
-  // The system promises more than there is, and ends the process once it is used.
+  // The system promises more memory than there is, and ends the process once that is used.
   if (const std::uint64_t needed = geometry.total_bytes(); needed > spec.private_limit_bytes) {
     return unavailable("the anchor of site " + spec.key.site + beside(spec) + " needs " + human_bytes(needed) +
                        " of memory, and this machine or container may have " + human_bytes(spec.private_limit_bytes) +

@@ -22,7 +22,7 @@ namespace bip = boost::interprocess;
 
 std::string error_text() { return std::strerror(errno); }
 
-// Page faults now rather than in the first round; a kernel without these advices ignores us.
+// Takes page faults now, not in the first round. A kernel that does not know this advice ignores it.
 void advise([[maybe_unused]] void* address, [[maybe_unused]] std::size_t bytes, [[maybe_unused]] bool writable) {
 #if defined(MADV_DONTFORK)
   ::madvise(address, bytes, MADV_DONTFORK);
@@ -97,7 +97,7 @@ Status BackingFile::lock() {
   return timed_out("waited 2 s for the process that is making or removing " + path_ + " [arena.busy]");
 }
 
-// Of an open file, as flock()'s is, and apart from it: the two do not get into each other's way.
+// Belongs to the open file, like flock()'s lock, but is separate from it: the two do not block each other.
 bool BackingFile::hold() {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -147,7 +147,7 @@ bool BackingFile::read_start(void* out, std::size_t bytes) const {
 
 Result<std::unique_ptr<Mapping>> map_file(const BackingFile& file, std::size_t control_bytes, std::size_t data_bytes,
                                           bool data_writable) {
-  // Boost.Interprocess reports by exception; it goes no further than this function.
+  // Boost.Interprocess reports by exception. No exception leaves this function.
   try {
     const bip::file_mapping backing(file.path().c_str(), bip::read_write);
     bip::mapped_region control(backing, bip::read_write, 0, control_bytes);

@@ -7,10 +7,10 @@ namespace collab {
 namespace arena {
 namespace {
 
-// Why the file is an orphan; empty when it is not one.
+// Why the file is an orphan. Empty: it is none.
 std::string reason(const BackingFile& file) {
   const auto start = read_file_start(file);
-  if (!start) return "not finished by whoever made it";
+  if (!start) return "its maker did not finish it";
   const ProcessIdentity& owner = start->about.owner;
   if (start->phase == Phase::kClosed) return "owner " + std::to_string(owner.pid) + " has left";
   switch (liveness_of_owner(file, *start)) {
@@ -30,7 +30,7 @@ std::vector<OrphanArena> find_orphan_arenas(const std::vector<ArenaPlace>& place
   std::vector<OrphanArena> orphans;
   for (const std::string& path : list_arenas(places.empty() ? default_arena_places() : places, name_prefix())) {
     Result<BackingFile> file = BackingFile::open(path, false);
-    // A file that is locked for long is being made; it is no orphan.
+    // A file that is locked for long is being made, so it is no orphan.
     if (!file.ok() || !file->lock().ok() || !file->named()) continue;
     const std::string why = reason(*file);
     if (!why.empty()) orphans.push_back({path, file->bytes(), why});

@@ -35,7 +35,7 @@ std::optional<ProcStat> read_stat(std::uint32_t pid) {
   return stat;
 }
 
-// What this machine and container give every process here.
+// What this machine and container give to each process here.
 ProcessIdentity read_environment() {
   ProcessIdentity self;
   struct stat info {};
@@ -68,7 +68,7 @@ Liveness liveness_of(const ProcessIdentity& process) {
   if (process.pid == 0) return Liveness::kGone;
   const auto stat = read_stat(process.pid);
   if (!stat) {
-    // No /proc entry; where /proc is not mounted at all, ask the kernel another way.
+    // There is no /proc entry. If /proc is not mounted at all, ask the kernel another way.
     if (read_stat(static_cast<std::uint32_t>(::getpid()))) return Liveness::kGone;
     return ::kill(static_cast<pid_t>(process.pid), 0) == 0 || errno == EPERM ? Liveness::kAlive : Liveness::kGone;
   }

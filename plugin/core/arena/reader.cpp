@@ -44,7 +44,7 @@ class Reader final : public ArenaReader {
 
   Result<std::string> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
     const OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
-    // Asked second, the generation tells that the outcome is of our leader and not of one that replaced it.
+    // The generation is asked second. It shows that the outcome is of our leader, not of one that replaced it.
     const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
     COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
     std::string outcome(entry.bytes.data(), std::min<std::size_t>(entry.length, kOutcomeBytes));
@@ -56,7 +56,8 @@ class Reader final : public ArenaReader {
   }
 
   [[nodiscard]] std::optional<SealedAnchor> sealed() const override {
-    // The slot may be sealed again while it is read, at most once: two seals need an answer from us between them.
+    // The slot may be sealed again while it is read, but only once: between two seals the leader needs an answer from
+    // us.
     for (int tries = 0; tries < 2; ++tries) {
       const std::uint32_t slot = control_->current.load(std::memory_order_acquire);
       if (slot >= kNoSlot) return std::nullopt;
@@ -110,7 +111,7 @@ class Reader final : public ArenaReader {
   [[nodiscard]] std::span<const float> vector(std::uint32_t index) const {
     return {reinterpret_cast<const float*>(mapping_->data() + index * geometry_.vector_bytes()), geometry_.elements};
   }
-  // Left on purpose, or died and was replaced by a new process whose calls are not ours.
+  // The leader left on purpose, or it died and a new process replaced it. That process's calls are not ours.
   [[nodiscard]] bool leader_left() const {
     return control_->phase.load(std::memory_order_acquire) == Phase::kClosed || replaced();
   }
@@ -129,7 +130,7 @@ class Reader final : public ArenaReader {
   std::uint64_t generation_;
 };
 
-// kUnavailable: not there yet, in words; any other failure is final.
+// kUnavailable: not there yet, and the text says why. Any other failure is final.
 Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const BackingFile& file) {
   const std::string& path = file.path();
   const auto start = read_file_start(file);
@@ -162,7 +163,7 @@ Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const Backi
       std::make_unique<Reader>(*std::move(mapping), geometry, spec.key.site, spec.ranks));
 }
 
-// A live leader of our run and site whose model is another one.
+// A live leader of our run and site that has another model.
 std::optional<Status> find_other_model(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
   for (const std::string& path : list_arenas(places, site_prefix(spec.key))) {
     Result<BackingFile> file = BackingFile::open(path, false);
@@ -193,17 +194,17 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   const std::vector<ArenaPlace> places = spec.places.empty() ? default_arena_places() : spec.places;
   const Steady::time_point begin = Steady::now();
   const auto waited = [&] { return std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - begin); };
-  // Time for our leader to appear before another one with the same names is taken for it.
+  // Time for our leader to appear, before another leader with the same names is taken for it.
   const std::chrono::milliseconds settle = std::min(limit / 2, std::chrono::milliseconds(5000));
   std::string why;
   bool told = false;
   while (true) {
     why.clear();
-    bool at_work = false;  // somebody makes it, or looks at what is left
+    bool at_work = false;  // a process makes it, or looks at what is left
     for (const std::string& path : named_for(spec.key, places)) {
       const Result<BackingFile> file = BackingFile::open(path, false);
       auto reader = file.ok() ? try_open(spec, *file) : file.status();
-      // Not there yet, or another user's: ours has another name then.
+      // Not there yet, or another user's. In that case ours has another name.
       const bool final = file.ok() && reader.status().code() != StatusCode::kUnavailable;
       if (reader.ok() || final) return reader;
       why = "; " + reader.status().message();
@@ -219,7 +220,7 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
                  "; waiting for as long as it does");
       }
     }
-    // The name appears in a folder: there is no word to wait on yet.
+    // The name will appear in a folder: there is no word to wait on yet.
     const timespec pause{0, 2'000'000};
     ::nanosleep(&pause, nullptr);
   }

@@ -71,7 +71,7 @@ void Writer::seal(const SealedAnchor& as) {
   std::uint64_t newest = 0;
   for (const SlotHeader& header : control_->slots) newest = std::max(newest, header.sequence.load());
   SlotHeader& header = control_->slots[slot];
-  header.sequence.store(0);  // killed from here on: this slot is not sealed, the other one is
+  header.sequence.store(0);  // if killed from here on, this slot is not sealed, but the other one is
   header.run.store(as.run.value);
   header.round.store(as.round.value);
   header.digest_lo.store(as.digest.lo);
@@ -109,7 +109,7 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
   const RankSlot& slot = rank_slots_[rank];
   const ReportEntry& entry = slot.reports[call % kReports];
   const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call; };
-  // A rank that has never reported cannot be asked after: only the limit bounds the wait for it.
+  // A rank that has never reported cannot be checked: only the limit ends the wait for it.
   const auto gone = [&] {
     return slot.known.load(std::memory_order_acquire) != 0 && liveness_of(slot.process) == Liveness::kGone;
   };

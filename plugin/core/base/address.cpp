@@ -38,7 +38,7 @@ bool is_near(std::span<const std::uint8_t> address) {
 bool is_host(std::string_view text) {
   if (text.empty() || text.size() > kMaxHostBytes) return false;
   const auto colons = std::count(text.begin(), text.end(), ':');
-  // A colon only in an IPv6 address, which may name its interface: fe80::1%eth0.
+  // Only an IPv6 address has colons, and it may name its interface: fe80::1%eth0.
   if (colons == 1) return false;
   return std::all_of(text.begin(), text.end(),
                      [&](char c) { return is_host_character(c) || (colons > 1 && (c == ':' || c == '%')); });

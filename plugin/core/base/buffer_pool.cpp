@@ -1,10 +1,9 @@
 // make_buffer_pool of collab/transport.h.
 //
-// Sizes are rounded up to classes, four to a doubling, so that at most a fifth of a buffer is waste and a short
-// last chunk finds the buffer of a full one. The pool never holds more than the peak that was in use at once:
-// when a request cannot be served from what is kept and fresh memory would pass the peak, kept buffers go first.
-// Without a clock of its own: who calls ease() every few seconds gives the peak, too, a few seconds to be reached
-// again.
+// Sizes are rounded up to classes, four to a doubling. So at most a fifth of a buffer is waste, and a short last chunk
+// finds the buffer of a full one. The pool never holds more than the peak that was in use at once. If a request cannot
+// be served from what is kept and fresh memory would pass the peak, kept buffers go first. The pool has no clock. A
+// caller that calls ease() every few seconds gives the peak a few seconds to be reached again.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -37,7 +36,7 @@ void* allocate(std::size_t bytes) {
     if (memory == MAP_FAILED) {
       memory = nullptr;
     } else {
-      // What is counted is what has come: a byte of a message that never ends must not cost two megabytes.
+      // Only memory that is used counts: one byte of a message that never ends must not cost two megabytes.
       ::madvise(memory, bytes, MADV_NOHUGEPAGE);
     }
   } else {
@@ -55,7 +54,7 @@ void release(void* memory, std::size_t bytes) {
   }
 }
 
-// What buffers and the pool share; it lives until the last of them is gone.
+// What the buffers and the pool share. It lives until the last of them is gone.
 class Shelf {
  public:
   Shelf() = default;
@@ -71,7 +70,7 @@ class Shelf {
   Block take(std::size_t bytes) {
     const std::size_t wanted = class_of(bytes);
     const std::lock_guard lock(mutex_);
-    // A kept buffer up to twice as large will do: better than fresh pages.
+    // A kept buffer up to twice as large will do: it is better than fresh pages.
     if (const auto fit = kept_.lower_bound(wanted); fit != kept_.end() && fit->first <= 2 * wanted) {
       const Block block{fit->second, fit->first};
       kept_.erase(fit);
@@ -83,7 +82,7 @@ class Shelf {
     in_use_ += wanted;
     peak_ = std::max(peak_, in_use_);
     drop_kept(peak_ - in_use_);
-    idle_bytes_ = 0;  // none of what is kept would do
+    idle_bytes_ = 0;  // no kept buffer would do
     return {allocate(wanted), wanted};
   }
 
@@ -110,7 +109,7 @@ class Shelf {
     peak_ = in_use_ + kept_bytes_;
   }
 
-  // Nobody can take again: what comes back is freed.
+  // No buffer can be taken any more: what comes back is freed.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -137,7 +136,7 @@ class Shelf {
   mutable std::mutex mutex_;
   std::multimap<std::size_t, void*> kept_;
   std::size_t kept_bytes_ = 0;
-  std::size_t idle_bytes_ = 0;  // kept all the time since ease() was called
+  std::size_t idle_bytes_ = 0;  // kept all the time since the last ease()
   std::size_t in_use_ = 0;
   std::size_t peak_ = 0;
   bool closed_ = false;

@@ -1,4 +1,4 @@
-// What codecs are called: the one table of their names, and what is told by the name.
+// The one table of codec names, and what a name tells.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -38,13 +38,13 @@ std::string_view nearest_word(std::string_view text, std::string_view range) {
 
 std::string text_in_force(std::string_view name, const Config& config) { return row_of(name)->form.format(config); }
 
-// What somebody gave for one knob.
+// A value that was given for one knob.
 struct Given {
   std::string text;
-  std::string spelling;  // how they wrote the name, for messages
+  std::string spelling;  // how the name was written, for messages
 };
 
-// "COLLAB_LOG" and "COLLAB_LOG_LEVEL" with one value are one.
+// "COLLAB_LOG" and "COLLAB_LOG_LEVEL" with the same value count as one.
 bool same_value(const KnobRow& row, const std::string& a, const std::string& b) {
   if (a == b) return true;
   Config first;
@@ -138,7 +138,7 @@ class Loader {
   }
 
  private:
-  // A misspelling is refused: the knob that was meant would be at its default, and nobody know.
+  // A misspelling is refused. Otherwise the intended knob would silently keep its default.
   static Status check_stranger(const std::string& variable, const std::string& text) {
     const Stranger stranger = stranger_of(variable, text, knob_table());
     if (stranger.kind != StrangerKind::kMisspelt) return {};
@@ -187,7 +187,7 @@ class Loader {
   Layer rendezvous_{std::string(kFromRendezvous)};
 };
 
-// Empty where there are none.
+// Empty if there are none.
 std::string old_names_text(const KnobTexts& environment) {
   std::string text;
   for (const auto& [variable, _] : environment) {
@@ -198,7 +198,7 @@ std::string old_names_text(const KnobTexts& environment) {
     }
     if (!names.empty()) text += (text.empty() ? "" : ", ") + (variable + " is now called " + names);
   }
-  return text.empty() ? "" : text + ": the old name still counts, and will not for ever [knob.old-name]";
+  return text.empty() ? "" : text + ": the old name still works, but not forever [knob.old-name]";
 }
 
 }  // namespace
@@ -243,7 +243,8 @@ std::vector<std::string> value_warnings(const Config& config) {
                        ": there is a round at every step, and each fragment has one every " +
                        text_in_force("fragments", config) + " steps [knob.short-period]");
   }
-  // DiLoCo's own runs have many hundred rounds; over few, momentum carries the first steps' direction to the end.
+  // DiLoCo's own runs have many hundred rounds. Over few rounds, momentum carries the first steps' direction to the
+  // end.
   constexpr std::uint64_t kFewRounds = 200;
   constexpr double kHighMomentum = 0.8;
   if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > kHighMomentum &&

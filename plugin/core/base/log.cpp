@@ -29,17 +29,17 @@ constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warning"
 enum class Sink : std::uint8_t {
   kStderr,
   kQueue,
-  kClosing,  // as kQueue, until the queue is empty or patience is at its end
+  kClosing,  // as kQueue, until the queue is empty or patience is over
 };
 
 struct Waiting {
   LogRecord record;
-  std::string line;  // made at once: a signal handler may not
+  std::string line;  // made at once, as a signal handler may not make it
 };
 
 struct Logger {
   Logger() : spd("collab", std::make_shared<spdlog::sinks::stderr_sink_st>()) {
-    spd.set_level(spdlog::level::trace);  // we filter ourselves, before the text is touched
+    spd.set_level(spdlog::level::trace);  // the filter is ours, and runs before the text is touched
     spd.set_pattern("%v");
     spd.flush_on(spdlog::level::trace);
   }
@@ -52,7 +52,7 @@ struct Logger {
   Sink sink = Sink::kStderr;
   std::size_t capacity = 0;
   std::deque<Waiting> queue;
-  std::optional<Waiting> in_hand;  // taken, and perhaps not yet where it belongs
+  std::optional<Waiting> in_hand;  // taken, and perhaps not yet written
   bool taker_waits = false;
   std::uint64_t left_out = 0;
   std::condition_variable came, taken;
@@ -62,8 +62,8 @@ std::atomic<LogLevel> level_now{LogLevel::kInfo};
 std::atomic<Logger*> the_logger{nullptr};
 struct sigaction abort_before {};
 
-// A child has one thread, and none of those that held the lock or take records. Its logger is a new one: the old one's
-// condition variables count waiters that are gone.
+// A forked child has one thread. It has none of the threads that held the lock or take records. Its logger is a new
+// one: the old one's condition variables count waiters that are gone.
 void before_fork() { the_logger.load()->mutex.lock(); }
 void parent_after_fork() { the_logger.load()->mutex.unlock(); }
 void child_after_fork() {
@@ -85,7 +85,7 @@ Logger& logger() {
   return *the_logger.load();
 }
 
-// Much of it comes from peers: names, addresses, reasons.
+// Much of the text comes from peers: names, addresses, reasons.
 std::string on_one_line(std::string_view text) {
   std::string line;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -119,7 +119,7 @@ Waiting waiting(LogRecord record) {
   return {std::move(record), std::move(line)};
 }
 
-// What the queue could not hold, as a record.
+// A record that says how many lines the queue could not hold.
 Waiting told_left_out(const Logger& of) {
   return waiting({LogLevel::kWarning, std::chrono::system_clock::now(), of.site, of.rank,
                   std::to_string(of.left_out) + " lines of the log were left out: more came at once than the " +
@@ -145,8 +145,8 @@ void write_raw(const std::string& line) {
   }
 }
 
-// A signal handler: it waits for no lock, allocates nothing, and leaves the queue as it is. The record that Python has
-// in hand may come twice.
+// Runs in a signal handler: it waits for no lock, allocates nothing, and leaves the queue as it is. The record that
+// Python is writing may come twice.
 void on_abort(int signal) {
   constexpr int kTries = 1000;
   Logger& of = *the_logger.load();
@@ -161,7 +161,7 @@ void on_abort(int signal) {
     of.mutex.unlock();
   }
   sigaction(SIGABRT, &abort_before, nullptr);
-  raise(signal);  // comes once this handler has returned
+  raise(signal);  // takes effect once this handler has returned
 }
 
 void watch_abort() {
@@ -225,7 +225,7 @@ void log_at(LogLevel level, std::string_view text) {
   Logger& to = logger();
   std::string shown = on_one_line(text);
   const std::lock_guard lock(to.mutex);
-  // The time is read under the lock: lines stand in its order.
+  // The time is read under the lock, so that lines are in its order.
   Waiting one = waiting({level, std::chrono::system_clock::now(), to.site, to.rank, std::move(shown)});
   if (to.sink == Sink::kStderr) return print(to, one.line);
   if (to.queue.size() >= to.capacity) {

@@ -10,11 +10,11 @@
 namespace collab {
 namespace {
 
-// The least that a group, or one of those it is part of, has in this file. A container sees its own group as the root.
+// The least value that this file has in a group or in the groups above it. A container sees its own group as the root.
 std::uint64_t least_of(const std::string& mounted, std::string group, const char* file, std::uint64_t most) {
   for (;;) {
     std::uint64_t bytes = 0;
-    // "max" is no number; the older kind of groups has one near 2^63.
+    // "max" is no number. Groups of the older kind have one near 2^63 instead.
     if (std::ifstream(mounted + group + "/" + file) >> bytes && bytes > 0) most = std::min(most, bytes);
     const std::size_t above = group.rfind('/');
     if (above == std::string::npos) return most;

@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-// A bit for each, which a forked child reads in its one thread, between fork() and anything else: no lock, no memory of
-// the heap. Of a descriptor beyond them (a process seldom may open as many) a child keeps its copy, no more than that.
+// One bit for each descriptor. A forked child reads them in its one thread, right after fork(): without a lock, without
+// memory of the heap. Of a higher descriptor (a process can rarely open so many) the child keeps its copy, and no more.
 constexpr std::size_t kBits = 64;
 constexpr std::size_t kMost = 64 << 10;
 constinit std::array<std::atomic<std::uint64_t>, kMost / kBits> closed_on_fork{};

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::array<std::string_view, 3> kProtocols{"TCP", "UDP", "SCTP"};
 constexpr std::array<std::string_view, 4> kPartsOfPort{"", "_PROTO", "_PORT", "_ADDR"};
-// An agent's for its workers, and the library of UCX.
+// Variables of an agent for its workers, and the library of UCX.
 constexpr std::array<std::string_view, 6> kOwn{"START",    "SITE_STORE",     "WORLD",
                                                "ENDPOINT", "RENDEZVOUS_RUN", "UCX_LIBRARY"};
 
@@ -25,7 +25,7 @@ std::string squeezed(std::string_view name) {
   return out;
 }
 
-// As a word or words of the name: SERVICE_HOST, FOO_SERVICE_HOST.
+// As one or more words at the end of the name: SERVICE_HOST, FOO_SERVICE_HOST.
 bool ends_in(std::string_view name, std::string_view words) {
   return name.ends_with(words) && (name.size() == words.size() || name[name.size() - words.size() - 1] == '_');
 }
@@ -49,7 +49,7 @@ bool is_of_kubernetes(std::string_view rest, std::string_view value) {
     for (std::size_t at = rest.find(words); at != std::string_view::npos; at = rest.find(words, at + 1)) {
       if (at > 0 && rest[at - 1] != '_') continue;
       const std::string_view behind = rest.substr(at + words.size());
-      // Of a service's port that has a name, SERVICE_PORT_HTTP says the number.
+      // If a service's port has a name, SERVICE_PORT_HTTP gives the number.
       if (words == "SERVICE_PORT_" ? !behind.empty() : is_port_of_service(behind)) return true;
     }
   }

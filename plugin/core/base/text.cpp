@@ -41,7 +41,7 @@ bool is_printable(std::uint32_t code) {
   struct Range {
     std::uint32_t first, last;
   };
-  // Unicode's Cc, Zl and Zp, and of Cf what turns directions, takes no room or spells tags.
+  // Unicode's Cc, Zl and Zp. Of Cf, the characters that turn the direction, take no room or spell tags.
   constexpr std::array<Range, 12> kHidden{{{0x00, 0x1F},
                                            {0x7F, 0x9F},
                                            {0xAD, 0xAD},

@@ -15,7 +15,7 @@ namespace {
 struct Description {
   CodecId id;
   bool lossless;
-  std::string_view rule;  // what every block of a payload keeps to, for messages
+  std::string_view rule;  // what each block of a payload must satisfy, for messages
 };
 
 constexpr std::array<Description, static_cast<std::size_t>(kLastCodec) + 1> kCodecs = {{
@@ -119,7 +119,7 @@ class KernelCodec final : public Codec {
                    " bytes, got " + std::to_string(in.size()) + " [round.payload-size]");
   }
 
-  // `bad_block` is the first block no encoder writes, the number of blocks when bytes are left over, or kAllValid.
+  // `bad_block`: the first block that no encoder writes, the number of blocks if bytes are left over, or kAllValid.
   Status verdict(std::span<const std::byte> in, std::size_t elements, std::size_t bad_block) const {
     if (bad_block == codec::kAllValid) return {};
     const codec::Kernels& kernel = kernels();

@@ -11,7 +11,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMostNamed = 16;  // in a line, or a command that is to be copied
+constexpr std::size_t kMostNamed = 16;  // in a line, or in a command to copy
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 namespace collab {
 
-// In place of a host in COLLAB_ADVERTISE: nobody can dial this site.
+// In place of a host in COLLAB_ADVERTISE: other sites cannot dial this site.
 inline constexpr std::string_view kNotDialable = "none";
 
 // Does "host:port" mean every address of this machine?

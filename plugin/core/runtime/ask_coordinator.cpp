@@ -11,7 +11,7 @@
 namespace collab {
 namespace {
 
-// Says one thing, and waits for its answer. Threads: the transport's, and the caller's in ask().
+// Sends one message and waits for its answer. Threads: the transport's, and the caller's in ask().
 template <typename Answer>
 class Asker final : public TransportHandler {
  public:
@@ -65,7 +65,7 @@ Result<Answer> ask(wire::Message question, std::unique_ptr<Transport> transport,
                    Duration limit) {
   Asker<Answer> asker(std::move(question));
   Result<Answer> answer = asker.ask(*transport, address, limit);
-  transport.reset();  // before the handler goes
+  transport.reset();  // before the handler is destroyed
   return answer;
 }
 

@@ -26,7 +26,7 @@ constexpr auto kMoment = std::chrono::milliseconds(50);
 
 }  // namespace
 
-// Outlives the events file where its thread hangs in a call of the disk.
+// Outlives the events file if its thread hangs in a call of the disk.
 struct EventsFile::Shared {
   Shared(Disk& with, int file) : disk(with), fd(file) {}
   ~Shared() { ::close(fd); }
@@ -34,20 +34,20 @@ struct EventsFile::Shared {
   Shared& operator=(const Shared&) = delete;
 
   void append(std::string line);
-  [[nodiscard]] bool end(std::chrono::milliseconds patience);  // whether all that waited is written
+  [[nodiscard]] bool end(std::chrono::milliseconds patience);  // whether all that waited was written
   void run();
   void write_out(const std::string& line);
 
   Disk& disk;
   const int fd;
-  bool torn = false;  // the thread's: the file ends in half a line
+  bool torn = false;  // only for the thread: the file ends in half a line
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::deque<std::string> lines;
-  std::size_t waiting = 0;     // bytes of them, and of the one that is written
-  std::uint64_t left_out = 0;  // since that was last said
-  bool slow = false;           // the disk let somebody wait in vain, and has not caught up yet
+  std::size_t waiting = 0;     // bytes of the waiting lines, and of the one that is written
+  std::uint64_t left_out = 0;  // since the last report of it
+  bool slow = false;           // the disk made a caller wait in vain, and has not caught up yet
   bool ending = false;
   bool ended = false;
 };
@@ -93,7 +93,7 @@ void EventsFile::Shared::run() {
   changed.notify_all();
 }
 
-// The line after a torn one begins anew: who reads the file loses one.
+// The line after a torn one begins on a new line, so a reader of the file loses only one.
 void EventsFile::Shared::write_out(const std::string& line) {
   const std::string text = (torn ? "\n" : "") + line;
   const ssize_t written = disk.write(fd, text.data(), text.size());
@@ -114,7 +114,7 @@ Result<EventsFile> EventsFile::open(const std::string& path, Disk& disk) {
         "COLLAB_EVENTS_FILE: cannot append to " + path + ": " + std::strerror(errno) +
         "; expected a plain file, or a name in a folder this process may write to [knob.events-file]");
   }
-  // It was there before, and who made it may want it so: its mode is not changed.
+  // The file existed before, and its owner may want its mode as it is: the mode is not changed.
   struct stat now {};
   if (::fstat(fd, &now) == 0 && (now.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     char mode[8];
@@ -158,7 +158,7 @@ RateLimit& Notes::limit_of(const std::string& event) {
 
 void Notes::record(TimePoint now, const protocol::Note& note) {
   using Level = protocol::Note::Level;
-  constexpr double kBeside = 120;  // of a line, beside its text
+  constexpr double kBeside = 120;  // bytes of a line apart from its text
   const double cost = 2 * (static_cast<double>(note.text.size()) + kBeside);
   RateLimit& of_kind = limit_of(note.event);
   if (!of_kind.would_allow(now, cost) || !all_.would_allow(now, cost)) return of_kind.keep_back();

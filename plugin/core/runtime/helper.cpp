@@ -1,4 +1,4 @@
-// A helper: asks what is trained, joins with that, takes part in rounds until it is asked to leave.
+// A helper asks what is trained, joins with that, and takes part in rounds until it is asked to leave.
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
@@ -26,9 +26,9 @@ namespace {
 
 constexpr Duration kAskLimit = std::chrono::seconds(5);
 constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
-constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
+constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the exchange in flight when it is asked to leave
 
-// Why this process cannot hold so many parameters, with the anchor and the next one; empty: it can.
+// Why this process cannot hold so many parameters, with the anchor and the next one. Empty: it can.
 [[nodiscard]] std::string too_large(std::uint64_t elements) {
   const auto bytes = 3.0 * sizeof(float) * static_cast<double>(elements);
   const auto here = static_cast<double>(memory_limit());
@@ -54,7 +54,7 @@ Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t
   return {};
 }
 
-// A helper has none of its own; names and lengths are what rounds go by.
+// A helper has no model of its own. Rounds depend on names and lengths only.
 std::vector<TensorInfo> model_of(const wire::StatusReport& swarm) {
   std::vector<TensorInfo> model;
   for (const wire::TensorLength& tensor : swarm.tensors) {
@@ -63,7 +63,8 @@ std::vector<TensorInfo> model_of(const wire::StatusReport& swarm) {
   return model;
 }
 
-// Threads: one of its own asks, joins and waits; the node's loop tells it what happens; the caller waits or leaves.
+// Threads: a thread of its own asks, joins and waits. The node's loop tells it what happens. The caller waits or
+// leaves.
 class Helper final : public HelperServer {
  public:
   explicit Helper(HelperOptions options) : options_(std::move(options)), thread_([this] { run(); }) {}
@@ -101,13 +102,13 @@ class Helper final : public HelperServer {
     return leaving_;
   }
 
-  // An empty list says no more.
+  // An empty list says no more than this.
   [[nodiscard]] static std::string untold() {
     return "it names no tensors: no site that trains has joined there yet, or the names take more than " +
            std::to_string(wire::kMaxTensorsBytes) + " bytes, which is too much for a helper";
   }
 
-  // Nothing when it is to leave.
+  // Empty if it is to leave.
   std::optional<wire::StatusReport> find_swarm() {
     protocol::WaitProgress waiting;
     for (std::size_t asked = 0; !leaving(); ++asked) {
@@ -133,7 +134,7 @@ class Helper final : public HelperServer {
     return std::nullopt;
   }
 
-  // One membership, from joining to its end. Not ok: there is no point in another.
+  // One membership, from joining to its end. Not ok: it is useless to join again.
   Status help(const wire::StatusReport& swarm) {
     Config config = options_.config;
     std::uint64_t outer_elements = UINT64_MAX;
@@ -149,7 +150,7 @@ class Helper final : public HelperServer {
     if (!arena.ok()) return arena.status();
     Result<std::unique_ptr<Transport>> transport = options_.make_transport();
     if (!transport.ok()) return transport.status();
-    HostVector parameters{std::vector<float>(swarm.elements)};  // the anchor once more: nothing moves it but rounds
+    HostVector parameters{std::vector<float>(swarm.elements)};  // a copy of the anchor, which only rounds move
     joined_ = false;
     over_.reset();
     Result<std::unique_ptr<Node>> node = Node::start({.config = config,
@@ -187,7 +188,7 @@ class Helper final : public HelperServer {
   Status stay(Node& node) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return leaving_ || over_; });
-    if (!over_) {  // an exchange in which it owns slices would have to begin again
+    if (!over_) {  // it waits: an exchange in which it owns slices would have to begin again
       const TimePoint until = clock_.now() + kExchangeLimit;
       while (!over_ && node.exchanging() && clock_.now() < until)
         changed_.wait_for(lock, std::chrono::milliseconds(50));
@@ -222,11 +223,11 @@ class Helper final : public HelperServer {
   SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool leaving_ = false;         // guarded by mutex_, as are those below
-  bool joined_ = false;          // the swarm it was last told of
-  std::optional<Status> over_;   // the membership
-  std::optional<Status> ended_;  // the helper
-  std::thread thread_;           // last: it uses all the others
+  bool leaving_ = false;         // guarded by mutex_, as are the next ones
+  bool joined_ = false;          // the swarm that it was last told of
+  std::optional<Status> over_;   // the end of the membership
+  std::optional<Status> ended_;  // the end of the helper
+  std::thread thread_;           // last, as it uses all the others
 };
 
 }  // namespace

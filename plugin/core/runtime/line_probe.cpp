@@ -153,7 +153,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     if (!sending_) return;
     pump(link);
     if (!sender_.is_over(now())) return;
-    // The last that is asked for: whoever comes next finds this side free once the other knows.
+    // The last request. Once the other side knows of its end, this side is free for the next one.
     on_closed(link, {});
     say(link, {.word = LineWord::kDownEnd});
     transport_->close(link);
@@ -171,7 +171,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
       case LineWord::kPing: return say(link, {.word = LineWord::kPong, .number = told->number});
       case LineWord::kDialBack:
         if (told->number == 0 || told->number > 65535 || back_ != LinkId()) return transport_->close(link);
-        // To where the question came from, and nowhere else: nobody is sent to a third machine.
+        // Only to where the question came from: this side is never sent to a third machine.
         back_ = transport_->connect(asker_host_ + ":" + std::to_string(told->number), kDialLimit);
         return;
       case LineWord::kUp: return meter_.begin(now());
@@ -205,10 +205,10 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
 
   const std::shared_ptr<const Clock> clock_;
   std::string address_;
-  // Of the transport's thread.
+  // For the transport's thread only.
   LinkId asker_, back_;
   std::string asker_host_;
-  LineTurn turn_;  // the asker's
+  LineTurn turn_;  // of the side that asks
   bool sending_ = false;
 };
 
@@ -231,7 +231,7 @@ class Measurer final : public TransportHandler, private Speaker {
     return figures;
   }
 
-  void on_accepted(LinkId, const std::string&) override {}  // they have dialled back, and say so
+  void on_accepted(LinkId, const std::string&) override {}  // the other side has dialled back, and says so
   void on_connected(LinkId link) override {
     const std::lock_guard lock(mutex_);
     if (link != link_) return;
@@ -270,7 +270,7 @@ class Measurer final : public TransportHandler, private Speaker {
   [[nodiscard]] Status lost() const {
     return unavailable("the line to " + address_ + " was not measured: " + *closed_ + " [cli.line-closed]");
   }
-  // Until `done`, under the lock.
+  // Waits until `done`, under the lock.
   template <typename Done>
   Status wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done) {
     if (changed_.wait_for(lock, limit, [&] { return closed_ || done(); })) {
@@ -324,13 +324,13 @@ class Measurer final : public TransportHandler, private Speaker {
     say(link_, {.word = LineWord::kUp});
     sender_.begin(now() + time);
     pump(link_);
-    if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // else on_sent pumps
+    if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // otherwise on_sent pumps
     told_.reset();
     say(link_, {.word = LineWord::kUpEnd});
     const Result<LineTold> told = heard(lock, LineWord::kUpFigure, kPatience);
     if (!told.ok()) return told.status();
     figures.mbit_up = static_cast<double>(told->number) / 1e6;
-    // What is still queued would share the line with the other direction's acknowledgements.
+    // What is still queued would share the line with acknowledgements of the other direction.
     (void)changed_.wait_for(lock, time, [&] { return closed_ || sender_.on_its_way() == 0; });
     return {};
   }

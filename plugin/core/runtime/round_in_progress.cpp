@@ -44,7 +44,7 @@ void RoundInProgress::changes(ParameterChange change, ElementRange range) {
 }
 
 void RoundInProgress::applied(protocol::Base base, const AppliedCommit& commit) {
-  const bool again = report_.change != ParameterChange::kUnchanged;  // after a commit that was owed
+  const bool again = report_.change != ParameterChange::kUnchanged;  // after a commit that was still due
   moved_ = moved_ || again || base == protocol::Base::kSnapshot;
   if (base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   if (commit.change != ParameterChange::kUnchanged) changes(commit.change, commit.range);
@@ -60,7 +60,7 @@ void RoundInProgress::rebased(protocol::Base base) {
   changes(unfit ? ParameterChange::kToAnchor : ParameterChange::kTakeOther);
 }
 
-// What became of the parameters by one outer step the ranks can repeat, and no more than that.
+// True if one outer step that the ranks can repeat made the whole change of the parameters.
 bool RoundInProgress::can_be_repeated(std::uint64_t elements) const {
   const ElementRange all{0, elements};
   return !moved_ || (report_.change == ParameterChange::kToAnchor && common(report_.range, all) == all);
@@ -117,7 +117,7 @@ std::string text_of(const RoundReport& report) {
   std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
                 static_cast<double>(report.bytes_received) / 1e6);
   return "round " + std::to_string(report.round.value) + ": " +
-         (who.empty() ? "nobody had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
+         (who.empty() ? "no site had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
          (report.clipped_norm > 0 ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
                                         ", was cut to COLLAB_OUTER_CLIP"
                                   : std::string());

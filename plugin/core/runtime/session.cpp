@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-// A rank's calls, in step with the other ranks of its site: each reports, the leader decides (SiteLead), and all take
-// what it decides (RankRounds).
+// A rank's calls, in step with the other ranks of its site: each rank reports, the leader decides (SiteLead), and all
+// take what it decides (RankRounds).
 class RankSession final : public Session {
  public:
   RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
@@ -194,7 +194,7 @@ class RankSession final : public Session {
 
   Result<bool> round_is_due() {
     if (rounds_.schedule().due_by_steps()) return true;
-    // Looking for the leader's word costs nothing on one host; on several it takes a collective.
+    // On one host, to look for the leader's word costs nothing. On several it takes a collective.
     const bool one_machine = options_.one_host || options_.site_size == 1;
     if (one_machine || rounds_.schedule().by_time()) {
       COLLAB_RETURN_IF_ERROR(listen(lead_ ? lead_->step_of_round() : 0));
@@ -217,7 +217,7 @@ class RankSession final : public Session {
 
   // ---- calls of all ranks
 
-  // A whole round; with `behind` its begin, or the merge of the one in flight.
+  // A whole round. With `behind`, the begin of a round, or the merge of the one in flight.
   Result<StepOutcome> run_call(bool behind) {
     const TimePoint start = clock_.now();
     RankReport own{.call = ++call_, .digest = {}, .samples = samples_};
@@ -266,9 +266,9 @@ class RankSession final : public Session {
 
   // ---- calls that are waited for
 
-  // What comes before a round that is waited for. The sites that wait at the same step are to make as many, also where
-  // one of them would have begun the one that is due with its next step, and another is in the midst of it: else the
-  // last ones would not be common to all. True: such a one was due here.
+  // The rounds before a round that the training waits for. Sites that wait at the same step must make equally many. One
+  // of them may begin the due round only with its next step, while another is in the midst of it. Otherwise the last
+  // rounds would not be common to all. True: one was due here.
   Result<bool> drain(StepOutcome& all) {
     if (rounds_.in_flight()) COLLAB_RETURN_IF_ERROR(add(run_call(true), all));
     const bool due = rounds_.is_due_behind() && !alone_;
@@ -276,7 +276,7 @@ class RankSession final : public Session {
     return due;
   }
 
-  // What is waited for averages all of the model.
+  // A round that the training waits for averages all of the model.
   Result<StepOutcome> run_round() {
     StepOutcome all{.round = rounds_.round()};
     const Result<bool> drained = drain(all);
@@ -286,7 +286,8 @@ class RankSession final : public Session {
     return all;
   }
 
-  // A round of each of so many fragments, one after the other; of the model, once it is all.
+  // One round for each of so many fragments, one after the other. If these are all fragments, the whole model is
+  // averaged.
   Result<StepOutcome> run_turns(std::uint32_t turns) {
     StepOutcome all{.round_ran = turns > 0, .round = rounds_.round()};
     while (turns-- > 0 && all.round_ran && !alone_) {
@@ -305,7 +306,7 @@ class RankSession final : public Session {
     const RoundId before = rounds_.round();
     COLLAB_RETURN_IF_ERROR(run_turns(rounds_.last_turns(*drained)).status());
     if (rounds_.fragments() > 1 || !rounds_.skipped() || rounds_.round() == before) return {};
-    return run_turns(1).status();  // the one before averaged nothing: what was trained waited for it
+    return run_turns(1).status();  // the one before averaged nothing, so what was trained waited for it
   }
 
   static Status add(const Result<StepOutcome>& one, StepOutcome& all) {
@@ -327,12 +328,12 @@ class RankSession final : public Session {
   std::unique_ptr<SiteChannel> channel_;
   std::uint64_t call_ = 0;       // of report() and share()
   std::uint64_t samples_ = 0;    // of this rank since the last call
-  std::uint64_t announced_ = 0;  // by the leader: the step of the next call
-  bool due_ = false;             // as count_step() said
+  std::uint64_t announced_ = 0;  // the leader's word: the step of the next call
+  bool due_ = false;             // what count_step() said
   bool begun_ = false;
   bool finished_ = false;
   bool keeps_out_ = false;
-  bool alone_ = false;  // no more rounds
+  bool alone_ = false;  // there are no more rounds
   Status broken_;
 };
 

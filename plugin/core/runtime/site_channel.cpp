@@ -10,7 +10,7 @@
 namespace collab {
 namespace {
 
-// As the arena has it: the decision, then the error.
+// In the arena's form: the decision, then the error.
 std::string bytes_of(const Outcome& outcome) {
   const Decision& decision = outcome;
   return std::string(reinterpret_cast<const char*>(&decision), sizeof decision) + outcome.error;
@@ -103,7 +103,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   [[nodiscard]] bool is_ahead(std::uint64_t steps) const override { return arena_->counted() < least(steps); }
 
  private:
-  // Steps of the leader: what it announces from there on is of later ones than `steps`.
+  // The leader's steps: what it announces from then on is for steps later than `steps`.
   static std::uint64_t least(std::uint64_t steps) {
     return steps - std::min<std::uint64_t>(steps, SyncSchedule::kAhead);
   }

@@ -23,7 +23,7 @@ using Milliseconds = std::chrono::milliseconds::rep;
 std::atomic<Milliseconds> requested_at{0};  // 0: not yet
 std::atomic<int> requested_by{SIGTERM};
 std::atomic<pid_t> owner{0};
-std::atomic<pid_t> served{0};  // by this process, which is a child of it
+std::atomic<pid_t> served{0};  // the parent that this process serves
 std::atomic<Milliseconds> limit_ms{0};
 std::atomic<Milliseconds> same_wish_ms{0};
 sem_t arrived;
@@ -31,7 +31,7 @@ sem_t arrived;
 static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
               "a signal handler may use nothing that locks");
 
-// Never destroyed: the thread that says them may outlive main().
+// Never destroyed, as the thread that calls them may outlive main().
 struct LastWords {
   std::mutex mutex;
   std::map<const LastWord*, std::function<void()>> words;
@@ -73,7 +73,7 @@ void on_signal(int number) {
 void on_signal_of_child(int number, siginfo_t* info, void*) {
   const int saved = errno;
   const bool gone = getppid() != served.load();
-  if (!gone && info->si_pid == served.load()) _exit(0);  // as torch has it for SIGTERM
+  if (!gone && info->si_pid == served.load()) _exit(0);  // as torch does for SIGTERM
   if (gone) end_by(number);
   errno = saved;
 }
@@ -104,7 +104,7 @@ void end_after_the_limit() {
   while (sem_wait(&arrived) != 0) {
   }
   const std::chrono::milliseconds limit(limit_ms.load());
-  // The words may take long, and the limit holds all the same.
+  // The last words may take long, but the limit holds all the same.
   std::thread(say_last_words, limit * 7 / 10).detach();
   std::this_thread::sleep_for(limit);
   carry_out_termination();
@@ -139,7 +139,7 @@ void carry_out_termination() {
   close_log_queue(std::chrono::seconds(1));
   const int number = requested_by.load();
   end_by(number);
-  // The signal may be taken by another thread, or be blocked here.
+  // Another thread may take the signal, or it may be blocked here.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   _exit(128 + number);
 }

@@ -16,7 +16,7 @@ void FieldPath::fail(const char* field, const std::string& expected, const std::
     where += ".";
   }
   where += field;
-  if (!where.empty() && where.back() == '.') where.pop_back();  // a list of plain numbers: its entry has no name
+  if (!where.empty() && where.back() == '.') where.pop_back();  // an entry of a list of plain numbers has no name
   status_ = corrupt(where + ": expected " + expected + ", got " + got + " [wire.field]");
 }
 
@@ -39,7 +39,7 @@ std::string fit_sentence(std::string_view text, std::size_t max_bytes) {
   std::string kept = code.empty() ? "" : " [" + std::string(code) + "]";
   if (kept.size() > max_bytes) kept.clear();
   fit.resize(max_bytes - kept.size());
-  while (!is_valid_utf8(fit)) fit.pop_back();  // the cut went through a character: at most three steps
+  while (!is_valid_utf8(fit)) fit.pop_back();  // the cut was within a character: at most three steps
   return fit + kept;
 }
 

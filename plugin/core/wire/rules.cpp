@@ -10,7 +10,7 @@ namespace collab::wire {
 namespace {
 
 std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
-// Ascending and without repetition, by site_of(entry).
+// Ascending and without repetition by site_of(entry).
 template <typename T, typename SiteOf>
 Status check_ascending(const char* list, const std::vector<T>& entries, SiteOf site_of) {
   for (std::size_t i = 1; i < entries.size(); ++i) {
@@ -23,7 +23,7 @@ Status check_ascending(const char* list, const std::vector<T>& entries, SiteOf s
 
 template <typename M>
 Status rules(const M&) {
-  return {};  // the bounds of its fields are all there is to it
+  return {};  // the bounds of its fields are enough
 }
 
 Status rules(const Roster& m) {
@@ -64,9 +64,10 @@ Status rules(const StartAttempt& m) {
   }
   const bool weighs =
       std::any_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; });
-  if (weighs && m.slices.empty()) return corrupt("slices: expected at least one where somebody has a weight, got none");
+  if (weighs && m.slices.empty())
+    return corrupt("slices: expected at least one where a participant has a weight, got none");
   if (!weighs && !m.slices.empty()) {
-    return corrupt("slices: expected none where nobody has a weight, got " + std::to_string(m.slices.size()));
+    return corrupt("slices: expected none where no participant has a weight, got " + std::to_string(m.slices.size()));
   }
   COLLAB_RETURN_IF_ERROR(check_slices(m));
   return check_voters(m.voters);
@@ -144,7 +145,7 @@ Status rules(const Record& m) {
 
 Status rules(const Join& m) {
   if (m.generation == 0) return corrupt("generation: expected one above 0, got 0");
-  if (m.report.record.acceptor.value == 0) {  // two of those would pass for one memory
+  if (m.report.record.acceptor.value == 0) {  // two of these would pass for one memory
     return corrupt("report.record.acceptor: expected the number its site has drawn, got 0");
   }
   return rules(m.report.record);
@@ -158,7 +159,7 @@ Status rules(const Chunk& m) {
   return {};
 }
 
-// Each once, in any order.
+// Each rank once, in any order.
 Status check_distinct(const char* list, const std::vector<RankId>& ranks) {
   std::vector<RankId> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());

@@ -101,7 +101,7 @@ Status take_rights() {
         "namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000, "
         "kernel.apparmor_restrict_unprivileged_userns=0, where they exist)");
   }
-  // The same user inside as outside: what the sites write belongs to who started the lab.
+  // The same user inside as outside: what the sites write belongs to the user that started the lab.
   COLLAB_RETURN_IF_ERROR(write_file("/proc/self/setgroups", "deny"));
   COLLAB_RETURN_IF_ERROR(write_file("/proc/self/uid_map", std::to_string(user) + " " + std::to_string(user) + " 1"));
   return write_file("/proc/self/gid_map", std::to_string(group) + " " + std::to_string(group) + " 1");
@@ -112,7 +112,7 @@ Result<HostNetwork> make_host_network(std::uint32_t address, unsigned mtu) {
   HostNetwork made;
   made.name_space = Fd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
   if (!made.name_space.open()) return system_error("cannot open the new network namespace");
-  // IPv4 only; where the file is missing there is no IPv6 to turn off.
+  // IPv4 only. If the file is missing, there is no IPv6 to turn off.
   if (::access("/proc/sys/net/ipv6/conf/default/disable_ipv6", F_OK) == 0) {
     COLLAB_RETURN_IF_ERROR(write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"));
   }

@@ -19,7 +19,7 @@ struct HostNetwork {
   Fd tun;  // non-blocking, with OffloadHeader and TCP offload
 };
 
-// Takes the rights to make namespaces: those of root, else of a user namespace of our own. The message says what is
+// Takes the rights to make namespaces: those of root, otherwise those of a new user namespace. The message says what is
 // missing.
 [[nodiscard]] Status take_rights();
 

@@ -1,7 +1,7 @@
 // A line of a certain rate with a bounded queue before it, in virtual time.
 //
-// A packet that comes while the line is free starts at once; else it waits its turn. What does not fit is dropped at
-// the tail. The line's times follow from packets and rate alone: being asked late changes nothing. Threads: one owner.
+// A packet that comes while the line is free starts at once. Otherwise it waits its turn. What does not fit is dropped
+// at the tail. The line's times depend only on packets and rate: a late call changes nothing. Threads: one owner.
 // Ownership: the packets in it.
 #pragma once
 
@@ -27,7 +27,7 @@ class Line {
   [[nodiscard]] bool push(Time now, Transit&& transit);
   // When the first packet will have passed wholly; kNever when there is none.
   [[nodiscard]] Time next() const { return waiting_.empty() ? kNever : head_done_; }
-  // That packet, at time next(). The one behind it starts.
+  // Removes that packet, at time next(). The one behind it starts.
   [[nodiscard]] Transit pop();
   // The packet on the line goes on with what it has left at the new rate.
   void set_rate(Time now, Rate rate);

@@ -1,7 +1,7 @@
 // What a home router lets in: only answers to what went out before.
 //
-// Addresses are not rewritten; the host just cannot be reached unasked, which is what matters to those who dial. A TCP
-// connection can never be opened from outside, not even when both ends dial each other at once.
+// Addresses are not rewritten. The host just cannot be reached from outside first, which is what matters to a peer that
+// dials. A TCP connection can never be opened from outside, not even when both ends dial each other at once.
 // Threads: one owner. Ownership: none beyond its own table.
 #pragma once
 

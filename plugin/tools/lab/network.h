@@ -19,7 +19,7 @@
 
 namespace collab::lab {
 
-// Of one direction between two hosts.
+// Counts for one direction between two hosts.
 struct PathCounters {
   std::uint64_t sent_packets = 0, sent_bytes = 0;            // as the sender gave them to its line
   std::uint64_t delivered_packets = 0, delivered_bytes = 0;  // as they came out, duplicates included

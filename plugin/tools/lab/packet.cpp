@@ -9,8 +9,8 @@ constexpr std::uint8_t kEchoRequest = 8;
 constexpr std::uint8_t kTimeExceeded = 11;
 constexpr std::uint8_t kParameterProblem = 12;
 
-// Of the packet whose IP header is `bytes` and whose next header begins at `header`; only ports and identifiers are
-// read, which is all that an ICMP error quotes.
+// The flow of the packet whose IP header is `bytes` and whose next header begins at `header`. It reads only ports and
+// identifiers, as an ICMP error quotes no more.
 std::optional<Flow> flow_of(std::span<const std::uint8_t> bytes, std::size_t header) {
   const std::uint8_t protocol = bytes[9];
   Flow flow{protocol, read_u32(bytes, 12), 0, read_u32(bytes, 16), 0};

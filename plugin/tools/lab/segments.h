@@ -14,7 +14,7 @@
 
 namespace collab::lab {
 
-// virtio_net_hdr of the kernel, whose own header is not C++: stands before each packet read from and written to the
+// The kernel's virtio_net_hdr, whose own header is not C++. It precedes each packet that is read from or written to the
 // device.
 struct OffloadHeader {
   static constexpr std::uint8_t kNeedsChecksum = 1;

@@ -25,7 +25,7 @@ void mount_or_give_up(const char* what, const char* where, const char* type, uns
   if (::mount(what, where, type, flags, data) != 0) give_up(std::string("cannot mount ") + where + " in a site");
 }
 
-// /etc/hosts needs a file to mount: it lies in a tmpfs that nobody sees afterwards.
+// /etc/hosts needs a file to mount. The file is in a tmpfs that no process sees afterwards.
 void mount_hosts_file(const std::string& text) {
   mount_or_give_up("tmpfs", "/dev/shm", "tmpfs", 0, "mode=700");
   const char* path = "/dev/shm/hosts";
@@ -46,8 +46,8 @@ void make_machine(const SiteCommand& site) {
   mount_or_give_up("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   mount_hosts_file(site.hosts_file);
   mount_or_give_up("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
-  // /sys shows the network interfaces of whoever mounted it. Containers may forbid this one, and few programs look
-  // there.
+  // /sys shows the network interfaces of the process that mounted it. Containers may forbid this mount, and few
+  // programs look there.
   if (::mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) {
     ::mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   }

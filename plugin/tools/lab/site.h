@@ -1,8 +1,8 @@
 // A site's processes: a PID namespace whose first process sets the site up, runs the command and ends with it.
 //
-// The first process is killed with the lab's main thread (PR_SET_PDEATHSIG), and with it, by the kernel, every process
-// of the namespace: nothing of a site outlives the lab, not even after SIGKILL. Threads: start_site() from the main
-// thread, before there are others.
+// The first process is killed with the lab's main thread (PR_SET_PDEATHSIG), and with it the kernel kills every process
+// of the namespace. So nothing of a site outlives the lab, not even after SIGKILL. Threads: start_site() is called from
+// the main thread, before there are others.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ struct RunningSite {
   Fd verdict;   // the command's wait status, an int, once it has ended; nothing when the site could not be set up
 };
 
-// The two ends of a pipe that nobody writes to: at its end of file, the lab is gone.
+// The two ends of a pipe that no process writes to: at its end of file, the lab is gone.
 struct LifeLine {
   Fd held_by_lab, watched_by_sites;
 };

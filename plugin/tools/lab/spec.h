@@ -24,7 +24,7 @@ namespace collab::lab {
 
 using HostIndex = std::size_t;
 
-// Of IP packets, headers included.
+// The rate of IP packets, with headers.
 struct Rate {
   double mbit_per_s = 0;  // 0: unlimited
   bool operator==(const Rate&) const = default;
@@ -46,7 +46,7 @@ struct PathSpec {
   Time delay{};
   Time jitter{};         // up to this much more, wandering slowly, never overtaking
   double loss = 0;       // probabilities, 0..1, of each packet on its own
-  double reorder = 0;    // held back by kReorderHold, so that those behind overtake
+  double reorder = 0;    // held back by kReorderHold, so that later ones overtake
   double duplicate = 0;  // delivered twice
   bool operator==(const PathSpec&) const = default;
 };
@@ -61,7 +61,7 @@ struct PathChange {
 };
 
 struct Cut {
-  bool cut = true;                // else healed
+  bool cut = true;                // otherwise healed
   std::optional<HostIndex> host;  // none: all that was cut is healed
   std::optional<HostIndex> peer;  // none: all traffic of the host
 };
@@ -82,7 +82,7 @@ struct ScriptStep {
   std::string text;  // as it was written, for the log
 };
 
-// By name; the error names the hosts there are.
+// The host of this name. The error lists the hosts that exist.
 [[nodiscard]] Result<HostIndex> find_host(std::string_view name, const std::vector<HostSpec>& hosts);
 // `queue` is for a site that names none.
 [[nodiscard]] Result<HostSpec> parse_host(std::string_view text, Time queue);

@@ -13,7 +13,7 @@
 namespace collab::lab {
 namespace {
 
-constexpr std::int64_t kGraceMs = 30'000;  // between passing a signal on and SIGKILL: who leaves a swarm says goodbye
+constexpr std::int64_t kGraceMs = 30'000;  // between passing a signal on and SIGKILL: a leaving site says goodbye
 constexpr std::int64_t kAgainMs = 5'000;   // from one SIGKILL to the next
 
 std::int64_t now_ms() {

@@ -15,7 +15,7 @@ namespace collab::lab {
 class Prefixer {
  public:
   Prefixer(std::string prefix, int to) : prefix_(std::move(prefix)), to_(to) {}
-  // False: nobody reads any more.
+  // False: the output is no longer read.
   [[nodiscard]] bool add(std::string_view text);
   [[nodiscard]] bool finish();
 

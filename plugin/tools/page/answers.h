@@ -20,7 +20,7 @@ struct Request {
   std::string target;         // as it stands in the first line
   std::string host;           // the header; empty: none
   std::string authorization;  // likewise
-  std::string network = {};   // who asks: an address of IPv4, or the first half of one of IPv6
+  std::string network = {};   // the asking one: an address of IPv4, or the first half of one of IPv6
 };
 
 struct Answer {
@@ -44,11 +44,11 @@ class Answers {
     std::vector<std::string> passwords;  // each of them opens it; none: it is open
     bool loopback = true;                // it listens where this machine alone reaches it
   };
-  // `look` is called once in kLookAgain at most, whoever asks.
+  // `look` is called at most once in kLookAgain, however many ask.
   Answers(Options options, std::function<Result<Texts>()> look);
 
   [[nodiscard]] Answer answer(TimePoint now, const Request& request);
-  // Those that open it from now on.
+  // The passwords that open the page from now on.
   void take(std::vector<std::string> passwords) { options_.passwords = std::move(passwords); }
 
  private:

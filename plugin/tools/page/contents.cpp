@@ -69,7 +69,8 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   std::string text;
   single(text, "collab_leads", "1 where this coordinator leads the swarm.", swarm.leads ? 1 : 0);
   single(text, "collab_term", "The term of the swarm's leader.", swarm.term.value);
-  single(text, "collab_generation", "Of the models that the script trains one after the other.", swarm.generation);
+  single(text, "collab_generation", "Which of the models that the script trains one after the other.",
+         swarm.generation);
   single(text, "collab_round", "The last round that is agreed on.", swarm.round.value);
   single(text, "collab_waiting", "1 while ready sites wait for others.", swarm.waiting_for.empty() ? 0 : 1);
   single(text, "collab_missing", "Sites whose absence keeps the others from agreeing.", swarm.missing.size());
@@ -78,7 +79,7 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   };
   of_swarm("collab_delta_spread", "How far the sites' deltas of the last round were from their mean, over its norm.",
            swarm.spread);
-  of_swarm("collab_mean_cosine", "Between the last round's mean delta and the one before it.", swarm.cosine);
+  of_swarm("collab_mean_cosine", "Cosine between the last round's mean delta and the one before it.", swarm.cosine);
   {
     Metric metric(text, "collab_site_up", "gauge", "1 for each site and helper that is here, with its state.");
     for (const MemberStatus& member : swarm.members) {
@@ -93,11 +94,11 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
           [](const MemberStatus& member) { return json_number(member.share); });
   of_each(text, "collab_site_up_mbit", "How fast its line has carried what it sent, Mbit/s; 0: not known.", members,
           [](const MemberStatus& member) { return json_number(member.up_mbit); });
-  of_each(text, "collab_site_down_mbit", "Likewise, what it received.", members,
-          [](const MemberStatus& member) { return json_number(member.down_mbit); });
+  of_each(text, "collab_site_down_mbit", "How fast its line has carried what it received, Mbit/s; 0: not known.",
+          members, [](const MemberStatus& member) { return json_number(member.down_mbit); });
   of_each(text, "collab_site_loss", "The loss that its script logged last.", members,
           [](const MemberStatus& member) { return member.loss ? json_number(*member.loss) : std::string(); });
-  of_each(text, "collab_site_silence_seconds", "Since it was heard last.", members,
+  of_each(text, "collab_site_silence_seconds", "Seconds since it was last heard.", members,
           [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
   Metric samples(text, "collab_contributed_samples_total", "counter", "Samples in rounds that were committed.");
   for (const Contributed& of : leaderboard) samples.is(std::to_string(of.samples), label("site", of.name));

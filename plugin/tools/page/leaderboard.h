@@ -1,6 +1,6 @@
-// Who has contributed how much: what a coordinator counts, and what earlier ones counted, where a file keeps it.
+// How much each site has contributed: what a coordinator counts, and what earlier ones counted, if a file keeps it.
 //
-// By name: a site that is renamed begins another line. Of more than kMaxNames names those with the least go.
+// Counted by name: a site that is renamed begins another line. If there are more than kMaxNames names, the smallest go.
 // Threads: one caller at a time. Ownership: the file is one coordinator's.
 #pragma once
 
@@ -21,7 +21,7 @@ class Leaderboard {
   static Result<Leaderboard> open(const std::string& path);
 
   [[nodiscard]] bool is_kept() const { return !path_.empty(); }
-  // What this coordinator has counted so far; those with most first.
+  // What this coordinator has counted so far; the largest come first.
   [[nodiscard]] const std::vector<Contributed>& with(const std::vector<Contributed>& counted);
   // If it has changed since. The file has the old content or the new one, whatever happens.
   Status save();

@@ -1,7 +1,7 @@
-// The coordinator's page for a browser: who is there and which round it is, read only, served beside the coordinator.
+// The coordinator's page for a browser: which sites are there and which round it is. It is read only.
 //
-// Threads: made and destroyed by its owner; HTTP is spoken on a thread of its own, which asks the coordinator's for a
-// report, once a second at most. Ownership: shares the coordinator.
+// Threads: its owner makes and destroys it. HTTP runs on its own thread, which asks the coordinator's thread for a
+// report, at most once a second. Ownership: shares the coordinator.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct PageOptions {
 class Page {
  public:
   virtual ~Page() = default;
-  // A line for whoever has started it: the address, and how to get the password.
+  // A line for the user that started it: the address, and how to get the password.
   [[nodiscard]] virtual std::string announcement() const = 0;
 };
 

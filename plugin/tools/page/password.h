@@ -1,5 +1,5 @@
-// The page's password: made of the swarm's token under a purpose of its own, so that who has it can look at the page,
-// and neither join nor learn the token.
+// The page's password. It is made from the swarm's token under its own purpose. It opens the page, but does not let
+// anyone join or learn the token.
 //
 // Threads: pure functions.
 #pragma once

@@ -27,7 +27,7 @@ using tcp = asio::ip::tcp;
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no connection, for want of files say
 
-// Who has one address of IPv6 has, as a rule, all with the same first half.
+// A host with one IPv6 address usually has all with the same first half.
 std::string network_of(const asio::ip::address& address) {
   if (address.is_v4() || address.to_v6().is_v4_mapped()) return address.to_string();
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
@@ -88,7 +88,7 @@ struct Server::Loop {
     std::map<std::string, std::size_t> of_network;
     for (const auto& connection : connections) ++of_network[connection->network];
     const auto rank = [&](const auto& connection) { return of_network.at(connection->network); };
-    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first of those with most
+    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first of the largest
     (*oldest)->stream.close();  // its handlers are called with an error, and find it gone
     connections.erase(oldest);
   }

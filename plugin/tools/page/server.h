@@ -1,10 +1,10 @@
-// An HTTP server for short texts, in the clear or in TLS, bounded: one request a connection, one thread for all.
+// An HTTP server for short texts, in the clear or in TLS. It is limited: one request a connection, one thread for all.
 //
-// A connection has kTime for its handshake, its request and for taking the answer. Of more than kMaxConnections the
-// oldest of the network with most is closed: who opens many and says nothing keeps nobody out. A network that makes
-// more handshakes in TLS than a viewer's share of requests is closed without one. A request's head has at most kMaxHead
-// bytes; what follows it is not read. Threads: start() and the destructor are the owner's; `answer` and
-// `every` are called on the server's own thread. Ownership: borrows the clock.
+// A connection has kTime for its handshake, its request and for taking the answer. If there are more than
+// kMaxConnections, the oldest of the network with most is closed: a network that opens many and says nothing keeps no
+// other out. A network that makes more TLS handshakes than a viewer's share of requests is closed without one. A
+// request's head has at most kMaxHead bytes; what follows it is not read. Threads: start() and the destructor belong to
+// the owner. `answer` and `every` are called on the server's own thread. Ownership: borrows the clock.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// How many requests each network may make: who makes too many is told so, and nobody else. Those with the password and
-// those without have a share each, so that a stranger behind the same proxy takes nothing from a viewer.
+// How many requests each network may make. Only a network that makes too many is told so. Viewers with the password and
+// viewers without have separate shares, so that a stranger behind the same proxy takes nothing from a viewer.
 //
 // Threads: one caller at a time. Ownership: the networks that asked last.
 #pragma once

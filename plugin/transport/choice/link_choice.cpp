@@ -11,7 +11,7 @@ const char* key_given(const Config& config) {
   return config.tls_ca.empty() ? nullptr : "COLLAB_TLS_CA";
 }
 
-// ucx or gloo, asked for by name.
+// For ucx or gloo, asked for by name.
 Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   const std::string asked = "COLLAB_TRANSPORT=" + config.transport;
   if (key == nullptr) return LinkChoice{config.transport, asked + ", not encrypted"};
@@ -41,7 +41,7 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
   }
   return LinkChoice{
       "tcp", "COLLAB_TRANSPORT=" + wanted +
-                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, for no key is given")};
+                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, as no key is given")};
 }
 
 std::string to_string(const LinkChoice& choice) {

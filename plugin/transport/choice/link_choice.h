@@ -1,6 +1,6 @@
-// Which transport a process uses for its links to others, by what it is given: the knobs, a key, a UCX that loads.
+// Which transport a process uses for its links to others. This depends on the knobs, a key, and whether UCX loads.
 //
-// Threads: a pure function, as far as its argument is one. Ownership: none.
+// Threads: a pure function if its argument is one. Ownership: none.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace collab {
 struct LinkChoice {
   std::string kind;         // "tcp", "ucx" or "gloo"
   std::string reason;       // says whether links are encrypted
-  bool key_unused = false;  // a key is given, which this kind does not use: worth a warning
+  bool key_unused = false;  // a key is given that this kind does not use: worth a warning
 };
 
-// `auto` is tcp: UCX opens ports that a stranger can end the process by, so it is for those who name it. Asks
-// `ucx_loads` only then; not ok: why UCX cannot be used. kRefused says what stands in the way.
+// `auto` is tcp. UCX opens ports through which a stranger can end the process, so it must be named. Only then
+// `ucx_loads` is asked; not ok: why UCX cannot be used. kRefused says what prevents the choice.
 [[nodiscard]] Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads);
 // "links between sites use tcp: ..."
 [[nodiscard]] std::string to_string(const LinkChoice& choice);
-// What a program that was built without the ucx transport answers where UCX is asked for.
+// The answer of a program without the ucx transport, if UCX is asked for.
 [[nodiscard]] Status ucx_not_built();
 
 }  // namespace collab

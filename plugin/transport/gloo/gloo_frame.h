@@ -16,7 +16,7 @@ struct GlooFrame {
   enum class Kind : std::uint8_t {
     kHello = 1,    // `from` wants a link; `to` is 0
     kWelcome = 2,  // the link `to` is open; `from` is the other end
-    kRefuse = 3,   // nobody listens here
+    kRefuse = 3,   // no transport listens here
     kMessage = 4,  // head and payload follow
     kBye = 5,      // last on this lane of the link; on both lanes
     kGone = 6,     // the sender's transport ends: all links to it are over
@@ -24,7 +24,7 @@ struct GlooFrame {
 
   std::uint32_t magic = kGlooMagic;
   Kind kind = Kind::kMessage;
-  std::uint8_t has_payload = 0;  // a payload of no bytes is one, too
+  std::uint8_t has_payload = 0;  // a payload of no bytes is a payload too
   std::uint16_t reserved = 0;
   std::uint64_t to = 0;    // the receiver's id of the link
   std::uint64_t from = 0;  // the sender's

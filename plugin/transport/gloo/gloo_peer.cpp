@@ -11,8 +11,8 @@
 namespace collab {
 namespace {
 
-// A wait that runs out breaks the whole Gloo context, so silence is left to the protocol's heartbeats to judge; a
-// connection that is closed ends the wait at once.
+// A wait that times out breaks the whole Gloo context. So the protocol's heartbeats judge silence. A connection that is
+// closed ends the wait at once.
 constexpr auto kIdleLimit = std::chrono::hours(24 * 365);
 
 at::Tensor bytes_tensor(const std::byte* bytes, std::size_t count) {

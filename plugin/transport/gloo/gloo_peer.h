@@ -1,7 +1,7 @@
 // One other rank of the group: two lanes of blocking sends and receives, each on a thread of its own.
 //
-// Threads: post() and stop() from any thread; the sink is called from the peer's threads and may block them (that is
-// the back-pressure: a lane that is not taken is not received).
+// Threads: post() and stop() from any thread. The sink is called from the peer's threads and may block them. That is
+// the back-pressure: a lane that is not taken is not received.
 // Ownership: the transport owns its peers and is their sink; the peer shares the backend.
 #pragma once
 
@@ -28,7 +28,7 @@ class GlooSink {
   virtual void peer_broken(int rank, Status why) = 0;
 };
 
-// The backend's calls, which are not made for several threads at once.
+// The backend's calls, which several threads must not make at once.
 struct GlooGroup {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::mutex issue;
@@ -45,7 +45,7 @@ class GlooPeer {
   void post(Lane lane, const GlooFrame& frame, TransportMessage message, std::uint64_t token);
   // Waits until what was posted on the control lane is sent, at most `limit`.
   void drain_control(Duration limit);
-  // Gives up what is under way and joins the threads. Idempotent.
+  // Gives up what is in progress and joins the threads. Idempotent.
   void stop();
 
  private:

@@ -16,8 +16,8 @@ namespace collab {
 namespace {
 
 constexpr auto kCloseLimit = std::chrono::seconds(5);
-constexpr auto kGoneLimit = std::chrono::seconds(2);  // for telling the others that we end
-// What has arrived and the handler has not taken: beyond it the lane is not received.
+constexpr auto kGoneLimit = std::chrono::seconds(2);  // to tell the others that this transport ends
+// Arrived messages that the handler has not taken. Beyond this the lane is not received.
 constexpr std::size_t kInboxBytes = kMaxPayloadBytes;
 constexpr std::size_t kInboxMessages = 4096;
 
@@ -293,7 +293,7 @@ void GlooTransport::run() {
   while (auto event = next(lock)) deliver(std::move(*event), lock);
 }
 
-// The next event, a deadline that has passed included; nothing when the transport ends.
+// The next event, or a deadline that has passed. Nothing if the transport ends.
 std::optional<Event> GlooTransport::next(Lock& lock) {
   while (!stopping_) {
     for (auto* queue : {&urgent_, &bulk_}) {
@@ -351,7 +351,7 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
   }
   const LinkId id(event.frame.to);
   auto found = links_.find(id);
-  // Ended meanwhile, or a number the peer made up. A dial that was given up is told to whoever answers it.
+  // The link has ended, or the peer made the number up. If a dial was given up, the peer that answers it is told.
   if (found == links_.end() || found->second.rank != event.rank) {
     if (event.frame.kind != GlooFrame::Kind::kWelcome) return;
     Link late;
@@ -363,7 +363,7 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
   if (event.frame.kind == GlooFrame::Kind::kRefuse) {
     return end(id,
                unavailable("cannot connect to gloo:" + std::to_string(event.rank) +
-                           ": nobody listens there [link.gloo-nobody]"),
+                           ": no process listens there [link.gloo-nobody]"),
                lock);
   }
   // The data lane may be ahead of the welcome.

@@ -1,11 +1,12 @@
-// The transport over torch's own Gloo: a ProcessGroupGloo with one rank a node of the swarm, made in Python and
-// handed in, stands in for sockets of ours.
+// The transport over torch's own Gloo. A ProcessGroupGloo with one rank for each node of the swarm is made in Python
+// and handed in. It takes the place of our own sockets.
 //
-// Addresses are "gloo:RANK"; listen() gives the own one, whatever it is asked. It neither resumes nor crosses NAT:
-// a connection that breaks takes all links to that rank with it, and a swarm that changes needs a new group.
-// Threads: as collab/transport.h says. Gloo's calls block, so each other rank costs two threads that receive and up
-// to two that send (control and data); all sleep when idle. Handlers run on one thread of the transport's.
-// Ownership: shares the backend, which nobody else may use.
+// Addresses are "gloo:RANK". listen() gives its own address, whatever it is asked. The transport neither resumes nor
+// crosses NAT. A connection that breaks takes all links to that rank with it, and a swarm that changes needs a new
+// group.
+// Threads: as collab/transport.h says. Gloo's calls block, so each other rank costs two threads that receive, and up to
+// two that send (control and data). All sleep when idle. Handlers run on one thread of the transport.
+// Ownership: shares the backend, which nothing else may use.
 #pragma once
 
 #include <memory>

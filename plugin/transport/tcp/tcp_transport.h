@@ -1,10 +1,10 @@
 // The transport for sites on the open internet: TCP connections in TLS 1.3, dialled from whichever side can.
 //
-// A link is a session that outlives its connections: one for control, several for data; what a broken connection had
-// not delivered goes over the others or after a redial. A side that only dials needs no open port. All connections of
-// all links come in on one port. Without a key, only this machine and private networks are spoken to.
-// Threads and ownership: as collab/transport.h says; the IO thread is the transport's own. In a forked child the
-// transport does nothing, its destruction included.
+// A link is a session that outlives its connections: one for control, several for data. What a broken connection had
+// not delivered goes over the others, or waits for a redial. A side that only dials needs no open port. All connections
+// of all links come in on one port. Without a key, links go only to this machine and to private networks.
+// Threads and ownership: as collab/transport.h says; the IO thread belongs to the transport. In a forked child the
+// transport does nothing, not even when it is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct TcpOptions {
   double max_mbit_down = 0;
   std::string congestion = "bbr";              // where the system allows it; empty: the system's own
   std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
-  std::uint64_t memory = 0;                    // bytes that this process may have, for tests; 0: the system knows
-  // The numeric addresses of a host's name, for tests, asked on threads of their own; empty: the system knows.
+  std::uint64_t memory = 0;                    // bytes that this process may use, for tests; 0: as the system says
+  // The numeric addresses of a host's name, for tests, asked on separate threads. Empty: the system answers.
   std::function<std::vector<std::string>(const std::string& host)> look_up = {};
 };
 
@@ -47,12 +47,13 @@ struct TcpOptions {
 // kInvalidArgument names the setting that is wrong.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options);
 
-// 32 bytes made of each of the swarm's tokens for another purpose than links, the one to speak with first; none without
-// a token. kInvalidArgument as above.
+// 32 bytes made from each of the swarm's tokens, for another purpose than links. First comes the token to speak with.
+// Empty without a token. kInvalidArgument as above.
 using SwarmSecrets = std::vector<std::vector<unsigned char>>;
 [[nodiscard]] Result<SwarmSecrets> swarm_secrets(const TcpOptions& options, std::string_view purpose);
 
-// Whether there is a token and `collab token` of this version made it; another is stretched. kInvalidArgument as above.
+// Whether there is a token and `collab token` of this version made it. Any other token is stretched. kInvalidArgument
+// as above.
 [[nodiscard]] Result<bool> has_made_token(const TcpOptions& options);
 
 // What a tcp transport has done so far, for tests and for people.

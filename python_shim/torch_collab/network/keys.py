@@ -94,8 +94,8 @@ class _TokenFile:
             self._latest = _by_token(native.swarm_secrets(self._config.raw, _PURPOSE), self)
         except ValueError as error:
             log.warning(
-                f"COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: {error} "
-                "[token.changed-unfit]"
+                "COLLAB_TOKEN_FILE has changed, but its new contents cannot be used, so the old ones still apply: "
+                f"{error} [token.changed-unfit]"
             )
 
     def _stamp(self) -> tuple[int, int, int] | None:

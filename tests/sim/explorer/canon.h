@@ -1,5 +1,5 @@
-// A state as bytes that are the same for states that go on alike: times are relative to now, links are numbered in
-// their order, those that are gone are left out, counters of heartbeats and of writes do not matter.
+// A state as bytes that are equal for states that go on alike. Times are relative to now, links are numbered in their
+// order, dead links are left out, and counters of heartbeats and of writes do not matter.
 //
 // Threads: one. Ownership: its bytes; borrows the list of links.
 #pragma once
@@ -35,7 +35,7 @@ class Canon {
   // What is further back than any time-out does not matter any more.
   static constexpr Duration kLongAgo = std::chrono::seconds(400);
 
-  // `links`: ascending, those that are alive.
+  // `links`: ascending, only living ones.
   Canon(TimePoint now, std::span<const LinkId> links) : now_(now), links_(links) {}
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
@@ -106,12 +106,12 @@ class Canon {
   template <typename M>
   requires requires(Canon& canon, const M& message) { wire::fields(canon, message); }
   void put(const M& message) { wire::fields(*this, message); }
-  // Of a machine's parts: inside.h.
+  // A machine's parts: inside.h.
   template <typename T>
   requires requires(Canon& canon, const T& part) { write(canon, part); }
   void put(const T& part) { write(*this, part); }
 
-  // As wire::fields() speaks to a Writer.
+  // Like a Writer for wire::fields().
   template <typename U>
   void number(const char*, const U& value, std::uint64_t = 0) {
     put(value);

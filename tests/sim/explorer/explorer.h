@@ -1,10 +1,10 @@
-// Every schedule of a world (world.h) with few departures from its rule, and each state once: delay-bounded scheduling
-// (Emmi, Qadeer, Rakamaric, "Delay-Bounded Scheduling", POPL 2011) with the states that were seen cut off.
+// Every schedule of a world (world.h) with few departures from its rule, and each state once. This is delay-bounded
+// scheduling (Emmi, Qadeer, Rakamaric, "Delay-Bounded Scheduling", POPL 2011), cut off at states that were seen.
 //
-// A schedule is run from its last departure on, until it comes to a state that was seen, or to an end; each state on
-// the way that is new gives the schedules with one more departure there. Schedules with fewer come first, so a state is
-// seen first with the fewest delays that lead to it. A schedule is kept as where it departs from which other: worlds
-// are made anew, and those that a row of schedules has in common are made once.
+// A schedule is run from its last departure on, until it comes to a state that was seen, or to an end. Each new state
+// on the way gives the schedules with one more departure there. Schedules with fewer departures come first, so a state
+// is first seen with the fewest delays that lead to it. A schedule is stored as the place where it departs from another
+// one. Worlds are made anew, and a world that a row of schedules has in common is made once.
 //
 // Threads: one. Ownership: its states and schedules.
 #pragma once
@@ -44,7 +44,7 @@ struct ExploreOptions {
 
 class Explorer {
  public:
-  // Those with so many delays and faults.
+  // Schedules with so many delays and faults.
   struct Level {
     std::vector<std::uint32_t> waiting{};  // schedules, from `next` on
     std::size_t next = 0;

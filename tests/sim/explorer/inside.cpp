@@ -3,7 +3,7 @@
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/site/site_parts.h"
 
-// Each part is found by the name of its type, so they are where those are.
+// Each part is found by the name of its type, so these are in the same namespace.
 namespace collab::protocol {
 
 using sim::Canon;
@@ -98,7 +98,7 @@ void Inside::write(Canon& canon, const CommittedRounds& committed) {
 
 void Inside::write(Canon& canon, const Generations& generations) {
   const auto& [current, follows, last_seen, waiting, trained, expected, lost] = generations;
-  static_cast<void>(trained);  // follows from those who wait
+  static_cast<void>(trained);  // follows from the sites that wait
   canon.all(current, follows, last_seen, lost);
   for (const auto& [link, each] : waiting) {
     const auto& [join, since, tell, announced] = each;
@@ -205,7 +205,7 @@ void Inside::write(Canon& canon, const SliceOwners& slices) {
   canon.put(partition);
 }
 
-// Here the period is set, and nobody chooses it: nothing is kept.
+// Here the period is set and not chosen: nothing is kept.
 void Inside::write(Canon& canon, const Period& period) {
   const auto& [all, choice, ready_at, waits, waited] = period;
   static_cast<void>(all);

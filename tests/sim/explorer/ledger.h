@@ -34,7 +34,7 @@ class Ledger {
   void contributes(const wire::StartAttempt& start, const std::string& site, const Part& part);
   void started(const wire::StartAttempt& start) { starts_.try_emplace({start.run, start.round, start.attempt}, start); }
   void committed(const wire::Commit& commit);
-  // The swarm's anchor, as a leader tells it: of a run it begins, too.
+  // The swarm's anchor, as a leader tells it. Also the anchor of a run that it begins.
   void installed(const wire::InstallAnchor& install);
   // Whether that one has contributed to this attempt, or to an earlier one that counts for it.
   [[nodiscard]] bool has_part(const wire::StartAttempt& start, const wire::Participant& participant) const {
@@ -43,7 +43,7 @@ class Ledger {
   // Digests of the mean's slices, as each participant that has it computes them.
   [[nodiscard]] std::vector<Digest> mean_of(const wire::StartAttempt& start) const;
 
-  // As of the newest anchor that was agreed on.
+  // The voters of the newest anchor that was agreed on.
   [[nodiscard]] const std::vector<wire::Voter>& voters() const { return voters_; }
   void begin(const wire::Offer& anchor, std::vector<wire::Voter> voters);
   [[nodiscard]] std::size_t commits() const { return commits_.size(); }
@@ -61,7 +61,7 @@ class Ledger {
   std::map<Attempt, std::map<std::string, Part>> parts_;  // by site
   std::map<Round, wire::Commit> commits_;
   protocol::Fragments fragments_;
-  // By process and fragment.
+  // By process and fragment: counted samples.
   std::map<std::pair<std::string, std::uint32_t>, std::map<std::uint64_t, std::uint64_t>> counted_;
   Round newest_{};
   std::vector<wire::Voter> voters_;

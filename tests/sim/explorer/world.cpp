@@ -112,7 +112,7 @@ std::vector<World::Source> World::in_turn() const {
   return turn;
 }
 
-// Those that waited for the others need not any more when it is their turn.
+// Sites that waited for the others no longer need to once it is their turn.
 void World::release() {
   const std::vector<Source> turn = in_turn();
   if (turn.empty() || held_back_.count(turn.front()) == 0) return;
@@ -175,7 +175,7 @@ bool World::fire_timer() {
 
 // ---- departures ------------------------------------------------------------------------------------
 
-// That the others are there changes nothing by itself.
+// The presence of the others changes nothing by itself.
 bool World::is_noise(const Source& source) const {
   if (source.kind != Kind::kUp && source.kind != Kind::kDown) return false;
   const Link& link = links_.at(link_of(source));
@@ -190,7 +190,7 @@ std::string World::choices() const {
   return (turn.size() > 1 ? "dD" : "D") + faults_of(turn.front());
 }
 
-// Who dies between two of its steps does so before the second: nobody can tell the difference.
+// A process that dies between two of its steps dies before the second: that makes no difference.
 std::string World::faults_of(const Source& source) const {
   if (source.kind == Kind::kBegin) return {};
   if (source.kind == Kind::kUp) {
@@ -245,7 +245,7 @@ bool World::can_agree() const {
     const auto site = index_of(voter.name);
     return site && !sites_[*site].dead && !sites_[*site].left ? Presence::kByName : Presence::kAbsent;
   });
-  // Of those who begin more than half must come.
+  // More than half of the sites that begin must come.
   const auto alive = std::ranges::count_if(sites_, [](const Process& site) { return !site.dead && !site.left; });
   if (quorum.voters == 0) return led && 2 * static_cast<std::uint32_t>(alive) > kSites;
   return led && alive > 0 && quorum.can_accept();

@@ -1,5 +1,5 @@
-// Sites and candidates as they are, and all around them as thin as can be: one value that can be copied, and one step
-// at a time. What comes next is laid down by one rule; a schedule says where it is departed from.
+// Sites and candidates as they are, and everything around them as thin as possible: one value that can be copied, one
+// step at a time. A rule says what comes next; a schedule says where to depart from it.
 //
 //   the rule    of all that is on its way the next in turn (round robin over the sites' own affairs and over both
 //               directions of each link, each in order); a timer when nothing is on its way
@@ -10,9 +10,9 @@
 //   x           the link breaks, and one dial there fails
 //   q           the site leaves
 //
-// In place of data planes, disks and transports: parameters are numbers of samples, an exchange is complete once all
-// who take part have begun it and none of them has died before it was done, a record is written some time later, and
-// links between sites are as fast as light.
+// In place of data planes, disks and transports: parameters are numbers of samples. An exchange is complete once all
+// participants have begun it and none of them died before it was done. A record is written some time later. Links
+// between sites are as fast as light.
 //
 // Threads: one. Ownership: plain values.
 #pragma once
@@ -39,12 +39,12 @@
 
 namespace collab::sim {
 
-// Where a swarm begins.
+// The state in which a swarm begins.
 enum class Start : std::uint8_t {
   kAgreed,   // all were members at round 0, and begin again
   kSplit,    // the same, and the first dial of most of them goes wrong: the second candidate is to lead
   kJoining,  // the last one was not
-  kFresh,    // nobody was
+  kFresh,    // no site was a member
 };
 [[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "split", "joining", "fresh"
 
@@ -60,10 +60,10 @@ class World {
 
   explicit World(const Beginning& setup = {});
 
-  // To come to, by all who live: in the last one the first fragment has its turn again.
+  // The round that all living sites must reach: in the last one the first fragment has its turn again.
   [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + 1; }
 
-  // As the rule says; false: nothing is on its way, and nobody waits for a time.
+  // One step of the rule. False: nothing is on its way, and no timer waits.
   bool step();
   // The departures from the rule that mean something here.
   [[nodiscard]] std::string choices() const;
@@ -71,15 +71,15 @@ class World {
 
   [[nodiscard]] std::uint32_t steps() const { return steps_; }
   [[nodiscard]] Digest digest();
-  // Everybody who lives has all rounds, of one run.
+  // Every living site has all rounds, of one run.
   [[nodiscard]] bool is_done() const;
-  // Nothing has been agreed on for long, and nobody has died since.
+  // Nothing has been agreed on for long, and no site has died since.
   [[nodiscard]] bool is_stuck() const;
-  // Whether those who live can agree.
+  // Whether the living sites can agree.
   [[nodiscard]] bool can_agree() const;
   [[nodiscard]] std::vector<std::string> broken() const;
   [[nodiscard]] std::size_t commits() const { return ledger_.commits(); }
-  // Each step in words, and what the machines say; none: nobody listens.
+  // Each step in words, and what the machines say. None: there is no listener.
   std::function<void(const std::string&)> log;
   [[nodiscard]] std::string story() const;
 
@@ -87,7 +87,7 @@ class World {
   // What is on its way: a site's own affair or a direction of a link. In the order of turns.
   enum class Kind : std::uint8_t { kBegin, kDial, kWrite, kData, kTrain, kUp, kDown };
   struct Source {
-    std::uint64_t line = 0;  // the site's number, or after those the link's
+    std::uint64_t line = 0;  // the site's number; links follow after the sites
     Kind kind = Kind::kBegin;
     auto operator<=>(const Source&) const = default;
   };
@@ -117,7 +117,7 @@ class World {
     wire::Offer offer{};
     protocol::KnownMembership membership{};
   };
-  // Of the data plane.
+  // An event of the data plane.
   struct Complete {
     wire::StartAttempt start;
   };
@@ -223,7 +223,7 @@ class World {
   void act(std::uint32_t site, const protocol::Rebase& action);
   void act(std::uint32_t site, const protocol::TakeSnapshot& action);
   template <typename Action>
-  void act(std::uint32_t, const Action&) {}  // optimizers' states and parts of anchors: nobody has any
+  void act(std::uint32_t, const Action&) {}  // optimizers' states and parts of anchors: no site has any
   [[nodiscard]] bool can_be_handled(const Process& site, const Data& data) const;
   void handle_data(std::uint32_t site);
   void complete_exchange(const wire::StartAttempt& start);
@@ -255,7 +255,7 @@ class World {
   std::uint32_t ticks_at_once_ = 0;
   protocol::Invariants invariants_;
   Ledger ledger_;
-  // Of each machine, the sites first: its state as of `digest_now_` and the links there were.
+  // For each machine, the sites first: its state as of `digest_now_`, and the links that existed.
   std::array<std::optional<Digest>, kSites + kCandidates> digests_{};
   std::pair<TimePoint, std::vector<LinkId>> digests_of_{};
 };

@@ -180,7 +180,7 @@ void World::act(std::uint32_t site, const Hangup& action) {
 
 void World::act(std::uint32_t site, const DialCoordinator& action) { sites_[site].dials.push_back(action); }
 
-// Of those that wait only the newest is written.
+// Of the waiting records only the newest is written.
 void World::act(std::uint32_t site, const Persist& action) {
   auto& writes = sites_[site].writes;
   sites_[site].asked = action.number;
@@ -212,7 +212,7 @@ void World::act(std::uint32_t site, const Left&) {
   sites_[site].left = true;
 }
 
-// Who cannot go on is begun again; but there is nothing here for which it should not go on.
+// A site that cannot go on begins again. But nothing here should stop it from going on.
 void World::act(std::uint32_t site, const Failed& action) {
   if (log) say("      " + sites_[site].id() + " FAILS: " + action.why.to_string());
   if (action.why.code() == StatusCode::kInternal || action.why.code() == StatusCode::kCorrupt) {

@@ -1,4 +1,4 @@
-// One process as leader and as rank: what is sealed is what is read, and what cannot be is refused in words.
+// One process as leader and as rank: it reads what was sealed, and a clear error refuses what cannot be read.
 #include "core/arena/arena.h"
 
 #include <gmock/gmock.h>

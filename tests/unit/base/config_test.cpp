@@ -191,7 +191,7 @@ TEST(OldNames, AreTakenAndToldOnceWithTheNewOnes) {
                   "COLLAB_LOG is now called COLLAB_LOG_LEVEL, COLLAB_EVENTS is now called COLLAB_EVENTS_FILE, "
                   "COLLAB_EGRESS_GB is now called COLLAB_EGRESS_BUDGET_GB, COLLAB_CONGESTION is now called "
                   "COLLAB_TCP_CONGESTION, COLLAB_OUTER is now called COLLAB_OUTER_OPTIMIZER, COLLAB_SITE_COUNT is now "
-                  "called COLLAB_NUM_SHARDS and COLLAB_MIN_SITES: the old name still counts, and will not for ever "
+                  "called COLLAB_NUM_SHARDS and COLLAB_MIN_SITES: the old name still works, but not forever "
                   "[knob.old-name]"));
   EXPECT_EQ(config_of({}, {{"site_count", "5"}}).min_sites, 5U) << "an option, too";
   EXPECT_THAT(environment_warnings({{"COLLAB_LOG_LEVEL", "off"}, {"HOME", "/"}}), ::testing::IsEmpty());

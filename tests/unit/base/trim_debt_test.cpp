@@ -1,4 +1,4 @@
-// Memory that a burst has left is given back once, when little is held any more.
+// Memory that a burst has left is given back once, when little memory is held.
 #include "core/base/trim_debt.h"
 
 #include <gtest/gtest.h>

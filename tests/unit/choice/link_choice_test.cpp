@@ -1,4 +1,4 @@
-// What is chosen from what is given.
+// Which transport is chosen from which settings.
 #include "transport/choice/link_choice.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(LinkChoice, AutoIsTcp) {
   });
   ASSERT_TRUE(unasked.ok());
   EXPECT_EQ(to_string(*unasked),
-            "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, for no key is given");
+            "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, as no key is given");
   config.token = "secret";
   EXPECT_EQ(to_string(chosen(config)), "links between sites use tcp: COLLAB_TRANSPORT=auto, encrypted by COLLAB_TOKEN");
 }

@@ -1,4 +1,4 @@
-// The password is made of the swarm's token, and opens the page alone.
+// The password is made from the swarm's token, and opens only the page.
 #include "tools/page/password.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The page's server over loopback sockets: answers, bounds, and its end while others are in the middle of something.
-// That it speaks HTTPS is seen by Python's own (test_page.py); here is what comes of those who do not.
+// The page's server over loopback sockets: answers, limits, and its end while clients are in the middle of a request.
+// Python tests HTTPS (test_page.py). This file tests what happens to clients that do not speak it.
 #include "tools/page/server.h"
 
 #include <gmock/gmock.h>

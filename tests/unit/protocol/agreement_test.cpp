@@ -1,4 +1,4 @@
-// Whatever happens, one value a round of a run; and once nothing happens any more, they agree again.
+// Whatever happens, a round of a run has one value. Once the faults are over, the sites agree again.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Sites and candidates whose messages are delayed, whose links break and whose processes die at any moment, as a seed
-// says: far worse than any network, and in no time at all. Nothing is exchanged: each round is committed without a
-// contribution, so what is left is the agreement alone.
+// Sites and candidates whose messages are delayed, whose links break and whose processes die at any moment, drawn from
+// a seed. That is far worse than any network, and takes no time. Nothing is exchanged: each round is committed without
+// a contribution, so only the agreement is left.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which part of an anchor is asked of whom, as sources come, go, lie and keep silent.
+// Which part of an anchor is asked of which source, as sources come, go, lie and keep silent.
 #include "core/protocol/site/anchor_fetch.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// An attempt in words, for what checks the agreement.
+// An attempt in words, for code that checks the agreement.
 //
 // Threads and ownership: plain values.
 #pragma once

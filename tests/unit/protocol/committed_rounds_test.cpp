@@ -1,4 +1,4 @@
-// What a leader can say of rounds that were committed: who was counted, and whose commit was missed.
+// What a leader can say of committed rounds: which sites were counted, and which site missed a commit.
 #include "core/protocol/agreement/committed_rounds.h"
 
 #include <gtest/gtest.h>

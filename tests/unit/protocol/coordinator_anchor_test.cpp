@@ -1,4 +1,5 @@
-// Whose parameters round 0 has where nobody holds an anchor, who is waited for, and who is told that it is not theirs.
+// Which site's parameters round 0 has if no site holds an anchor. Which sites are waited for, and which are told that
+// theirs were not taken.
 #include <gmock/gmock.h>
 
 #include "core/protocol/formatting.h"

@@ -1,4 +1,4 @@
-// A member that says that it holds another anchor than the one it had brought, and was told to keep.
+// A member that says that it holds another anchor than the one it brought and was told to keep.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"

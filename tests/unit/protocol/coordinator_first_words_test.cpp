@@ -1,4 +1,5 @@
-// What is asked for before a swarm begins and does not come, and who founds it: no word of one ends the others.
+// What is asked for before a swarm begins and does not come, and which sites found it: one site's word does not end the
+// others.
 #include <gmock/gmock.h>
 
 #include <numeric>

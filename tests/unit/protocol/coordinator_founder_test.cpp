@@ -1,4 +1,5 @@
-// One that founded a swarm because nobody knew better, one that needs a site without its record, the operator's word.
+// A leader that founded a swarm because no site knew better, one that needs a site without its record, and the
+// operator's word.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"
@@ -68,7 +69,7 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
   EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
   wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
-  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("leads no more: oslo is of a swarm older"));
+  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("no longer leads: oslo is of a swarm older"));
   // paris has taken the anchor that was founded here, and with it another acceptor.
   wire::Join gone_over = member_of("paris", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"}));
   gone_over.report.record.acceptor = acceptor_of("paris", 1);
@@ -97,7 +98,7 @@ TEST(Founder, GoesOnFromTheNewestThatIsLeftWhereItsOwnIsLost) {
   static_cast<void>(c.come(2, paris));
   static_cast<void>(c.close(1));
   const auto actions = c.come(3, member_of("lima", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"})));
-  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 2"));
+  EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 2"));
   const auto installs = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(installs.size(), 2U) << notes(actions);
   EXPECT_EQ(installs[0].second.round, RoundId{20});
@@ -209,7 +210,7 @@ TEST(Forget, AtALeaderThatHasLostItsMajority) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   const auto down = c.hear(9, wire::Forget{{"tokyo", "lima"}});
-  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("those who are missing are forgotten"));
+  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("the missing sites are forgotten"));
   const auto installs =
       sent<wire::InstallAnchor>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
   ASSERT_EQ(installs.size(), 1U);

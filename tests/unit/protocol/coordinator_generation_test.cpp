@@ -1,4 +1,4 @@
-// Sites that train several models one after the other: who waits for whom, and who is behind.
+// Sites that train several models one after the other: which sites wait for which, and which are behind.
 #include <gmock/gmock.h>
 
 #include "core/protocol/coordinator/generations.h"

@@ -1,4 +1,4 @@
-// Who contributed and was lost before the commit.
+// Sites that contributed and were lost before the commit.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"

@@ -1,5 +1,5 @@
-// Who comes and does nothing, under one name or under many: how much of the others' time it takes, and for how long it
-// stays.
+// Sites that come and do nothing, under one name or under many: how much of the others' time they take, and how long
+// they stay.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Who is let in, who is refused and in which words, which anchor the swarm starts from.
+// Which sites are let in, which are refused and in which words, and which anchor the swarm starts from.
 #include <gmock/gmock.h>
 
 #include "core/base/knobs.h"

@@ -1,4 +1,4 @@
-// Who joins and takes nothing: how long rounds wait for it, and what becomes of it.
+// Sites that join and take nothing: how long rounds wait for them, and what becomes of them.
 #include <gmock/gmock.h>
 
 #include "core/protocol/coordinator/coordinator_parts.h"

@@ -1,4 +1,4 @@
-// What a leader takes over, what it commits in place of the one before, and when it leads no more.
+// What a leader takes over, what it commits in place of the leader before, and when it no longer leads.
 #include <gmock/gmock.h>
 
 #include "core/wire/limits.h"
@@ -243,7 +243,7 @@ TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
   EXPECT_THAT(sent<wire::InstallAnchor>(both()), IsEmpty()) << "lima may bring round 5";
   const auto waiting = c.pass(seconds(50), {1, 2});
   EXPECT_THAT(sent<wire::InstallAnchor>(waiting), IsEmpty());
-  EXPECT_THAT(notes(waiting), HasSubstr("nobody has brought back round 5 yet"));
+  EXPECT_THAT(notes(waiting), HasSubstr("no site has brought back round 5 yet"));
   wire::Join lima = voter("lima");
   lima.offer.round = lima.report.record.anchor.round = RoundId{5};
   const auto installs = sent<wire::InstallAnchor>(c.hear(3, lima));
@@ -258,13 +258,13 @@ TEST_F(LeadWithoutTheMean, WhoHasAnotherMeanCannotApplyIt) {
   paris.report.record.proposals[0].slices[0] = {9, 9};
   static_cast<void>(c.come(1, paris));
   EXPECT_THAT(sent<wire::Commit>(c.come(2, without("tokyo"))), IsEmpty());
-  EXPECT_THAT(notes(c.pass(seconds(50), {1, 2})), HasSubstr("nobody has brought back round 5 yet"));
+  EXPECT_THAT(notes(c.pass(seconds(50), {1, 2})), HasSubstr("no site has brought back round 5 yet"));
 }
 
 TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
   static_cast<void>(both());
   const auto later = c.pass(seconds(61), {1, 2});
-  EXPECT_THAT(notes(later), HasSubstr("nobody has brought back round 5: not within 60 s (COLLAB_LINK_GRACE)"));
+  EXPECT_THAT(notes(later), HasSubstr("no site has brought back round 5 within 60 s (COLLAB_LINK_GRACE)"));
   const auto installs = sent<wire::InstallAnchor>(later);
   ASSERT_EQ(installs.size(), 2U);
   EXPECT_EQ(installs[0].second.run, RunId{70}) << "round 5 of run 7 is another one";
@@ -279,7 +279,7 @@ TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
 TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
   static_cast<void>(both());
   const auto actions = c.hear(3, without("lima"));
-  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 5: nobody who could is missing"));
+  EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 5: no missing site could bring it"));
   const auto installs = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(installs.size(), 3U);
   EXPECT_EQ(installs[0].second.run, RunId{70});
@@ -358,14 +358,14 @@ TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewUnderAnotherNameAfterAGrace) {
   EXPECT_THAT(sent<wire::InstallAnchor>(two()), IsEmpty()) << "lima may bring round 4";
   EXPECT_THAT(sent<wire::InstallAnchor>(c.pass(seconds(59), {1, 2})), IsEmpty());
   const auto later = c.pass(seconds(2), {1, 2});
-  EXPECT_THAT(notes(later), HasSubstr("nobody has brought back round 4: not within 60 s (COLLAB_LINK_GRACE)"));
+  EXPECT_THAT(notes(later), HasSubstr("no site has brought back round 4 within 60 s (COLLAB_LINK_GRACE)"));
   expect_begun_anew(later, 2);
 }
 
 TEST_F(LeadAfterAllWereRebooted, OnceAllAreHereAtOnce) {
   static_cast<void>(two());
   const auto actions = c.hear(3, rebooted("lima"));
-  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 4: nobody who could is missing"));
+  EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 4: no missing site could bring it"));
   expect_begun_anew(actions, 3);
 }
 
@@ -383,7 +383,7 @@ TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
   EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
   const auto later = c.pass(seconds(2), {1});
   EXPECT_THAT(reason_of(later),
-              HasSubstr("leads no more: 1 of the 3 sites that agreed on round 4, which is no majority; "
+              HasSubstr("no longer leads: 1 of the 3 sites that agreed on round 4, which is no majority; "
                         "missing: tokyo, lima"));
   EXPECT_EQ(c.coordinator.members(), 0U);
 }
@@ -401,7 +401,7 @@ TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
 TEST_F(Lead, ANewerTermEndsItsOwn) {
   installed(elected());
   const auto actions = c.come(3, voter("lima", 9));
-  EXPECT_THAT(reason_of(actions), HasSubstr("leads no more: lima follows term 9"));
+  EXPECT_THAT(reason_of(actions), HasSubstr("no longer leads: lima follows term 9"));
   EXPECT_EQ(all<Hangup>(actions).size(), 2U) << "of the members";
   EXPECT_EQ(c.coordinator.members(), 0U);
   static_cast<void>(c.come(4, voter("paris", 2)));
@@ -473,13 +473,13 @@ TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
     return reason_of(actions);
   };
   for (std::uint64_t i = 0; i < 3; ++i) {
-    EXPECT_THAT(deposed(10 + i, 20 + 10 * i), HasSubstr("leads no more")) << i;
+    EXPECT_THAT(deposed(10 + i, 20 + 10 * i), HasSubstr("no longer leads")) << i;
   }
   const auto kept = c.come(20, voter("lima", 90));
   EXPECT_THAT(reason_of(kept), HasSubstr("[coordinator.deposed]"));
   EXPECT_EQ(all<Hangup>(kept).size(), 1U) << "its own link";
   static_cast<void>(c.pass(seconds(61), {1, 2}));
-  EXPECT_THAT(deposed(30, 91), HasSubstr("leads no more"));
+  EXPECT_THAT(deposed(30, 91), HasSubstr("no longer leads"));
 }
 
 TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {

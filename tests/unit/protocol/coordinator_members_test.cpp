@@ -40,7 +40,7 @@ TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
   EXPECT_EQ(sent<wire::Roster>(suspected)[0].second.members[1].state, wire::MemberState::kSuspect);
   EXPECT_THAT(notes(c.hear(2, wire::Heartbeat{1, false})), HasSubstr("[resume] tokyo is heard again"));
   const auto removed = c.pass(seconds(61), {1});
-  EXPECT_THAT(notes(removed), HasSubstr("[leave] tokyo is no member any more: silent for longer than 60 s"));
+  EXPECT_THAT(notes(removed), HasSubstr("[leave] tokyo is no longer a member: silent for longer than 60 s"));
   EXPECT_EQ(all<Hangup>(removed)[0].link, LinkId{2});
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
@@ -75,7 +75,7 @@ TEST(CoordinatorMembers, AClosedLinkIsALeave) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   const auto actions = c.close(2);
-  EXPECT_THAT(notes(actions), HasSubstr("[leave] tokyo is no member any more: its link was lost: reset"));
+  EXPECT_THAT(notes(actions), HasSubstr("[leave] tokyo is no longer a member: its link was lost: reset"));
   ASSERT_EQ(sent<wire::Roster>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Roster>(actions)[0].second.members.size(), 1U);
   EXPECT_TRUE(c.close(99).empty());
@@ -222,7 +222,7 @@ TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
        std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::InstallAnchor{},
                                   wire::StartAttempt{}, wire::Commit{}, wire::LeaveAck{}, wire::Hello{},
                                   wire::FetchAnchor{}, wire::AnchorMoved{}, wire::Chunk{}, wire::StatusReport{}}) {
-    EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("which no site sends a coordinator"));
+    EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("a message that sites never send to coordinators"));
   }
   EXPECT_THAT(notes(c.hear(1, join_of("paris"))), HasSubstr("second Join"));
   EXPECT_EQ(c.coordinator.members(), 1U);

@@ -1,4 +1,4 @@
-// Which shares the coordinator gives by what the sites tell of their lines, and when it moves them.
+// Which shares the coordinator gives by what the sites report of their lines, and when it moves them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// COLLAB_SYNC_EVERY=auto at the coordinator: what it makes of what the sites say, and whom it tells.
+// COLLAB_SYNC_EVERY=auto at the coordinator: which period it chooses from the sites' reports, and which sites it tells.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"

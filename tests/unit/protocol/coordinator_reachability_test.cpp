@@ -1,4 +1,4 @@
-// Who can be dialled, and what follows where nobody can.
+// Which sites can be dialled, and what follows if none can.
 #include <gmock/gmock.h>
 
 #include "core/protocol/formatting.h"

@@ -1,4 +1,4 @@
-// What sites say of terms and rounds that no swarm has reached, and how long their names may be together.
+// What sites say of terms and rounds that no swarm has reached, and how long their names may be in total.
 #include <gmock/gmock.h>
 
 #include "core/protocol/agreement/term_limit.h"
@@ -47,7 +47,7 @@ TEST_F(FarTerms, OneAboveWhatTheClockAllowsIsNotHeardUntilItDoes) {
   EXPECT_THAT(sent<wire::Refuse>(actions), IsEmpty()) << "its clock or this one may be wrong: it may come again";
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
   static_cast<void>(c.pass(seconds(1), {1, 2}));
-  EXPECT_THAT(notes(c.hear(4, voter("lima", kLimit + 1))), HasSubstr("leads no more"));
+  EXPECT_THAT(notes(c.hear(4, voter("lima", kLimit + 1))), HasSubstr("no longer leads"));
 }
 
 TEST_F(FarTerms, OneInAPromiseIsNotHeard) {

@@ -1,4 +1,4 @@
-// Rounds that wait: for stragglers, for a majority, for who is in a call, for who is stuck.
+// Rounds that wait: for stragglers, for a majority, for sites in a call, for sites that are stuck.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"

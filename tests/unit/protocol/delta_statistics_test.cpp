@@ -1,4 +1,4 @@
-// How contributions lie to each other, from the samples that sites send with Ready.
+// How contributions relate to each other, by the samples that sites send with Ready.
 #include "core/protocol/coordinator/delta_statistics.h"
 
 #include <gmock/gmock.h>

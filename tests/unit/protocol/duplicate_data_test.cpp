@@ -1,4 +1,4 @@
-// Two sites that train on the same data are told, and only they.
+// Two sites that train on the same data are told, and no others are.
 #include "core/protocol/coordinator/duplicate_data.h"
 
 #include <gmock/gmock.h>

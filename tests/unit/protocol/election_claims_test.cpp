@@ -1,4 +1,4 @@
-// Whoever says that more was agreed on than the others know, and whoever comes again and again.
+// Sites that claim more rounds than the others know, and sites that come again and again.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"
@@ -237,7 +237,7 @@ TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForReco
   for (std::uint64_t link = 1; link <= 5; ++link) world.election.heard(world.now, LinkId{link});
   const auto mandate = world.pass(seconds(2));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of those who are here have kept their records"));
+  EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of the sites here have kept their records"));
 }
 
 // Who are here know of no membership, so they wait for the one it names; of that somebody can say that it will not

@@ -1,4 +1,4 @@
-// Sites that have lost their records, that have left, that are forgotten; two candidates; whose swarm stays.
+// Sites that lost their records, that left, or that are forgotten; two candidates; and which swarm stays.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/election_world.h"
@@ -164,7 +164,7 @@ TEST(WayOut, WhereTooFewHaveKeptTheirRecordsTheyGoOnAsAnotherRunAfterAGrace) {
                                      "round 4 are here; missing: lima"));
   const auto mandate = world.pass(seconds(2));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("too few of those who are here have kept their records; after 60 s "
+  EXPECT_THAT(mandate->new_run, HasSubstr("too few of the sites here have kept their records; after 60 s "
                                           "(COLLAB_LINK_GRACE) they go on"));
   EXPECT_GT(mandate->term, TermId{8});
   EXPECT_EQ(mandate->anchor, kAnchor);
@@ -179,7 +179,7 @@ TEST(WayOut, AllOfThemWithoutTheirRecordsWaitAsWell) {
   EXPECT_FALSE(world.pass(seconds(59)));
   const auto mandate = world.pass(seconds(2));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: nobody"));
+  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: none"));
 }
 
 TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
@@ -239,8 +239,8 @@ TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
   EXPECT_FALSE(world.come(1, voter("paris", 8, {"paris", "tokyo"})));
   const auto mandate = world.come(2, gone_on("tokyo"));
   ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which had gone on without the others: "
-                                          "they go on from the newest"));
+  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which went on without the others: "
+                                          "the sites here go on from the newest anchor"));
   EXPECT_GT(mandate->term, TermId{8});
   EXPECT_FALSE(mandate->founded);
 }

@@ -1,4 +1,4 @@
-// Who may lead, under which term, and what of its predecessors' work it has to finish.
+// Which candidate may lead, under which term, and which of its predecessors' work it has to finish.
 #include "core/protocol/agreement/election.h"
 
 #include <gmock/gmock.h>

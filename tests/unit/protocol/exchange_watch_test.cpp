@@ -195,7 +195,8 @@ TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
   static_cast<void>(c.start(1, 3));
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
   const auto actions = pass(3, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
-  EXPECT_THAT(notes(actions), HasSubstr("lima is no member any more: nothing of its part of an exchange has come for"));
+  EXPECT_THAT(notes(actions),
+              HasSubstr("lima is no longer a member: none of its part of the exchange has arrived for"));
   EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 2U);
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
 }
@@ -278,7 +279,7 @@ TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {
   static_cast<void>(c.start(1, 3));
   const auto actions = pass(62, {{1, {}}, {2, {}}, {3, kLacksParis}});
   EXPECT_THAT(notes(actions),
-              HasSubstr("lima cannot exchange with paris: nothing of its part of an exchange has come"));
+              HasSubstr("lima cannot exchange with paris: none of its part of the exchange has arrived"));
   EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 3U);
   EXPECT_EQ(c.coordinator.members(), 3U);
 }

@@ -1,4 +1,4 @@
-// A minority that waits: who is told for whom it waits, and what the operator's word (collab forget) changes.
+// A minority that waits: which sites are told what they wait for, and what the operator's word (collab forget) changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -228,7 +228,7 @@ TEST(Forget, ANameThatNobodyMissesIsAMistake) {
   const wire::Notice misspelt = candidate.forget({"b", "x"});
   EXPECT_EQ(misspelt.event, kRefused);
   EXPECT_EQ(misspelt.text,
-            "nobody was forgotten: nobody here misses x; here: a; missing: b, c [coordinator.forget-not-missed]");
+            "no site was forgotten: no site here misses x; here: a; missing: b, c [coordinator.forget-not-missed]");
   EXPECT_EQ(candidate.forget({"a"}).event, kRefused) << "it is here";
   EXPECT_EQ(candidate.forget({}).event, kRefused);
   EXPECT_EQ(candidate.forget({"c"}).event, kForget);
@@ -275,7 +275,7 @@ TEST(Forget, AMajorityWaitsForNobody) {
   ASSERT_TRUE(told<wire::Welcome>(candidate.come(2, join_of("b", voters)), 2));
   const wire::Notice answer = candidate.forget({"c"});
   EXPECT_EQ(answer.event, kForget);
-  EXPECT_THAT(answer.text, HasSubstr("nobody is waited for: a, b go on by themselves"));
+  EXPECT_THAT(answer.text, HasSubstr("no site is waited for: a, b go on by themselves"));
   for (const CoordinatorAction& action : candidate.last) {
     EXPECT_FALSE(std::holds_alternative<Hangup>(action)) << "it leads on";
   }

@@ -109,7 +109,7 @@ TEST_F(SiteWithFragments, AnAttemptAtAnotherFragmentIsIgnored) {
   static_cast<void>(trains(8));
   const auto actions = s.hear(1, start(1, second));
   EXPECT_TRUE(all<StartExchange>(actions).empty());
-  EXPECT_THAT(notes(actions), HasSubstr("expected those whose turn it is, 0 to 2048"));
+  EXPECT_THAT(notes(actions), HasSubstr("expected those that are due, 0 to 2048"));
   EXPECT_EQ(all<StartExchange>(s.hear(1, start(1, first))).size(), 1U);
 }
 

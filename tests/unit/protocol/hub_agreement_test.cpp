@@ -1,4 +1,4 @@
-// What hubs that succeed each other agree on: who is gone, and what stands. Whole worlds first, then the hub and the
+// What successive hubs agree on: which ranks are gone, and what stands. First come whole worlds, then the hub and the
 // rank message by message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

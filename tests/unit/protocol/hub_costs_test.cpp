@@ -1,4 +1,4 @@
-// What an event costs a hub does not grow with what others have opened there: counted, not timed.
+// The cost of an event at a hub does not grow with what others have opened there. It is counted, not timed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

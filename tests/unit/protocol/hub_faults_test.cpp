@@ -1,4 +1,4 @@
-// Many seeds of a collective hub with faults at random moments: one result a step, nobody living left out, no hang, no
+// Many seeds of a collective hub with faults at random moments: one result a step, no living rank left out, no hang, no
 // memory kept. A failure names its seed.
 #include <gtest/gtest.h>
 

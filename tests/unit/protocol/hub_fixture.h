@@ -1,4 +1,4 @@
-// A hub of the collective hub that is told things by hand, and what it answers.
+// A collective hub that a test drives by hand, and its answers.
 //
 // Threads: one. Ownership: everything; payloads come from one pool.
 #pragma once

@@ -1,4 +1,4 @@
-// Where a hub is full: who goes on, and who gives way.
+// A full hub: which ranks go on, and which give way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The collective hub, call by call: what each rank is told when all come, when they differ, when some are gone.
+// The collective hub, call by call: what each rank is told if all come, if they differ, and if some are gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The invariants see what they are there to see.
+// The invariants find what they are there to find.
 #include "tests/unit/protocol/invariants.h"
 
 #include <gmock/gmock.h>

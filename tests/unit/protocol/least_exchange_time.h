@@ -1,4 +1,4 @@
-// What no shares of an exchange can do better than, whoever owns what.
+// The time that an exchange cannot go below, whatever the shares are.
 //
 // Threads: pure functions.
 #pragma once

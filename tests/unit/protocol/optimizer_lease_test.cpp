@@ -1,4 +1,4 @@
-// Serving a copy of the optimizer's state: one copy for all who ask, and none for longer than somebody needs it.
+// Serving a copy of the optimizer's state: one copy for all sites that ask, and none for longer than a site needs it.
 #include "core/protocol/site/optimizer_lease.h"
 
 #include <gmock/gmock.h>
@@ -47,9 +47,8 @@ TEST_F(Lease, OneCopyServesAllWhoAsk) {
 TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
   const std::uint64_t snapshot = serve();
   EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1000})).at(0).part.range, (ElementRange{0, 1000}));
-  EXPECT_THAT(all<TellBorrower>(ask(kLater, snapshot, {0, 10})).at(0).message.reason, HasSubstr("not held any more"));
-  EXPECT_THAT(all<TellBorrower>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason,
-              HasSubstr("not held any more"));
+  EXPECT_THAT(all<TellBorrower>(ask(kLater, snapshot, {0, 10})).at(0).message.reason, HasSubstr("no longer held"));
+  EXPECT_THAT(all<TellBorrower>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason, HasSubstr("no longer held"));
   const auto wrong = ask(kLate, snapshot, {0, 1001});
   EXPECT_EQ(all<RefuseBorrower>(wrong).at(0).link, kLate);
   EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);

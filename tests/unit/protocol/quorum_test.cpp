@@ -1,4 +1,4 @@
-// The one rule: of any set that accepts and any that promises, one remembers.
+// The one rule: each set that accepts and each set that promises share a site that remembers.
 #include "core/protocol/agreement/quorum.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who may own slices when some pairs of sites cannot exchange.
+// Which sites may own slices if some pairs of sites cannot exchange.
 #include "core/protocol/coordinator/reachability.h"
 
 #include <gmock/gmock.h>

@@ -79,7 +79,7 @@ TEST_F(SiteAcceptor, NamesThatAreLongTogetherAreNotFollowed) {
     return start;
   };
   const wire::StartAttempt longer = lengthen(fits, kMaxNamesBytes + 1);
-  EXPECT_THAT(notes(s.hear(1, longer)), HasSubstr("its names are longer together than a site remembers"));
+  EXPECT_THAT(notes(s.hear(1, longer)), HasSubstr("its names are longer in total than a site can remember"));
   fits = lengthen(fits, kMaxNamesBytes);
   EXPECT_THAT(notes(s.hear(1, fits)), Not(HasSubstr("longer together")));
   wire::InstallAnchor install{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong};
@@ -316,7 +316,7 @@ TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt other = H::start(1, 1, 2);
   other.fingerprint = kWrong;
-  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is of another model than this site's"));
+  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for another model than this site trains"));
   other = H::start(1, 1, 2);
   other.generation = 2;
   EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("of generation 2, this site trains generation 1"));

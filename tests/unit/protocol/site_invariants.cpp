@@ -1,4 +1,4 @@
-// Of the invariants, what the steps of sites must keep.
+// The invariants that the steps of sites must keep.
 #include <algorithm>
 #include <iterator>
 

@@ -1,4 +1,5 @@
-// The optimizer's state of another member: whom a site asks, what it takes, whom it asks next, when it gives up.
+// The optimizer's state of another member: which member a site asks first and next, what it takes, and when it gives
+// up.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"

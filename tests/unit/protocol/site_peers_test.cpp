@@ -1,4 +1,4 @@
-// Links between sites: who is who, who dials, which of two links stays, who may fetch.
+// Links between sites: how sites prove who they are, which one dials, which of two links stays, and which may fetch.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -153,7 +153,7 @@ TEST_F(Peers, WhatNoSiteSendsAnotherIsIgnored) {
   accept(5);
   for (const wire::Message& message : std::vector<wire::Message>{
            wire::Commit{}, wire::StartAttempt{}, wire::Ready{}, wire::Refuse{}, wire::Welcome{}, wire::StatusQuery{}}) {
-    EXPECT_THAT(notes(s.hear(5, message)), HasSubstr("which no site sends another"));
+    EXPECT_THAT(notes(s.hear(5, message)), HasSubstr("a message that sites never send each other"));
   }
   EXPECT_TRUE(s.hear(5, wire::Chunk{}).empty());
   EXPECT_TRUE(s.hear(5, hello(2, "lima")).empty());
@@ -249,8 +249,8 @@ TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthers) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo", "lima"});
   s.link_to(0, "paris", 2);
-  const auto actions = s.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"});
-  EXPECT_THAT(notes(actions), testing::HasSubstr("nobody can dial this site"));
+  const auto actions = s.hear(1, wire::Notice{std::string(kDialOut), "other sites cannot dial this site"});
+  EXPECT_THAT(notes(actions), testing::HasSubstr("other sites cannot dial this site"));
   ASSERT_EQ(all<DialPeer>(actions).size(), 1U);
   EXPECT_EQ(all<DialPeer>(actions)[0].site, SiteId{2});
   EXPECT_TRUE(all<Hangup>(actions).empty());

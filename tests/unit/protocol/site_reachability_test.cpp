@@ -1,4 +1,4 @@
-// A site that nobody can dial, and that reaches nobody who holds the anchor.
+// A site that cannot be dialled, and that reaches no holder of the anchor.
 #include <gmock/gmock.h>
 
 #include "core/protocol/formatting.h"
@@ -20,7 +20,9 @@ class SiteReachability : public testing::Test {
   static wire::InstallAnchor install(std::vector<SiteId> sources) {
     return {TermId{1}, RunId{7}, RoundId{0}, std::move(sources), kRight};
   }
-  void told() { static_cast<void>(s.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"})); }
+  void told() {
+    static_cast<void>(s.hear(1, wire::Notice{std::string(kDialOut), "other sites cannot dial this site"}));
+  }
   // With a coordinator that lives, and dials that fail.
   SiteHarness::Actions wait(double time) {
     SiteHarness::Actions actions;
@@ -57,7 +59,7 @@ TEST_F(SiteReachability, WithoutOneToTheAnchorItFailsAfterTheGrace) {
   told();
   EXPECT_EQ(failure(wait(58)), "");
   EXPECT_THAT(s.site.waiting_for(s.now),
-              HasSubstr("from paris (no link with it so far, and nobody can dial this site"));
+              HasSubstr("from paris (no link with it so far, and other sites cannot dial this site"));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("`collab helper`"));
   const std::string why = failure(wait(3));
   EXPECT_THAT(why,
@@ -137,7 +139,7 @@ TEST_F(SiteReachability, ALinkThatCannotBeMadeNamesTheHelper) {
   for (const bool hidden : {false, true}) {
     SiteHarness t;
     t.become(1, {"paris", "tokyo"});
-    if (hidden) static_cast<void>(t.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"}));
+    if (hidden) static_cast<void>(t.hear(1, wire::Notice{std::string(kDialOut), "other sites cannot dial this site"}));
     static_cast<void>(t.step(Trigger{8, 4}));
     static_cast<void>(t.hear(1, SiteHarness::start(1, 1, 2)));
     const auto unreachable = sent<wire::PeerUnreachable>(t.pass(seconds(21)));

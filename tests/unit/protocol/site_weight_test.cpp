@@ -1,4 +1,4 @@
-// What a site's delta counts by.
+// The weight of a site's delta.
 #include <gtest/gtest.h>
 
 #include "core/wire/limits.h"

@@ -1,4 +1,4 @@
-// Single histories of several leaders, step by step: what chance seldom finds.
+// Single histories of several leaders, step by step, which random runs seldom find.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/agreement_world.h"

@@ -1,4 +1,4 @@
-// A transport whose only peer is a function: it hears each message and answers at once, on the thread that sends.
+// A transport whose only peer is a function. It gets each message and answers at once, on the thread that sends.
 //
 // Threads: as the caller. Ownership: the function, and what was noted.
 #pragma once

@@ -1,4 +1,4 @@
-// What a site begins with, whatever of its record, its shared memory and its state file is still there.
+// What a site begins with, from what is left of its record, its shared memory and its state file.
 #include "core/runtime/storage/beginning.h"
 
 #include <gtest/gtest.h>

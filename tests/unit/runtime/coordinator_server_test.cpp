@@ -1,4 +1,5 @@
-// What a coordinator's process does before its machines hear of a message: who may ask, who is who it says.
+// What a coordinator's process does before its state machines get a message: which peers may ask, and which prove their
+// names.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Disks that misbehave, for the tests of what is to be durable.
+// Disks that misbehave, for tests of durable files.
 #pragma once
 
 #include <fcntl.h>

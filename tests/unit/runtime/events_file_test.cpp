@@ -1,4 +1,4 @@
-// Where events are appended: to plain files, which are their owner's alone.
+// Events are appended to plain files that only their owner can read.
 #include "core/runtime/events_file.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// A process that may have few files open, until the end of a test: a base class that comes before what looks at it.
+// A process that may have few files open, until the end of a test. This is a base class that comes before what reads
+// it.
 //
 // Threads: one. Ownership: the process's limit.
 #pragma once

@@ -1,4 +1,4 @@
-// Whose a file is. What forked children and killed processes leave of it: record_store_test.cpp.
+// Which process owns a file. record_store_test.cpp has what forked children and killed processes leave of it.
 #include "core/runtime/storage/file_lock.h"
 
 #include <gmock/gmock.h>

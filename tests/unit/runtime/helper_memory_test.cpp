@@ -1,4 +1,4 @@
-// What a coordinator tells a helper of is not taken for granted.
+// A helper checks what a coordinator tells it.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What two doctors say to each other, how much is queued, and what rate is seen.
+// What two doctors say to each other, how much is queued, and which rate is measured.
 #include "core/runtime/line_probe.h"
 
 #include <gtest/gtest.h>

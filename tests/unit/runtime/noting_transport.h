@@ -1,4 +1,4 @@
-// A transport of which only the other end is told: what was sent, dialled and closed.
+// A transport without peers: it notes what was sent, dialled and closed.
 //
 // Threads: one. Ownership: what was noted.
 #pragma once

@@ -1,4 +1,4 @@
-// The bytes of optimizer states: those that are lent, and those that come.
+// The bytes of optimizer states: of states that are lent, and of states that come.
 #include "core/runtime/data/optimizer_transfer.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST_F(OptimizerTransferTest, ACopyThatNobodyTakesIsDropped) {
   const std::uint64_t snapshot = told().snapshot;
   transfer_.link_closed(kLate);
   ask(snapshot, {0, 10});
-  EXPECT_THAT(told().reason, HasSubstr("not held any more"));
+  EXPECT_THAT(told().reason, HasSubstr("no longer held"));
   EXPECT_EQ(transfer_.next_deadline(), kNever);
 }
 

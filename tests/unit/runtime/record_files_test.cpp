@@ -1,4 +1,4 @@
-// What lies in a folder of records is found with its owner, and only what is old and nobody's is removed.
+// Files in a folder of records are found with their owners. Only old files without an owner are removed.
 #include "core/runtime/storage/record_files.h"
 
 #include <gmock/gmock.h>

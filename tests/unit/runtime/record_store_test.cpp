@@ -1,5 +1,5 @@
-// A record comes back as it was written last, whole, to its own site only; what cannot be trusted is named and put
-// aside.
+// A record comes back as it was last written, whole, and only to its own site. A record that cannot be trusted is named
+// and put aside.
 #include "core/runtime/storage/record_store.h"
 
 #include <gmock/gmock.h>

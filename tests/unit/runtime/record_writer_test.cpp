@@ -1,4 +1,4 @@
-// What is handed over is written in its turn, the newest of those that wait, and every number is told.
+// Records are written in turn. Of the waiting ones only the newest is written, and every number is reported.
 #include "core/runtime/storage/record_writer.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The life of what payloads leave out: it changes at the commit alone, moves with the ownership, and nothing is lost.
+// The life of what payloads leave out: it changes only at the commit, moves with the ownership, and nothing is lost.
 #include "core/runtime/tensors/residual.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A site's machine joined to its links: what is told becomes events, what is dialled is answered, strangers go.
+// A site's state machine joined to its links: messages become events, dials are answered, strangers go.
 #include "core/runtime/site_driver.h"
 
 #include <gmock/gmock.h>

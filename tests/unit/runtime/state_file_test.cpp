@@ -1,4 +1,4 @@
-// A state file comes back as it was written, or is refused in words; never half.
+// A state file comes back as it was written, or a clear error refuses it. It never comes back in part.
 #include "core/runtime/storage/state_file.h"
 
 #include <gmock/gmock.h>

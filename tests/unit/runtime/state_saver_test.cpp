@@ -1,4 +1,4 @@
-// A save is whole or given up in words; whoever needs its memory never waits for the disk.
+// A save is whole, or is given up with an error. A round that needs its memory never waits for the disk.
 #include "core/runtime/storage/state_saver.h"
 
 #include <gmock/gmock.h>

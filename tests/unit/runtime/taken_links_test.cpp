@@ -1,4 +1,4 @@
-// Links that were taken in: how many, of whom, and who goes where there are too many.
+// Links that were taken in: how many, of which peers, and which go if there are too many.
 #include "core/runtime/taken_links.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// SIGTERM and SIGHUP are a wish first, and act after the limit; a much later one, and one to a forked child, act at
-// once.
+// SIGTERM and SIGHUP first ask, and act after the limit. A much later one acts at once, and so does one to a forked
+// child.
 #include "core/runtime/termination.h"
 
 #include <gtest/gtest.h>

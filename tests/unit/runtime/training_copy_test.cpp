@@ -1,4 +1,4 @@
-// What a round behind the training leaves in the copy, and what the merge makes of parameters that have moved on.
+// What a round behind the training leaves in the copy, and how the merge changes parameters that have moved on.
 #include "core/runtime/tensors/training_copy.h"
 
 #include <gmock/gmock.h>

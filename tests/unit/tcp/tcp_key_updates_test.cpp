@@ -1,4 +1,4 @@
-// A peer that asks for new keys, as TLS 1.3 lets it, and does or does not read what is answered.
+// A peer that asks for new keys, as TLS 1.3 allows, and reads the answers or does not.
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
 #include <openssl/ssl.h>

@@ -1,4 +1,4 @@
-// What the knobs of links say is what links do.
+// Links do what the knobs of links say.
 #include <gtest/gtest.h>
 
 #include "collab/config.h"

@@ -1,4 +1,4 @@
-// Links that share lines, in time that the test moves: each is paced by itself, and they are to be done together.
+// Links that share lines, in time that the test moves. Each is paced by itself, and they should finish together.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is sent, acknowledged and sent again: outbox and inbox, with a network of nothing but this test between them.
+// What is sent, acknowledged and sent again: outbox and inbox, with only this test as the network between them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

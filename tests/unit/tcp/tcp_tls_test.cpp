@@ -1,4 +1,4 @@
-// TLS without sockets: two streams whose bytes this test carries.
+// TLS without sockets: this test carries the bytes of two streams.
 #include "transport/tcp/tls/tcp_tls.h"
 
 #include <gtest/gtest.h>

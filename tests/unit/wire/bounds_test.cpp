@@ -395,7 +395,7 @@ TEST(Rules, AnAttemptHasParticipantsAndVotersInOrder) {
 
 TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
   const auto idle = [](StartAttempt& f) { f.participants[0].weight = f.participants[1].weight = 0; };
-  expect_not_sent(changed(idle), "slices: expected none where nobody has a weight, got 2");
+  expect_not_sent(changed(idle), "slices: expected none where no participant has a weight, got 2");
   expect_travels(changed([&](StartAttempt& f) {
     idle(f);
     f.slices.clear();

@@ -34,12 +34,12 @@ wire::Record Acceptor::record(std::uint32_t generation, Digest fingerprint) cons
 
 // ---- under a term ----------------------------------------------------------------------------------
 
-// From here on no older term is followed. What was under way with an older leader was given up when its link was lost,
-// so what is reported as not accepted never will be.
+// After a promise the site follows no older term. Its work with an older leader was given up when that leader's link
+// was lost. So what is reported as not accepted will never be accepted.
 bool Acceptor::may_promise(TermId term) const { return term > term_ || mutant(Mutant::kPromiseOlderTerm); }
 
-// Who was promised the term has it accepted once more, with what an older one may have committed: the next leader is to
-// hear of that from whomever it asks.
+// The leader that got the promise has its term accepted too, along with what an older leader may have committed. Then
+// any site that the next leader asks can report it.
 bool Acceptor::may_accept(TermId term) const { return term == term_ || mutant(Mutant::kAcceptOfOtherTerm); }
 
 void Acceptor::settle(const wire::Proposal& proposal) {
@@ -63,8 +63,8 @@ void Acceptor::accept(const std::vector<Digest>& slices) {
   attempted_->slices = slices;
 }
 
-// The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
-// the last one is remembered all the same: another coordinator may have committed it.
+// The coordinator has given up every attempt at this round that it knows, or has decided on it. What this site put into
+// the last attempt is still remembered: another coordinator may have committed it.
 void Acceptor::forget_attempt() {
   if (!attempted_) return;
   attempted_->accepted = holds_mean_ = false;
@@ -90,8 +90,8 @@ void Acceptor::committed(const wire::Past& past) {
 
 // ---- what was agreed on ----------------------------------------------------------------------------
 
-// Another run is another register: what was promised and accepted in the one before counts for nothing there, and a
-// memory that went over is no witness of that one any more.
+// Each run is a register of its own. What was promised and accepted in the run before counts for nothing in the new
+// run. A memory that changed runs is no longer a witness of the run before.
 void Acceptor::agree_on(const wire::Offer& on, std::vector<wire::Voter> list) {
   if (agreed_.run.value != 0 && agreed_.run != on.run && !mutant(Mutant::kRecordOfOtherRun)) {
     if (!mutant(Mutant::kAcceptorInOtherRun)) renounce();
@@ -115,7 +115,7 @@ void Acceptor::agree_on_attempt(const wire::Offer& anchor) {
   holds_mean_ = false;
 }
 
-// Terms of two registers do not compare. Under another identity it breaks no word that it has given.
+// Terms of two registers cannot be compared. Under a new acceptor identity, the site breaks no promise that it gave.
 void Acceptor::forget_promises() {
   renounce();
   term_ = {};

@@ -18,7 +18,7 @@ std::vector<wire::Voter> list_of(const Voters& voters) {
 // ---- what is agreed on -----------------------------------------------------------------------------
 
 void AgreedMembership::inherit(const Mandate& mandate) {
-  if (mandate.new_run.empty()) {  // else the run that begins has a membership of its own
+  if (mandate.new_run.empty()) {  // otherwise the new run has a membership of its own
     for (const wire::Voter& voter : mandate.voters) voters_[voter.site] = voter;
   }
   for (const wire::Past& past : mandate.recent) {
@@ -33,13 +33,13 @@ void AgreedMembership::settle(const Mandate& mandate) {
   for (const wire::Voter& voter : mandate.next_voters) voters_[voter.site] = voter;
 }
 
-// Who contributed to what is no part of the run that begins cannot be told yes.
+// A contribution to a round outside the new run must not be reported as counted.
 void AgreedMembership::begin_run(const wire::Offer& anchor, RunId name, Voters founders) {
   if (!mutant(Mutant::kHistoryOfOtherRun)) history_.begin_run(anchor, name);
   voters_ = std::move(founders);
 }
 
-// Who says that it holds the anchor and takes no part has no say: it might be anybody, and gone tomorrow.
+// A site that claims to hold the anchor but takes no part has no say. It could be any process, and be gone tomorrow.
 const Voters& AgreedMembership::propose(Voters holders, const std::set<SiteId>& participants) {
   next_voters_ = std::move(holders);
   std::erase_if(next_voters_, [&](const auto& entry) {
@@ -72,7 +72,7 @@ void AgreedMembership::forget() {
   history_ = {};
 }
 
-// ---- who is enough ---------------------------------------------------------------------------------
+// ---- which sites are enough ------------------------------------------------------------------------
 
 Presence AgreedMembership::presence_of(const wire::Voter& voter, AcceptorId acceptor, bool early) {
   if (acceptor == voter.acceptor) return Presence::kWithRecord;

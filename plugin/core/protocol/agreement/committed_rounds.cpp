@@ -14,12 +14,13 @@ constexpr std::size_t kRemembered = 64;
 }  // namespace
 
 void CommittedRounds::add(const wire::Past& past) {
-  // A later attempt at the round was committed after all: when it is not remembered any more, that is unknown again.
+  // A later attempt at the round was committed after all. Once the round is no longer remembered, that is unknown
+  // again.
   const auto& after = given_up_after_;
   if (after && after->run == past.run && after->round.value + 1 == past.round.value) given_up_after_.reset();
   run_ = past.run;
   rounds_[past.round] = Round{past.run, past.attempt, {past.contributors.begin(), past.contributors.end()}, past.mean};
-  while (rounds_.size() > kRemembered) {  // rounds of another run first: their numbers may be higher
+  while (rounds_.size() > kRemembered) {  // rounds of another run go first: their numbers may be higher
     const auto other = std::ranges::find_if(rounds_, [&](const auto& entry) { return entry.second.run != past.run; });
     rounds_.erase(other == rounds_.end() ? rounds_.begin() : other);
   }
@@ -27,7 +28,7 @@ void CommittedRounds::add(const wire::Past& past) {
 
 void CommittedRounds::begin_run(const wire::Offer& anchor, RunId name) {
   RoundId last = anchor.round;
-  if (anchor.run != run_) {  // another one than these have led to: they are of it up to its own last one
+  if (anchor.run != run_) {  // not the run that these rounds led to: keep those up to that run's last one
     last = RoundId{};
     for (const auto& [round, past] : rounds_) {
       if (past.run == anchor.run) last = std::min(round, anchor.round);

@@ -457,13 +457,13 @@ std::string Election::reason_for_new_run(TimePoint now, const Decision& known, c
     const wire::Join* ahead = voter_of_later_run(known);
     if (ahead == nullptr) return {};
     return missing_text(known) + ", and " + ahead->site + " brings round " + std::to_string(ahead->offer.round.value) +
-           " of a later run, which had gone on without the others: they go on from the newest";
+           " of a later run, which went on without the others: the sites here go on from the newest anchor";
   }
   if (quorum.lacks_records()) {
     if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
     short_last_ = now;
     if (now >= later(short_since_, config_.link_grace)) {
-      return missing_text(known) + ", and too few of those who are here have kept their records; after " +
+      return missing_text(known) + ", and too few of the sites here have kept their records; after " +
              in_seconds(config_.link_grace) + " (COLLAB_LINK_GRACE) they go on";
     }
   } else if (missing_are_forgotten(now, known)) {
@@ -552,7 +552,7 @@ std::string Election::missing_text(const Decision& known) const {
                                              [&](const wire::Voter& voter) { return !absent.contains(voter.name); });
   return std::to_string(present) + " of the " + std::to_string(known.newest.voters.size()) +
          " sites that agreed on round " + std::to_string(known.newest.anchor.round.value) +
-         " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));
+         " are here; missing: " + (gone.empty() ? "none" : names_text(gone, {}));
 }
 
 // A minority may wait for sites that never come. An operator who knows that can say so.

@@ -8,11 +8,11 @@
 namespace collab::protocol {
 namespace {
 
-constexpr double kWorthMoving = 1.1;     // shares move where the exchange gets shorter by more than a tenth
-constexpr double kWorthSettling = 1.03;  // equal shares are gone back to where they gain that,
-constexpr double kWorthKeeping = 1.05;   // and others would gain no more than that
+constexpr double kWorthMoving = 1.1;     // shares move if the exchange gets more than a tenth shorter
+constexpr double kWorthSettling = 1.03;  // equal shares come back if they gain this much,
+constexpr double kWorthKeeping = 1.05;   // and other shares would gain no more than this
 constexpr double kMostUnseen = 4;        // how much faster a line may be than was seen
-constexpr double kLeastOfEqual = 20;     // who would own less than this part of an equal share owns nothing
+constexpr double kLeastOfEqual = 20;     // a share below this part of an equal share is not worth owning
 
 std::vector<Share> equal_shares(const std::vector<Line>& lines) {
   std::vector<Share> shares;
@@ -27,9 +27,8 @@ bool measured(const std::vector<Line>& lines) {
   return somebody(&Line::up) && somebody(&Line::down);
 }
 
-// Who has not been measured counts as the slowest who has: it gets little, but what tells how fast it is. A way in
-// shows no more than others send: it is taken to be as fast as the way out, but no more than so many times what was
-// seen.
+// A site that was not measured counts as the slowest measured site. It gets little, but enough to show how fast it is.
+// A way in shows no more than others send. So it counts as fast as the way out, up to kMostUnseen times what was seen.
 void assume(std::vector<Line>& lines) {
   for (double Line::*rate : {&Line::up, &Line::down}) {
     double slowest = 0;
@@ -72,7 +71,7 @@ double BandwidthPartition::share_of(SiteId site) const {
   return found == of_.end() ? 0 : found->second;
 }
 
-// The last shares, as far as those who had them take part and can own them still; empty: not one.
+// The last shares, of the sites that take part and can still own slices. Empty: no such site.
 std::vector<Share> BandwidthPartition::kept(const std::vector<Line>& lines) const {
   std::vector<Share> kept;
   double total = 0;
@@ -120,7 +119,7 @@ BandwidthPartition::Division BandwidthPartition::choose(std::vector<Line> lines,
   const double filled_takes = exchange_time(lines, filled, mean_ratio);
   std::vector<Share> equal = equal_shares(lines);
   const double equal_takes = exchange_time(lines, equal, mean_ratio);
-  // Beyond rounding, and for more than what rates vary by.
+  // The gain must be more than rounding, and more than rates usually vary.
   const bool equal_will_do = equal_takes * kWorthSettling < before_takes && equal_takes <= kWorthKeeping * filled_takes;
   if (!equal_will_do && filled_takes * kWorthMoving >= before_takes) return {std::move(before), {}};
   return equal_will_do ? Division{std::move(equal), equal_takes / before_takes}

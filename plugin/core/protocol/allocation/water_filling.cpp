@@ -18,7 +18,7 @@ Population count(std::span<const Line> lines) {
   return {static_cast<double>(contributors), static_cast<double>(lines.size())};
 }
 
-// A volume or a time as a function of the share: at nothing, and what a whole share adds.
+// A volume or a time as a function of the share: its value at no share, and what a whole share adds.
 struct Straight {
   double at_none = 0;
   double slope = 0;
@@ -50,7 +50,7 @@ class Basin {
     double least = 0;
     double most = 0;
   };
-  // Below the least time that is possible here: the shares that take that one.
+  // For a time below the least possible one here: the shares that take the least time.
   [[nodiscard]] Range within(double time) const {
     time = std::max(time, floor_);
     Range range{0, most_};
@@ -83,7 +83,7 @@ class Basin {
 
 struct Level {
   double time = 0;
-  double least = 0;  // of the sums of shares that are possible within that time
+  double least = 0;  // the least sum of shares that is possible within that time
   double most = 0;
 };
 
@@ -99,7 +99,7 @@ Level level_at(double time, std::span<const Basin> basins) {
 
 bool holds_all(const Level& level) { return level.least <= 1 && level.most >= 1; }
 
-// The first time at which the shares can make up the whole; between two bends the sums are straight lines.
+// The first time at which the shares can make up the whole. Between two bends the sums are straight lines.
 double fill_level(std::span<const Basin> basins) {
   std::vector<double> bends{0};
   for (const Basin& basin : basins) {

@@ -13,7 +13,7 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::size_t kMaxHeldEarly = 4096;  // results of all groups that are not open here
-constexpr std::size_t kMaxClosed = 4096;     // groups that are told to a later hub
+constexpr std::size_t kMaxClosed = 4096;     // closed groups that a later hub is told
 
 }  // namespace
 
@@ -52,8 +52,8 @@ void ClientGroup::begin_next() {
     pending_ = Pending{std::move(queue_.front()), completed_ + 1, all_.now, kNever, {}};
     queue_.pop_front();
     const Duration timeout = pending_->request.timeout;
-    // The hub gives up first, and knows for whom it waited; a successor needs time to be found, and to find who is
-    // gone.
+    // The hub gives up first, and knows which ranks it waited for. A successor hub needs time to be found, and to find
+    // which ranks are gone.
     const Duration grace = (all_.config.hubs.size() > 1 ? 3 : 1) * all_.link.grace();
     if (timeout.count() > 0) pending_->deadline = later(all_.now, timeout + grace + all_.link.heartbeat());
     const auto held = held_.find(pending_->step);
@@ -67,7 +67,7 @@ void ClientGroup::begin_next() {
 
 void ClientGroup::contribute() {
   const HubRequest& r = pending_->request;
-  // To a later hub: what is left, so that no wait is much longer than the time-out.
+  // A later hub gets only the time that is left, so that no wait is much longer than the time-out.
   const Duration left = r.timeout - std::min(r.timeout, all_.now - pending_->since);
   const Duration timeout = std::min(r.timeout, std::max(left, all_.link.grace()));
   const auto ms = std::min<std::int64_t>(timeout.count() / 1000, wire::kMaxIntervalMs);
@@ -92,7 +92,7 @@ void ClientGroup::on_result(const wire::StepResult& message) {
 
 void ClientGroup::hold(const wire::StepResult& message) {
   const auto [place, fresh] = held_.try_emplace(message.step);
-  // What is awaited ends nothing; a group that is not open here has no call that could be told so.
+  // A result that is awaited ends nothing. A group that is not open here has no call that could be told.
   if (fresh && is_open() && !awaits(message.step) && is_behind()) {
     return break_off(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
                                  " steps of this group have failed without it, the last one so: " + message.error +
@@ -118,7 +118,7 @@ void ClientGroup::on_stands(std::uint64_t step) {
   begin_next();
 }
 
-// The pending step's result stands.
+// Gives out the pending step's result, which stands.
 void ClientGroup::give_out() {
   const Held held = std::move(held_.at(pending_->step));
   held_.erase(pending_->step);
@@ -149,7 +149,7 @@ void ClientGroup::fail(const Status& why) {
   queue_.clear();
 }
 
-// The others need not wait for what will not come.
+// Tells the others, so that they do not wait for parts that will not come.
 void ClientGroup::break_off(const Status& why) {
   const bool told = !std::exchange(broken_, why).ok();
   fail(why);
@@ -228,12 +228,12 @@ void ClientGroups::on_result(const wire::StepResult& message) {
   if (std::ranges::find(closed_, message.group) != closed_.end()) return;
   ClientGroup* const known = find(message.group);
   const bool awaited = known != nullptr && known->awaits(message.step);
-  if (!awaited && message.error.empty()) return;  // a part in it was not asked for
+  if (!awaited && message.error.empty()) return;  // this rank was not asked for a part in it
   if (known != nullptr && known->is_open()) return known->on_result(message);
   hold_early(groups_.try_emplace(message.group, all_, message.group).first->second, message);
 }
 
-// Whether it is ever opened here is for others to say: beyond so much this rank takes no part in it.
+// This rank cannot know whether it will ever open the group. Above a limit, it takes no part in it.
 void ClientGroups::hold_early(ClientGroup& group, const wire::StepResult& message) {
   const std::size_t before = group.held();
   group.on_result(message);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Duration kRetry = std::chrono::milliseconds(200);
 constexpr Duration kLongestRetry = std::chrono::seconds(5);
-constexpr int kQuickLosses = 4;  // within a grace of Entered, before the pause grows
-constexpr int kDialsEach = 2;    // that come to nothing, before the next candidate
+constexpr int kQuickLosses = 4;  // losses within a grace of Entered, before the pause grows
+constexpr int kDialsEach = 2;    // failed dials, before the next candidate
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void ClientLink::on_closed(const Status& why) {
   is_final(why) ? break_down(why) : lose(why.ok() ? "it was closed" : why.message(), false);
 }
 
-// A wrong key does not become right by trying again.
+// A wrong key does not become right if it is tried again.
 bool ClientLink::is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !entered_once_; }
 
 void ClientLink::heard() { heard_ = all_.now; }
@@ -90,7 +90,7 @@ void ClientLink::on_entered(const wire::Entered& message) {
   if (!std::exchange(entered_once_, true)) all_.out.emplace_back(HubEntered{});
 }
 
-// Those who are there are too few: the others may be at another hub.
+// Too few ranks are at this hub: the others may be at another hub.
 void ClientLink::on_notice(const wire::Notice& message) {
   if (message.event != kMinority) return;
   minority_ = message.text;
@@ -100,7 +100,7 @@ void ClientLink::on_notice(const wire::Notice& message) {
   lose("the coordinator at " + address() + " says: " + minority_, true);
 }
 
-// `unanswered`: nobody is there. A hub that was reached and lost again is still the one the others are with.
+// `unanswered`: no hub is there. A hub that was reached and lost again is still the one that the other ranks use.
 void ClientLink::lose(const std::string& why, bool unanswered) {
   last_problem_ = why;
   const bool soon = is_in() && all_.now < later(entered_at_, grace_);
@@ -121,7 +121,7 @@ void ClientLink::lose(const std::string& why, bool unanswered) {
   retry_at_ = later(all_.now, soon ? pause() : kRetry);
 }
 
-// A hub that lets this rank in and is lost again, time after time, is not dialled without end.
+// If a hub lets this rank in and is lost again each time, the pause between dials grows.
 Duration ClientLink::pause() const {
   const Duration longest = std::max(kRetry, std::min(kLongestRetry, grace_ / 8));
   Duration pause = kRetry;
@@ -161,7 +161,7 @@ TimePoint ClientLink::silent_at() const {
   return is_entering() ? later(heard_, grace_ / 2) : kNever;
 }
 
-// For a hub that leads; with several, one may have to be given up first.
+// How long to wait for a hub that leads. If there are several hubs, one may have to be given up first.
 Duration ClientLink::patience() const { return (all_.config.hubs.size() > 1 ? 2 : 1) * grace_; }
 
 std::string ClientLink::why_none_leads() const {
@@ -177,7 +177,7 @@ void ClientLink::on_tick() {
     hang_up(is_in() ? "nothing heard from it for " + in_seconds(grace_) + " (COLLAB_LINK_GRACE)"
                     : std::string("it does not answer"));
   }
-  // A hub that is there finds out whether it can lead, and says so.
+  // A hub that answers finds out by itself whether it can lead, and says so.
   if (all_.now >= give_up_ && !is_at_hub()) break_down(unavailable(why_none_leads()));
   if (phase_ == Phase::kWaiting && all_.now >= retry_at_) dial();
   if (is_at_hub() && all_.now >= next_beat_) {

@@ -47,7 +47,7 @@ void ClientSenders::fail_if(Why why) {
 void ClientSenders::on_tick() {
   fail_if([&](const Wait& wait) -> Status {
     if (all_.now < wait.deadline) return {};
-    return timed_out("nobody has sent anything with tag " + std::to_string(wait.event.tag) + " within " +
+    return timed_out("no rank has sent anything with tag " + std::to_string(wait.event.tag) + " within " +
                      in_seconds(wait.event.timeout) + " [hub.no-sender]");
   });
 }

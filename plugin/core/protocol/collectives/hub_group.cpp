@@ -11,8 +11,8 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMaxSteps = 64;   // failed ones that a member has not taken, of the only hub
-constexpr std::uint64_t kFarAhead = 8;  // steps beyond the last one that a living member has come to
+constexpr std::size_t kMaxSteps = 64;   // failed steps that an only hub keeps for members that have not taken them
+constexpr std::uint64_t kFarAhead = 8;  // steps ahead of the last one that a living member has reached
 
 }  // namespace
 
@@ -55,7 +55,7 @@ bool HubGroup::any_member(std::uint32_t& hint, F is_so) const {
   return false;
 }
 
-// Of those that have opened the group here: where a hub has begun anew the others are on their way.
+// Counts members that have opened the group here. If a hub has begun anew, the others are on their way.
 bool HubGroup::is_far_ahead(std::uint64_t step) const {
   for (std::uint32_t i = 0; step > kFarAhead && i < size(); ++i) {
     if (came_[i] < step - kFarAhead && assembled_[i] && !is_away(i)) return true;
@@ -117,13 +117,14 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     return false;
   }
   if (message.step <= completed_by(member)) {
-    // Its error was on the way to it; or it holds that of a later step, and an only hub has forgotten this one.
+    // Its error was on the way to the member. Or the member holds the error of a later step, and an only hub has
+    // forgotten this one.
     if (world_.only_hub) tell_too_late(message.step, member);
     return false;
   }
   const auto begun = steps_.find(message.step);
   if (begun != steps_.end() && begun->second.result()) {
-    if (!begun->second.has_failed()) answer(message.step, member);  // else it was told before it came
+    if (!begun->second.has_failed()) answer(message.step, member);  // otherwise it was told before it came
     return false;
   }
   if (const std::string why = why_untaken(member, message, payload.bytes); !why.empty()) {
@@ -138,7 +139,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   }
   const TimePoint now = world_.hub.now;
   Duration timeout = std::chrono::milliseconds(message.timeout_ms);
-  // Who computes meanwhile is not to find more failures than it may hold.
+  // A rank that computes meanwhile must not find more failures than it may hold.
   const Duration grace = world_.hub.config.link_grace;
   if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
@@ -153,7 +154,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   return true;
 }
 
-// It counts as remembered: a rank whose parts have no room is not to end for that. Nothing: it is refused.
+// This counts as remembered, not as parts: a rank whose parts have no room does not end for that. Empty: it is refused.
 std::optional<HubCharge> HubGroup::charge_without_bytes(std::uint32_t member, const wire::Contribute& message) {
   const std::size_t cost = cost_of(message, 0);
   const RankId rank = members()[member];
@@ -214,7 +215,7 @@ bool HubGroup::lacks_room(std::uint32_t member, const wire::Contribute& message,
 void HubGroup::pass_charges(std::uint32_t member) {
   const RankId rank = members()[member];
   const HubTotal& all = world_.memory.parts(rank).all();
-  if (all.held() >= 2 * all.most()) return;  // who has passed them on has its share once more
+  if (all.held() >= 2 * all.most()) return;  // a rank that passes charges on has its share free again
   for (auto& [number, step] : steps_) {
     if (!step.result()) continue;
     std::uint32_t other = step.hint();
@@ -227,7 +228,7 @@ void HubGroup::pass_charges(std::uint32_t member) {
   }
 }
 
-// One that does not take what others bring is to fill the hub with no more of it.
+// If a member does not take what others bring, the hub must not fill up with more of it.
 std::string HubGroup::why_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   const HubTotal& all = world_.memory.parts(members()[member]).all();
   if (bytes == 0 || 2 * all.held() < all.most() || is_far_ahead(message.step)) return "";
@@ -317,7 +318,7 @@ void HubGroup::catch_up() {
     if (!world_.ranks[member].in) continue;
     for (const auto& [number, ballot] : world_.memory.held(member, id())) held.insert(number);
   }
-  // A member may name others each time it enters.
+  // A member may name other steps each time it enters.
   std::erase_if(steps_, [&](const auto& step) {
     return step.second.parts().empty() && !step.second.result() && !held.contains(step.first);
   });
@@ -352,8 +353,8 @@ void HubGroup::settle(std::uint64_t number) {
   }
 }
 
-// What members have completed stands, with earlier hubs or with this one. One that says so of steps to which no other
-// can have come is not believed.
+// What members have completed stands, with earlier hubs or with this one. A member is not believed if it names steps
+// that no other member can have reached.
 bool HubGroup::has_stood(std::uint64_t number) const {
   if (number <= newest_stood_) return true;
   if (recalls_ != world_.memory.recalls()) {
@@ -376,8 +377,8 @@ bool HubGroup::has_stood(std::uint64_t number) const {
   return !completed.empty() && number <= completed.back();
 }
 
-// Who is here has promised our ballot: what it does not hold now it will hold under no older one, and without it
-// nothing stands.
+// A member that is here has promised our ballot. What it does not hold now, it will hold under no older ballot. Without
+// that member nothing stands.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
   if (has_stood(number)) return Phase::kStands;
   const auto holds = [&](std::uint32_t i) { return world_.memory.held(members()[i], id(), number); };
@@ -422,7 +423,7 @@ void HubGroup::try_to_decide(std::uint64_t number) {
   why.empty() ? decide(number, std::move(result)) : fail(number, std::move(why));
 }
 
-// Why a step fails without these; empty: it goes on.
+// Why a step fails without these members. Empty: it goes on.
 std::string HubGroup::why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const {
   const bool root_only = call.absence == wire::Absence::kNeedsRoot;
   const bool root_away = std::ranges::binary_search(absent, call.root);
@@ -467,7 +468,7 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   ++world_.hub.changes_of_calls;
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {
-    // An error is also for those who have not come to the step: it does not stand without them.
+    // An error also goes to members that have not come to the step: it does not stand without them.
     if (step.has_failed() || step.has(i)) answer(number, i);
   }
   conclude(number);
@@ -491,14 +492,14 @@ bool HubGroup::lacks(std::uint32_t member, std::uint64_t number) const {
   return !holds && !is_away(member);
 }
 
-// Of a step that was decided here: whether all hold it.
+// Ends a step that was decided here, once all members hold its result.
 void HubGroup::conclude(std::uint64_t number) {
   const auto lacks_it = [&](std::uint32_t i) { return lacks(i, number); };
   if (!any_member(steps_.at(number).hint(), lacks_it)) return stand(number);
   while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
 }
 
-// Who holds it may give it to its caller.
+// A member that holds the result may give it to its caller.
 void HubGroup::stand(std::uint64_t number) {
   newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
@@ -516,7 +517,7 @@ void HubGroup::stand(std::uint64_t number) {
   }
 }
 
-// Only where the only hub has forgotten it: it has died, or this rank came too late.
+// Tells a rank that others have completed this step without it: with an earlier hub, or long ago.
 void HubGroup::tell_too_late(std::uint64_t number, std::uint32_t member) {
   world_.send(members()[member],
               wire::StepResult{id(),

@@ -10,8 +10,8 @@ namespace collab::protocol {
 
 namespace {
 
-// One is a part of the other, and who is in the call of the smaller one has opened both: else a stranger to one may
-// have made the other.
+// One group is a part of the other, and the rank in the smaller one's call has opened both. Otherwise a rank outside
+// one group may have made the other.
 [[nodiscard]] bool are_twins(const HubGroup& one, std::uint32_t in_one, const HubGroup& other, std::uint32_t in_other) {
   const bool one_is_smaller = one.size() <= other.size();
   const HubGroup& smaller = one_is_smaller ? one : other;
@@ -43,17 +43,17 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   HubGroup* const group = known == nullptr ? open(rank, message) : known;
   if (group == nullptr) return;
   const auto member = group->member_of(rank);
-  // Whoever came first may have taken the number of a group that is none of its own: that costs calls, and no rank.
+  // The first rank to come may have taken the number of another group. That costs calls, but no rank.
   if (!member || group->members() != message.members) return;
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
   if (again) ++world_.hub.changes_of_calls;
-  if (again) group->tell_errors(*member);  // while it took no part it was told none
+  if (again) group->tell_errors(*member);  // it was told of none while it took no part
   group->catch_up();
 }
 
-// Null: it was refused.
+// Null: the group was refused.
 HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
   const std::string size = std::to_string(message.members.size()) + " ranks";
   const std::size_t cost = kGroupCost + kMemberCost * message.members.size();
@@ -105,8 +105,8 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   group->settle(message.step);
 }
 
-// It is not to end for what others do not take: that counts as theirs. Who has as much as a rank may hold, and has
-// taken nothing of it for a grace, an only hub goes on without.
+// A rank does not end because others do not take its parts: these count as theirs. An only hub goes on without a rank
+// that has more untaken than a rank may hold, and is a grace late to take some of it.
 void HubGroups::make_room(RankId rank, std::size_t bytes) {
   pass_charges(rank);
   world_.hub.worlds.make_room_for_parts(bytes);
@@ -123,7 +123,7 @@ void HubGroups::make_room(RankId rank, std::size_t bytes) {
     if (world_.memory.leaves_too_much(other) && is_late(other)) over.push_back(other);
   }
   if (over.empty()) return;
-  world_.ranks.mark_gone(over, "for a grace it has not taken what is held for it, which is more than a rank may have");
+  world_.ranks.mark_gone(over, "it is a grace late to take what is held for it, and that is more than a rank may have");
   world_.membership.advance();
 }
 
@@ -148,8 +148,8 @@ void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t s
   world_.send(rank, std::move(result));
 }
 
-// The same call in the twin group is another one there: neither step would ever be whole. From here on the members of
-// both count their steps differently.
+// The call of this number is another call in the twin group, so neither step would ever be complete. From here on the
+// members of both groups count their steps differently.
 void HubGroups::compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message) {
   HubGroup* const twin = message.call == 0 ? nullptr : find(GroupId(message.group.value ^ 1));
   std::uint32_t there = 0;
@@ -166,7 +166,7 @@ void HubGroups::on_result_ack(RankId rank, const wire::ResultAck& message) {
   if (member) group->on_result_ack(*member, message);
 }
 
-// What it holds and has completed may end steps, and errors that were decided are news to it.
+// What the rank holds and has completed may end steps. Errors that were decided meanwhile are news to it.
 void HubGroups::catch_up(RankId rank) {
   for (const GroupId id : of(rank)) {
     HubGroup& group = groups_.at(id);
@@ -200,7 +200,7 @@ void HubGroups::clear() {
   pairs_.clear();
 }
 
-// ---- receivers that wait for whoever sends to them
+// ---- receivers that wait for any sender
 
 void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
   const Receiver receiver{rank, message.group, message.tag};

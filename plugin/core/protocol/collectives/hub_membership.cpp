@@ -14,7 +14,8 @@ namespace collab::protocol {
 
 namespace {
 
-// At once, then one a grace: so often do no ranks move between hubs that live, and one raise serves all of them.
+// Several at once, then one a grace. Ranks do not move between living hubs more often, and one raise serves all of
+// them.
 constexpr double kRaisesOfSite = 4;
 constexpr double kRaisesOfWorld = 8;
 
@@ -34,7 +35,7 @@ bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_sear
 
 // ---- what a rank says when it enters
 
-// What no rank of this world can remember.
+// Why no rank of this world can remember this. Empty: one can.
 std::string HubMembership::why_impossible(const wire::Enter& message) const {
   for (const wire::Epoch* epoch : {&message.chosen, &message.accepted}) {
     const std::vector<RankId>& gone = epoch->gone;
@@ -42,7 +43,7 @@ std::string HubMembership::why_impossible(const wire::Enter& message) const {
       return "rank " + std::to_string(gone.back().value) + " is said to be gone from a world of " +
              std::to_string(world_.ranks.size());
     }
-    if (epoch->number > gone.size()) {  // each leaves out one more at least
+    if (epoch->number > gone.size()) {  // each epoch leaves out at least one more rank
       return "a world cannot have come to membership " + std::to_string(epoch->number) + " without " +
              std::to_string(gone.size()) + " of its ranks";
     }
@@ -71,7 +72,7 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
   const wire::Epoch& older = theirs.number > chosen_.number ? chosen_ : theirs;
   const bool chained =
       std::ranges::includes(newer.gone, older.gone) && (newer.number != older.number || chosen_ == theirs);
-  // Under its ballot none but this hub can have one chosen: a word to the contrary counts for nothing.
+  // Under this hub's ballot, only this hub can have an epoch chosen. A claim to the contrary counts for nothing.
   const bool known = theirs.number <= chosen_.number || !leads_ || message.promised > ballot_;
   if (chained && known) return "";
   return world_.ranks.text(message.rank) +
@@ -90,7 +91,7 @@ bool HubMembership::may_raise(RankId rank) {
   return true;
 }
 
-// From here on nothing under an older ballot counts. Everybody promises anew and says again what it holds.
+// From here on nothing under an older ballot counts. Every rank promises again, and says again what it holds.
 void HubMembership::raise_above(const wire::Enter& message) {
   if (message.promised <= ballot_ || !may_raise(message.rank)) return;
   ballot_ = {message.promised.term + 1, world_.hub.config.hub};
@@ -121,14 +122,14 @@ void HubMembership::on_enter(LinkId link, const wire::Enter& message) {
   advance();
 }
 
-// What it says as an acceptor.
+// Takes what the rank reports as an acceptor.
 void HubMembership::learn(const wire::Enter& message) {
   if (std::pair(reported_.number, reported_under_) < std::pair(message.accepted.number, message.accepted_under)) {
     reported_under_ = message.accepted_under;
     reported_ = message.accepted;
   }
   if (message.chosen.number <= chosen_.number) return;
-  // The only hub decides alone: whom it hears is not gone because another says so.
+  // An only hub decides alone: a rank that it hears is not gone because another rank says so.
   const bool here = std::ranges::any_of(message.chosen.gone, [&](RankId rank) { return world_.ranks[rank].linked(); });
   if (!world_.only_hub || !here) choose(message.chosen);
 }
@@ -170,7 +171,7 @@ void HubMembership::admit() {
   }
 }
 
-// Who is silent, and who has left: what a later hub could not know.
+// The next epoch leaves out silent ranks, and ranks that have left: a later hub could not know of these.
 wire::Epoch HubMembership::next_epoch() const {
   wire::Epoch next{chosen_.number + 1, {}};
   for (std::uint32_t i = 0; i < votes_.size(); ++i) {
@@ -217,9 +218,9 @@ void HubMembership::choose(const wire::Epoch& epoch) {
   world_.groups.settle();
 }
 
-// ---- who is enough
+// ---- which ranks are enough
 
-// Of each site the lowest rank that is not gone.
+// Of each site, the lowest rank that is not gone.
 std::vector<wire::Voter> HubMembership::voters() const {
   std::vector<wire::Voter> voters;
   std::set<std::uint32_t> seen;
@@ -248,15 +249,15 @@ Quorum HubMembership::count(F counts) const {
   });
 }
 
-// Of two one is silent. Two have no majority but both, and one that waited for ever would be of no use: it goes on
-// alone. So does the other, if it lives; each has left the other out.
+// One of two voters is silent. Two voters are a majority only together, and to wait for ever is of no use: this one
+// goes on alone. So does the other, if it lives. Each has left the other out.
 bool HubMembership::is_lone() const { return voters().size() <= 2 && missing().size() == 1; }
 
 bool HubMembership::may_accept(RankId rank) const { return votes_[rank.value].promised && world_.ranks[rank].linked(); }
 
 bool HubMembership::is_promised() const {
   if (!world_.only_hub && !is_lone()) {
-    // Who has left here after it had promised keeps that for ever; it can leave at one hub only.
+    // A rank that promised and then left here keeps its promise for good: it can leave at one hub only.
     std::vector<wire::Voter> all = voters();
     for (wire::Voter& voter : all) {
       const bool promised = votes_[voter.site.value].promised && !mutant(Mutant::kLeaverHasNotPromised);

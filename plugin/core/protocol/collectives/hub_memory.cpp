@@ -102,7 +102,7 @@ void HubMemory::reopen(RankId rank, GroupId group) {
 void HubMemory::forget(GroupId group, const std::vector<RankId>& members) {
   for (const RankId member : members) {
     reopen(member, group);
-    ranks_[member.value].completed.erase(group);  // one that has gone did not close it
+    ranks_[member.value].completed.erase(group);  // a rank that is gone did not close it
     ranks_[member.value].held.erase(group);
   }
 }

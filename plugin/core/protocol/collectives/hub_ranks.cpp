@@ -12,7 +12,7 @@ namespace collab::protocol {
 
 namespace {
 
-// At once, then one a heartbeat: it does so where a ballot is raised.
+// A rank may enter again this often at once, then once a heartbeat. It does so when a ballot is raised.
 constexpr double kAgainAtOnce = 20;
 
 }  // namespace
@@ -129,7 +129,7 @@ void HubRanks::send_away(const std::string& why) {
   world_.hub.note(Note::Level::kWarning, "hub", why + " [hub.dismissed]");
 }
 
-// One line for all of them.
+// Logs one line for all of them.
 void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& why) {
   if (ranks.empty()) return;
   ++world_.hub.changes;
@@ -150,7 +150,7 @@ void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& wh
 
 void HubRanks::await_ranks(bool returning) {
   const HubConfig& config = world_.hub.config;
-  // They looked for the old hub up to the grace, and need as long again when it does not answer at all.
+  // They looked for the old hub up to the grace. They need as long again if it does not answer at all.
   expected_by_ =
       later(world_.hub.now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
   suspects_.clear();
@@ -171,7 +171,7 @@ TimePoint HubRanks::silent_at(RankId rank) const {
 
 bool HubRanks::is_silent(RankId rank) const { return world_.hub.now >= silent_at(rank); }
 
-// When the world is, and when a rank is to be looked at; never again, once it has been judged.
+// The next time to look at the world or at a rank. A rank that has been judged is not looked at again.
 TimePoint HubRanks::next_look() const {
   TimePoint next = deserted_at();
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -192,7 +192,7 @@ void HubRanks::on_tick() {
 void HubRanks::judge_silence() {
   const TimePoint soon = later(world_.hub.now, world_.hub.config.heartbeat);
   std::set<std::uint32_t> silent;
-  bool others_falter = false;  // silent, too, within a heartbeat
+  bool others_falter = false;  // silent too, within a heartbeat
   for (std::uint32_t i = 0; i < size(); ++i) {
     const HubRank& rank = ranks_[i];
     if (rank.away()) continue;

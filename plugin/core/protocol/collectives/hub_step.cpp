@@ -63,7 +63,7 @@ std::vector<std::pair<std::uint32_t, Payload>> HubStep::parts_for(std::uint32_t 
 }
 
 void HubStep::add(std::uint32_t member, HubPart part) {
-  if (const auto before = parts_.find(member); before != parts_.end()) {  // its link has fallen since; its time goes on
+  if (const auto before = parts_.find(member); before != parts_.end()) {  // its link was lost since; its time runs on
     part.since = before->second.since;
     part.deadline = std::min(part.deadline, before->second.deadline);
     bytes_ -= before->second.payload.bytes;
@@ -101,7 +101,7 @@ void HubStep::decide(wire::StepResult result, TimePoint now) {
   bytes_ = 0;
 }
 
-// What was late and could not be ended, since others may hold a result, ends when they have come.
+// A late step cannot be ended while others may hold a result. It ends once these have come.
 void HubStep::note_late(TimePoint now) {
   late_ = now >= deadline_;
   if (late_) watch_.set_deadline(kNever);

@@ -63,8 +63,8 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
          std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
 }
 
-// Worlds of that host whose ranks have died make room for it, the longest silent first: each restart after a crash is a
-// new world. Those of other hosts stay, so nobody has theirs forgotten.
+// Worlds of the same host whose ranks have died make room, the longest silent one first. Each restart after a crash is
+// a new world. Worlds of other hosts stay, so no host makes the hub forget another host's worlds.
 void HubWorlds::make_room(const wire::Enter& message, const std::string& host) {
   while (!why_no_room(message, host).empty()) {
     std::optional<std::pair<TimePoint, std::uint64_t>> longest;
@@ -86,7 +86,7 @@ void HubWorlds::make_room_for_parts(std::size_t bytes) {
   for (const std::uint64_t number : silent) erase(number);
 }
 
-// Empty: there is room for one more world, of a rank of that host.
+// Empty: there is room for one more world of a rank of that host.
 std::string HubWorlds::why_no_room(const wire::Enter& message, const std::string& host) const {
   const std::size_t ranks = message.site_of.size();
   std::size_t others = 0;

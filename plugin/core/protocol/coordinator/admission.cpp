@@ -31,7 +31,7 @@ void Admission::on_join(LinkId link, const wire::Join& join) {
     all_->out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     all_->membership.remove(namesake->id, "its old link was dead; it came back on a new one");
   }
-  if (!leadership.leads()) return all_->leadership.apply(link, join);  // perhaps the namesake was the last one
+  if (!leadership.leads()) return all_->leadership.apply(link, join);  // perhaps the namesake was the last member
   admit(link, join);
 }
 
@@ -48,7 +48,7 @@ void Admission::admit(LinkId link, const wire::Join& join) {
     all_->send(member, wire::Notice{"buffers", text});
   }
   all_->installer.welcome(member);
-  // Of what its record knows no more is asked, and somebody may have made it large.
+  // No more of its record is needed, and a site may have made it large.
   wire::Record& record = member.join.report.record;
   record.voters = {};
   record.proposals = {};
@@ -56,23 +56,23 @@ void Admission::admit(LinkId link, const wire::Join& join) {
   if (another) hang_up_helpers(join.site);
 }
 
-// What they were told of model and settings is not what the first site that trains has: they give way to it.
+// The model or the settings that helpers were told are not those of the first site that trains. They give way to it.
 void Admission::hang_up_helpers(const std::string& site) {
   for (const SiteId id : all_->membership.ids()) {
     if (!all_->members().at(id).helper) continue;
-    all_->membership.hang_up(id, "the model or the settings of this helper are others than those of " + site +
+    all_->membership.hang_up(id, "the model or the settings of this helper differ from those of " + site +
                                      ", the first site that trains [join.helper-differs]");
   }
 }
 
-// A clock may be wrong, so it is no refusal: the site comes again.
+// A clock may be wrong, so this is not a refusal: the site may come again.
 std::string Admission::far_term(const wire::Message& message) const {
   const auto* join = std::get_if<wire::Join>(&message);
   const auto* promise = std::get_if<wire::Promise>(&message);
   if (join == nullptr && promise == nullptr) return {};
   const TermId promised = (join != nullptr ? join->report : promise->report).record.promised;
   TermId limit = all_->config.terms.at(all_->now);
-  if (promise != nullptr) limit = std::max(limit, all_->leadership.election().term());  // as it was asked
+  if (promise != nullptr) limit = std::max(limit, all_->leadership.election().term());  // the term it was asked for
   if (promised <= limit) return {};
   return "its record says that it promised term " + std::to_string(promised.value) +
          ", but by this coordinator's clock no swarm can be beyond term " + std::to_string(limit.value) +
@@ -108,7 +108,7 @@ std::string Admission::refusal(const wire::Join& join) const {
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
   std::size_t names = join.site.size();
-  for (const auto& [id, member] : all_->members()) {  // who asked for another has that number from the membership
+  for (const auto& [id, member] : all_->members()) {  // one that asked for another has its number as a voter
     names += member.name == join.site ? 0 : member.name.size();
     const bool both = join.index == id.value && member.join.index == join.index;
     if (both && member.name != join.site && join.report.record.voters.empty()) {
@@ -121,7 +121,7 @@ std::string Admission::refusal(const wire::Join& join) const {
   if (all_->members().size() >= wire::kMaxSites)
     return "the swarm is full: it has " + std::to_string(all_->members().size()) + " sites, the most there may be " +
            "[join.full]";
-  if (names > kMaxNamesBytes / 2)  // of a round's participants as many may have gone
+  if (names > kMaxNamesBytes / 2)  // the participants of a round may have lost as many more
     return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of " +
            std::to_string(kMaxNamesBytes / 2) + "; choose shorter ones (COLLAB_SITE) [join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
@@ -158,7 +158,7 @@ SiteId Admission::pick_id(const wire::Join& join) const {
     return all_->members().count(id) + voters.count(id) + next_voters.count(id) + all_->round.gone().count(id) != 0;
   };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
-  // Those below may be the indices of sites that are still to come.
+  // Lower numbers may be the indices of sites that are still to come.
   SiteId id{join.helper ? all_->anchor.sites_wanted() : 0};
   while (taken(id)) ++id.value;
   return id;
@@ -166,8 +166,8 @@ SiteId Admission::pick_id(const wire::Join& join) const {
 
 // ---- names -----------------------------------------------------------------------------------------
 
-// When another process under that name was heard last: a member, or one that is about to be. The same process may be
-// back before its old link was seen to die.
+// When another process of that name was last heard: a member, or one that is about to be. The same process may be back
+// before its old link was seen to die.
 std::optional<TimePoint> Admission::namesake_heard(const wire::Join& join) const {
   if (!all_->leadership.leads()) return all_->leadership.election().namesake_heard(join);
   const Member* member = all_->membership.named(join.site);
@@ -180,21 +180,22 @@ TimePoint Admission::free_at(const wire::Join& join) const {
   return heard ? later(*heard, kReplaceAfter * all_->config.heartbeat) : TimePoint{};
 }
 
-// Who claims a member's name is let in once that member is gone or silent, and refused once it is heard.
+// A site that claims a member's name is let in once that member is gone or silent. It is refused once the member is
+// heard.
 void Admission::settle_claims() {
   std::vector<LinkId> due;
   for (const auto& [link, join] : claims_) {
     if (all_->now >= free_at(join)) due.push_back(link);
   }
   for (const LinkId link : due) {
-    if (const auto claim = claims_.extract(link)) on_join(link, claim.mapped());  // the one before may have ended it
+    if (const auto claim = claims_.extract(link)) on_join(link, claim.mapped());  // the one before may end it
   }
 }
 
 void Admission::claim(LinkId link, const wire::Join& join) {
   if (claims_.size() >= kMaxClaims)
     return refuse_link(link, join.site, "too many sites claim names that are taken; try again [join.too-many-claims]");
-  claims_[link] = join;  // until the old link is heard, or silent for long enough
+  claims_[link] = join;  // until the old link is heard, or is silent for long enough
 }
 
 void Admission::refuse_claims_of(const std::string& name, const std::string& address) {

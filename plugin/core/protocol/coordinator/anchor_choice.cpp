@@ -12,7 +12,7 @@
 namespace collab::protocol {
 namespace {
 
-// Among sites that hold no anchor; the highest comes first.
+// Ranks the sites that hold no anchor; the highest claim wins.
 enum class Claim : std::uint8_t { kNone, kResumed, kNamed };
 
 Claim claim_of(const Member& member, const std::string& named) {
@@ -43,7 +43,7 @@ Digest most_reported(const std::map<SiteId, Digest>& said) {
   std::map<Digest, std::size_t> votes;
   for (const auto& [site, digest] : said) ++votes[digest];
   const Digest* right = nullptr;
-  for (const auto& [site, digest] : said) {  // ascending: of equals, the lowest site's word stands
+  for (const auto& [site, digest] : said) {  // ascending: among equals, the lowest site's digest stands
     if (right == nullptr || votes[digest] > votes[*right]) right = &digest;
   }
   COLLAB_CHECK(right != nullptr, "a majority needs voters");
@@ -54,15 +54,15 @@ std::optional<AnchorChoice::Name> AnchorChoice::newest() const {
   return anchor_ ? Name(anchor_->run, anchor_->round) : wanted_;
 }
 
-// What was agreed on, as far as those who elected this leader know.
+// Takes what was agreed, as far as the sites that elected this leader know.
 void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
   gathered_ = true;
-  if (!mandate.new_run.empty()) {  // from the newest they have
+  if (!mandate.new_run.empty()) {  // from the newest anchor that they have
     begins_from_ = {newest.run, newest.round};
     return;
   }
   std::map<SiteId, Digest> held;
-  for (const bool of_voters : {true, false}) {  // others' word counts where none of those has it
+  for (const bool of_voters : {true, false}) {  // other sites' word counts only if no voter holds it
     for (const Mandate::Comer& comer : mandate.comers) {
       const wire::Offer& offer = comer.join.offer;
       if (std::tie(offer.run, offer.round) != std::tie(newest.run, newest.round)) continue;
@@ -72,12 +72,12 @@ void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
     if (!held.empty()) break;
   }
   const CommittedRounds& history = all_->agreed.history();
-  if (!held.empty()) {  // what was agreed on may have been damaged since: the sites compare it before the next round
+  if (!held.empty()) {  // it may have been damaged since: the sites compare it before the next round
     anchor_ = AnchorRecord{newest.run, newest.round, most_reported(held)};
   } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
                const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
                return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
-             })) {  // it is told, and holds it in a moment
+             })) {  // it is told now, and will hold it in a moment
     anchor_ = AnchorRecord{newest.run, newest.round, {}};
   } else {
     wanted_ = {newest.run, newest.round};
@@ -98,7 +98,7 @@ void AnchorChoice::lose() {
   start_gathering();
 }
 
-// An attempt is at the round after this anchor, under the name of its run: it goes with it.
+// An attempt at the round after this anchor goes with it, as it is under the anchor's run.
 void AnchorChoice::drop() {
   all_->round.start_afresh();
   anchor_.reset();
@@ -115,8 +115,8 @@ void AnchorChoice::forget() {
 
 // ---- one that was agreed on, and is not here -------------------------------------------------------
 
-// After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
-// back before the swarm starts from less.
+// After a loss, rounds that were committed are not undone lightly. The sites that hold the newest one get the grace to
+// come back before the swarm starts from less.
 bool AnchorChoice::wanted_missed() const {
   return wanted_ && std::none_of(all_->members().begin(), all_->members().end(), [this](const auto& entry) {
            const wire::Offer offer = entry.second.brought();
@@ -124,7 +124,7 @@ bool AnchorChoice::wanted_missed() const {
          });
 }
 
-// Else nobody is left who could bring it.
+// False: no site is left that could bring it.
 bool AnchorChoice::wanted_may_come() const {
   const auto is_missed = [this](const auto& entry) {
     return !entry.second.left && all_->members().count(entry.first) == 0;
@@ -138,11 +138,11 @@ bool AnchorChoice::anybody_resumes() const {
                      [](const auto& entry) { return entry.second.brought().run.value != 0; });
 }
 
-// It was agreed on, and is lost: what comes now is another run, from the newest that is left, though the one before had
-// been founded here.
+// It was agreed on, and is lost. What comes now is another run, from the newest anchor that is left, even if the run
+// before was founded here.
 void AnchorChoice::give_up_wanted(const std::string& why) {
   all_->note(Note::Level::kWarning, "anchor",
-             "nobody has brought back round " + std::to_string(wanted_->second.value) + ": " + why +
+             "no site has brought back round " + std::to_string(wanted_->second.value) + why +
                  "; the swarm goes on without it [join.round-lost]");
   wanted_.reset();
   gathered_ = gathered_ || anybody_resumes();
@@ -155,9 +155,9 @@ void AnchorChoice::give_up_wanted(const std::string& why) {
   }
 }
 
-// ---- whose model it is, where nobody holds an anchor -----------------------------------------------
+// ---- whose model it is, if no site holds an anchor -------------------------------------------------
 
-// By the coordinator's own word.
+// What the coordinator itself asks for.
 std::uint32_t AnchorChoice::least_sites() const {
   return all_->generation.generations().follows() ? 1 : all_->config.min_sites;
 }
@@ -178,7 +178,7 @@ std::pair<std::string, std::string> AnchorChoice::init_from() const {
   return {};
 }
 
-// Who holds an anchor, or joins a swarm that has one, may say what it likes: it is too late.
+// A site that holds an anchor, or joins a swarm that has one, may name any site: it is too late.
 std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
   const bool late = !all_->leadership.leads() || anchor_ || wanted_ || join.offer.run.value != 0;
   if (late || join.helper || join.init_from.empty() || anybody_resumes()) return {};
@@ -188,22 +188,23 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
          "; name one site, everywhere or at one site alone [join.init-from-mismatch]";
 }
 
-// In a later generation only sites that have left for it are waited for; in the first, none that has finished it.
+// In a later generation, only sites that have left for it are waited for. In the first generation, no site that has
+// finished it is waited for.
 bool AnchorChoice::init_from_missed() const {
   if (all_->generation.generations().current() > 1) return false;
   const std::string named = init_from().first;
   const auto is_named = [&](const auto& waits) { return waits.second.join.site == named; };
   if (std::ranges::any_of(all_->generation.generations().waiting(), is_named))
-    return false;  // for a later one than is here
+    return false;  // it waits for a later generation than the one here
   const Member* site = named.empty() ? nullptr : all_->membership.named(named);
   return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
 }
 
-// What a script had loaded does not get lost without a word.
+// A state that a script had loaded is not dropped without a message.
 void AnchorChoice::tell_passed_over(Member& member, const std::string& why, const std::string& or_else) {
   const wire::Offer offer = member.brought();
   if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
-  if (!all_->installer.mark_passed_over(member)) return;  // it was told
+  if (!all_->installer.mark_passed_over(member)) return;  // it was told before
   const std::string text = "the state that " + member.name + " had loaded is not what the swarm goes on from: " + why +
                            ". To begin from the model of " + member.name +
                            ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else +
@@ -217,7 +218,7 @@ void AnchorChoice::tell_late(Member& joiner) {
                    "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
 }
 
-// Why it is this one's needs to be said where fresh sites brought different parameters.
+// If fresh sites brought different parameters, the log says why this site's were taken.
 void AnchorChoice::tell_whose(const Member& best, bool newborn) {
   const auto differs = [this](const auto& entry) {
     const wire::Offer offer = entry.second.brought();
@@ -235,9 +236,9 @@ void AnchorChoice::tell_whose(const Member& best, bool newborn) {
   for (auto& [id, member] : all_->members()) tell_passed_over(member, why, "");
 }
 
-// The one that those who elected this leader know of; else the newest anybody offers, in the election's order. Where a
-// swarm is founded nobody knows what was agreed on, and the last one to begin stays. Where all are fresh, by their
-// claims; among equals the lowest site.
+// The anchor that the electing sites know; otherwise the newest that any site offers, in the election's order. When a
+// swarm is founded, no site knows what was agreed on, and the run that began last stays. If all sites are fresh, their
+// claims decide; among equals, the lowest site wins.
 Member& AnchorChoice::best() const {
   const auto is_better = [this, named = init_from().first](const Member& a, const Member& b) {
     const wire::Offer of_a = a.brought();
@@ -258,7 +259,7 @@ Member& AnchorChoice::best() const {
   return *best;
 }
 
-// That anybody here knows of.
+// The latest run that any site here knows.
 RunId AnchorChoice::latest_run() const {
   RunId latest;
   for (const auto& [id, member] : all_->members()) {
@@ -269,13 +270,13 @@ RunId AnchorChoice::latest_run() const {
 
 void AnchorChoice::choose() {
   if (anchor_) return;
-  // A helper holds what it was given, or nothing that anybody would train from.
+  // A helper holds what it was given, or nothing that a site would train from.
   const bool brought = all_->membership.sites_here() > 0 || anybody_resumes();
-  // They left the generation before for this one.
+  // These sites left the generation before for this one.
   const bool complete = all_->generation.generations().expected_here(all_->now).empty();
   const bool all_here =
       (gathered_ || all_->membership.sites_here() >= sites_wanted()) && complete && !init_from_missed();
-  if (wanted_missed() && !wanted_may_come()) give_up_wanted("nobody who could is missing");
+  if (wanted_missed() && !wanted_may_come()) give_up_wanted(": no missing site could bring it");
   if (!brought && !wanted_) return gathering_.stop();  // the time runs from the first site that trains
   if (!brought || (wanted_ ? wanted_missed() : !all_here)) {
     if (!gathers()) start_gathering();
@@ -287,13 +288,13 @@ void AnchorChoice::choose() {
   Member& source = best();
   wire::Offer chosen = source.brought();
   const bool newborn = chosen.run.value == 0;
-  const bool goes_on = wanted_.has_value();  // what was agreed on, by those who have agreed on it
+  const bool goes_on = wanted_.has_value();  // an agreed anchor: it goes on with the sites that agreed on it
   wanted_.reset();
   begins_from_.reset();
   if (!goes_on) {
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run(latest_run());
     all_->installer.begin_run(chosen.run);
-    // Helpers, which may be one peer under many names, get a say by a round; but where only they are here.
+    // Helpers may be one peer under many names, so they get a say only by a round, unless only helpers are here.
     Voters founders;
     const bool helpers_alone = all_->membership.sites_here() == 0;
     for (const auto& [id, member] : all_->members()) {
@@ -330,7 +331,7 @@ void AnchorChoice::give_up_gathering(const std::string& reason) {
   while (!all_->members().empty()) all_->membership.expel(all_->members().begin()->first, reason);
 }
 
-// The others go on without those who ask for it; where nobody who trains would be left, all end.
+// The others go on without the sites that ask for it. If no site that trains would be left, all end.
 template <class Asks>
 void AnchorChoice::refuse(bool all, Asks asks, const std::string& reason) {
   std::vector<SiteId> sites;
@@ -362,8 +363,8 @@ void AnchorChoice::on_tick() {
   }
 }
 
-// Its time is over: true, those who are here begin; else some are refused. Who asks for what does not come ends nobody
-// else; the coordinator's own word is for all.
+// The time to gather is over. True: the sites here begin. Otherwise some sites are refused. A site that asks for what
+// does not come ends no other site. What the coordinator itself asks for is for all.
 bool AnchorChoice::end_gathering() {
   const std::string limit = in_seconds(all_->config.join_timeout);
   const std::string few = "only " + gathered_text() + " after " + limit + " (COLLAB_JOIN_TIMEOUT)";
@@ -383,7 +384,8 @@ bool AnchorChoice::end_gathering() {
                ": start that one, or name another [join.init-from-missing]");
     return false;
   }
-  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  // A site that was lost before the swarm began does not hold up the others for good. They cannot be a majority in two
+  // places.
   const std::size_t here = all_->membership.sites_here();
   if (2 * here > sites_wanted()) {
     go_on("; most are, they begin");
@@ -398,12 +400,12 @@ bool AnchorChoice::end_gathering() {
 void AnchorChoice::wait_for_wanted(std::optional<Duration> waited) {
   const Duration limit = all_->config.link_grace;
   if (all_->now - gathering_.since() >= limit) {
-    return give_up_wanted("not within " + in_seconds(limit) + " (COLLAB_LINK_GRACE)");
+    return give_up_wanted(" within " + in_seconds(limit) + " (COLLAB_LINK_GRACE)");
   }
   if (!waited) return;
   all_->note(
       Note::Level::kInfo, "waiting",
-      "nobody has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
+      "no site has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
 }
 
 std::string AnchorChoice::named_text() const {

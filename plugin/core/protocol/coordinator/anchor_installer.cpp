@@ -32,7 +32,7 @@ void AnchorInstaller::welcome(Member& member) {
   if (holds) member.anchor.holds_ = wire::AnchorInstalled{offer.run, offer.round, offer.digest};
   if (repeat_commit(member) || !anchor) return;
   all_->anchor.tell_late(member);
-  // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
+  // Its parameters move, so it cannot take another anchor now. It comes to its trigger by itself.
   if (member.join.report.training && !holds) member.anchor.phase_ = MemberPhase::kStale;
 }
 
@@ -55,7 +55,7 @@ bool AnchorInstaller::repeat_commit(Member& member) {
       member,
       wire::Commit{term, start.run, start.round, start.attempt, contributors_of(start),
                    all_->anchor.record() && all_->anchor.record()->round == start.round ? all_->period.in_force() : 0});
-  for (const auto& [id, voter] : all_->agreed.voters()) {  // no InstallAnchor follows that would tell
+  for (const auto& [id, voter] : all_->agreed.voters()) {  // no InstallAnchor follows that would tell it
     if (voter.left) all_->send(member, wire::MemberLeft{term, voter.name, voter.acceptor});
   }
   member.anchor.phase_ = MemberPhase::kStale;
@@ -65,8 +65,8 @@ bool AnchorInstaller::repeat_commit(Member& member) {
   return true;
 }
 
-// A site gets another acceptor when it changes runs, and the next one only after it has confirmed this one: with one
-// that was guessed ahead it could be taken for a witness of what it had accepted before.
+// A site gets another acceptor when it changes runs, and the next one only after it has confirmed this one. If the
+// coordinator guessed further ahead, the site could count as a witness of what it had accepted before.
 void AnchorInstaller::begin_run(RunId run) {
   for (auto& [id, member] : all_->members()) {
     MemberAnchor& anchor = member.anchor;
@@ -81,7 +81,7 @@ void AnchorInstaller::begin_run(RunId run) {
 void AnchorInstaller::begin_from(Member& source, const wire::Offer& anchor) {
   source.anchor.renamed_from_ = source.brought();
   source.anchor.holds_ = wire::AnchorInstalled{anchor.run, anchor.round, anchor.digest, source.anchor.acceptor_};
-  all_wait();  // who was behind another is told this one
+  all_wait();  // a member that was behind another anchor is told this one
 }
 
 void AnchorInstaller::all_wait() {
@@ -94,7 +94,7 @@ void AnchorInstaller::wait(Member& member, const wire::AnchorInstalled& holding)
 }
 
 void AnchorInstaller::left_out(Member& member) {
-  if (member.phase() == MemberPhase::kActive) {  // one that is ready by now takes the anchor at once
+  if (member.phase() == MemberPhase::kActive) {  // a member that is ready by now takes the anchor at once
     member.anchor.phase_ = member.round.ready() ? MemberPhase::kJoined : MemberPhase::kStale;
     all_->round.retract(member);
   } else if (member.phase() == MemberPhase::kInstalling) {  // it is given the newer one
@@ -121,19 +121,20 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   member.anchor.holds_ = installed;
   if (!anchor) return;
   if (installed.run != anchor->run || installed.round != anchor->round) {
-    // It has it under the swarm's name by now, with the answer to what it had contributed under another.
+    // It has the anchor under the swarm's name by now, and the answer to what it had contributed under another name.
     if (installed.run == anchor->run) member.anchor.renamed_from_.reset();
     if (waited_for) installed_another(member, installed);
     return;
   }
-  all_->idle = anchor->digest && member.phase() == MemberPhase::kActive;  // one more that has taken the outer step
+  all_->idle = anchor->digest && member.phase() == MemberPhase::kActive;  // one more has taken the outer step
   if (!anchor->digest) all_->anchor.set_digest(installed.digest);
   if (holds_anchor(member)) add_source(member);
   if (member.phase() == MemberPhase::kActive) return;
-  // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
+  // A site that has applied the commit may be right if the first report is wrong. That is decided once all sites are
+  // ready.
   const bool applied = std::exchange(member.anchor.recommitted_, false);
   if (installed.digest == *anchor->digest || (applied && !waited_for)) return active(member, installed, waited_for);
-  // It is sent the right one, or has been: they crossed.
+  // It gets the right one, or was sent it already: the messages crossed.
   if (!waited_for || applied) return;
   const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
                            to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
@@ -144,21 +145,22 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   member.anchor.phase_ = MemberPhase::kJoined;
 }
 
-// Another one than it was told to take.
+// It installed another anchor than the one it was told to take.
 void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstalled& installed) {
-  if (member.anchor.sources_ != std::vector{member.id}) {  // its parameters move: it takes it at its next trigger
+  if (member.anchor.sources_ != std::vector{member.id}) {  // its parameters move: it takes this at its next trigger
     member.anchor.phase_ = MemberPhase::kStale;
     return;
   }
-  if (all_->leadership.began_here(installed.run)) return;  // of a choice before; it is told the newer one
+  if (all_->leadership.began_here(installed.run)) return;  // from a choice before; it is told the newer one
   const AnchorRecord& anchor = *all_->anchor.record();
   const std::string what = member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
                            " by now, not that of " + anchor_text(anchor.run, anchor.round);
   if (all_->round.count_state_repair(member.id) > kMaxRepeats) {
-    return all_->membership.expel(
-        member.id, what + ", " + times_text(kMaxRepeats + 1) + " another than it was told [join.anchor-unsteady]");
+    return all_->membership.expel(member.id,
+                                  what + "; " + times_text(kMaxRepeats + 1) +
+                                      " it has not taken the one it was told to take [join.anchor-unsteady]");
   }
-  // One member's word does not take from the others what they hold, or are about to agree on: it is told to take that.
+  // One member's word does not take from the others what they hold or are about to agree on. It is told to take that.
   const bool held = somebody_holds() || all_->round.attempt();
   all_->note(
       Note::Level::kWarning, "anchor",
@@ -168,15 +170,15 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
     member.anchor.phase_ = MemberPhase::kJoined;
     return;
   }
-  // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
+  // It was chosen for what it brought when it joined, but has put another anchor in place since: choose again.
   all_->anchor.drop();
 }
 
 void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
   member.anchor.phase_ = MemberPhase::kActive;
   member.anchor.overtaken_ = false;
-  member.anchor.renamed_from_.reset();  // not before: one that holds another is told once more what was counted
-  // One that was its own source had the anchor before it came.
+  member.anchor.renamed_from_.reset();  // not earlier: one that holds another anchor is told again what was counted
+  // A member that was its own source had the anchor before it came.
   if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_came();
   if (!std::exchange(member.anchor.greeted_, true)) {
     all_->note(Note::Level::kInfo, "join",
@@ -187,11 +189,11 @@ void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& instal
   all_->membership.send_roster();
 }
 
-// ---- from whom -------------------------------------------------------------------------------------
+// ---- from which sites ------------------------------------------------------------------------------
 
-// Where there are many they take turns, so that several joiners load several sites. A pair in which the coordinator
-// gets through to neither may link up all the same; one in which neither has an address is the last resort: it will
-// not, and the joiner says so.
+// If there are many sources, they take turns, so that several joiners load several sites. If the coordinator gets
+// through to neither of a pair, they may link up all the same. If neither has an address, the pair is the last resort:
+// it will not link, and the joiner says so.
 std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
@@ -211,9 +213,9 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
   return from;
 }
 
-// The digest is the word of whoever reported it first. It may be wrong: then more than half of the membership say so,
-// not counting helpers, which may be one peer under many names. Or it may be gone, and the others hold something else:
-// then most of them are right. It is not gone while somebody who brought it has yet to say that it is in place.
+// The digest is the one that was reported first. It may be wrong: then more than half of the membership say so, not
+// counting helpers, which may be one peer under many names. Or the anchor may be gone, and the others hold something
+// else: then most of them are right. It is not gone while a site that brought it has yet to say that it is in place.
 void AnchorInstaller::believe_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
   const auto says_so = [&](const auto& entry) {
@@ -256,8 +258,8 @@ void AnchorInstaller::believe_holders() {
              {{"round", round}});
 }
 
-// An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
-// somebody installs one.
+// An anchor does not move under a joiner. None is offered while an attempt is in flight, and no attempt is formed while
+// a site installs one.
 void AnchorInstaller::offer() {
   const auto& anchor = all_->anchor.record();
   if (!anchor || !anchor->digest || all_->round.attempt()) return;
@@ -269,11 +271,12 @@ void AnchorInstaller::offer() {
   }
 }
 
-// Without a source, whoever held the anchor has said since that it holds another: it waits for one.
+// If there is no source, each site that held the anchor has said that it holds another by now. The joiner waits for
+// one.
 void AnchorInstaller::install(Member& to, std::vector<SiteId> sources) {
   to.anchor.phase_ = sources.empty() ? MemberPhase::kJoined : MemberPhase::kInstalling;
   to.anchor.installing_since_ = all_->now;
-  // Who has taken nothing of the one before has no more time for this one.
+  // A member that took nothing of the last anchor gets no more time for this one.
   if (!std::exchange(to.anchor.overtaken_, false)) to.anchor.progressed_at_ = all_->now;
   to.anchor.sources_ = std::move(sources);
   all_->round.retract(to);
@@ -322,7 +325,7 @@ void AnchorInstaller::lost(SiteId source) {
   }
 }
 
-// It had one to take the anchor from: that one says again what it holds, once a grace. Its first word may be wrong.
+// The lost member had one source. Once a grace, that source is asked again what it holds: its first word may be wrong.
 void AnchorInstaller::went_without(const Member& gone) {
   const auto& anchor = all_->anchor.record();
   if (gone.phase() != MemberPhase::kInstalling || gone.anchor.sources_.size() != 1) return;
@@ -347,8 +350,8 @@ bool AnchorInstaller::reaches_any(const Member& member, const std::vector<SiteId
       sources, [&](SiteId id) { return id == member.id || member.dialable() || all_->members().at(id).dialable(); });
 }
 
-// Nobody who holds the anchor has an address, nor has the joiner: one that can be dialled may take it first, or a
-// helper may come. Who has one tries it at once, and gives up by itself.
+// Neither the joiner nor any holder of the anchor has an address. A site that can be dialled may take the anchor first,
+// or a helper may come. A joiner that has an address tries at once, and gives up by itself.
 bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<SiteId>& sources) {
   const auto has_address = [this](SiteId id) { return !all_->members().at(id).address.empty(); };
   if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
@@ -369,7 +372,7 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
 
 // ---- how long --------------------------------------------------------------------------------------
 
-// Where nothing comes, two heartbeats later than the joiner itself gives up, which can say why.
+// If nothing arrives, this is two heartbeats after the joiner itself gives up. The joiner can say why.
 TimePoint AnchorInstaller::installing_until(const Member& member) const {
   const TimePoint idle_until =
       later(member.anchor.progressed_at_, all_->config.link_grace + 2 * all_->config.heartbeat);
@@ -397,7 +400,7 @@ void AnchorInstaller::on_tick() {
                                      in_megabytes(came) +
                                      " had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT at all sites "
                                      "and coordinators: rounds wait for it meanwhile [join.anchor-slow]");
-    } else {  // it may come again, and be luckier with other sources
+    } else {  // it may come again, and have more luck with other sources
       all_->membership.hang_up(id, "nothing of the anchor has come there for " + in_seconds(all_->config.link_grace) +
                                        " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
     }

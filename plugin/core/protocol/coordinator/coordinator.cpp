@@ -1,19 +1,19 @@
 // Which part answers which event, and what follows from it.
 //
 //   what comes           answered by         what follows
-//   from anybody
+//   from any process
 //   Join                 Admission           `Welcome`, and a member more. Or `Refuse`; or it waits: for an election
 //                                            (Leadership), for its generation (GenerationGate: `Hold`), for its name
 //   StatusQuery          tell_status         `StatusReport`
 //   Inquire              tell_who_leads      `Leads`
-//   Forget               Leadership          a `Notice`; who waits here may go on without those it names
+//   Forget               Leadership          a `Notice`; sites that wait here may go on without the named sites
 //   from a site that waits for an election
 //   Promise, Accepted    Leadership          counted (election.h). Enough of them: it leads, all that wait are let in
-//   from a member; from any other link the link is closed
+//   from a member; any other link is closed
 //   AnchorInstalled      AnchorInstaller     the swarm's anchor: it is active. Another: it takes the swarm's; one that
 //                                            trains, at its trigger (stale)
-//   Ready                Round               counts for the next attempt; of an earlier round it takes the anchor first
-//   Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
+//   Ready                Round               counts for the next attempt; for an earlier round the site takes the
+//   anchor Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
 //   Decline              Round               another attempt, to which it contributes nothing; a second one: expelled
 //   PeerUnreachable      Round               another attempt; the pair owns no slice in it if it failed before
 //   Leave                Membership          `LeaveAck`; the others get `MemberLeft`; it goes as if its link had closed
@@ -25,10 +25,10 @@
 //   Closed               Membership          the member goes; its attempt is formed anew without it (Round::lost). What
 //                                            waits on that link waits no more
 //   Undialable           Membership          it owns no slices while others can be dialled
-//   CallsUnderWay        RoundGate           a round does not wait for who stands in a call that waits for the round
+//   CallsUnderWay        RoundGate           a round does not wait for a site in a call that waits for the round
 //   Tick                 each part           what has taken too long ends: silence, joining, taking an anchor, a round
 //
-// Whatever it was, `advance` then looks what has become possible. Round is in round.cpp, round_attempt.cpp and
+// After each event `advance` looks at what has become possible. Round is in round.cpp, round_attempt.cpp and
 // round_end.cpp.
 #include "core/protocol/coordinator/coordinator.h"
 
@@ -98,7 +98,7 @@ std::set<std::string> Coordinator::sites_of(std::uint64_t world) const {
 std::vector<std::string> Coordinator::member_names() const {
   const Generations& generations = parts_->generation.generations();
   std::vector<std::string> names = parts_->membership.names();
-  // Who goes on to another generation has not left.
+  // A site that goes on to another generation has not left.
   for (const auto& [link, waiting] : generations.waiting()) names.push_back(waiting.join.site);
   for (std::string& site : generations.expected(parts_->now)) names.push_back(std::move(site));
   return names;
@@ -121,14 +121,14 @@ void take(CoordinatorParts& all, Member& from, const wire::Heartbeat& what) {
   all.round.on_exchanged(from, what.exchanged);
   all.idle = true;
 }
-// These came when others were enough already.
+// These came when enough others had answered already.
 void take(CoordinatorParts& all, Member&, const wire::Promise&) { all.idle = true; }
 void take(CoordinatorParts& all, Member&, const wire::Accepted&) { all.idle = true; }
 template <typename Other>
 void take(CoordinatorParts& all, Member& from, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            from.name + " sent " + std::string(wire::name_of(what)) +
-               ", which no site sends a coordinator [link.unexpected-message]");
+               ", a message that sites never send to coordinators [link.unexpected-message]");
 }
 
 void tell_status(CoordinatorParts& all, LinkId link) {
@@ -208,8 +208,8 @@ void on_event(CoordinatorParts& all, const Tick&) {
   all.round.on_tick();
 }
 
-// One place decides what is possible now, after any event: an anchor to choose, joiners to serve, an attempt to finish,
-// a round to form. Whoever is removed on the way makes it look again.
+// After any event, one place decides what is possible now: to choose an anchor, to serve joiners, to finish an attempt,
+// to form a round. If a member is removed on the way, it looks again.
 void advance(CoordinatorParts& all) {
   do {
     all.changed = false;

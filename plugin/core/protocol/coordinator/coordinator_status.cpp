@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-constexpr std::size_t kMaxContributed = 100;  // that are told
-// Of the text of an answer, which is one message (kMaxJsonBytes): whoever comes brings names, and may bring many.
+constexpr std::size_t kMaxContributed = 100;  // sites whose contributions are told
+// Bytes of an answer's text, which is one message (kMaxJsonBytes). Any process can come with names, and with many.
 constexpr std::size_t kMembersBytes = 500'000;
 constexpr std::size_t kListBytes = 100'000;  // of each of the five other lists
 static_assert(kMembersBytes + 5 * kListBytes + 8 * wire::kMaxReasonBytes < wire::kMaxJsonBytes);
@@ -69,7 +69,7 @@ std::string json_of(const Contributed& of) {
 
 std::string json_of(const std::string& name) { return json_quote(name); }
 
-// As many as fit, and how many were left out.
+// As many values as fit, and how many were left out.
 template <typename T>
 std::string json_of(const std::vector<T>& values, std::size_t most_bytes, std::size_t& left_out) {
   std::string text = "[";
@@ -117,7 +117,7 @@ namespace protocol {
 SwarmStatus status_of(const CoordinatorParts& all, TimePoint at) {
   const bool leads = all.leadership.leads();
   const Election& election = all.leadership.election();
-  // Where it does not lead: as far as those who wait here know.
+  // Without a lead: what the sites that wait here know.
   const Election::Newest waiting = leads ? Election::Newest() : election.newest();
   const auto& anchor = all.anchor.record();
   const wire::Offer agreed = leads && anchor ? offer_of(*anchor) : waiting.anchor;

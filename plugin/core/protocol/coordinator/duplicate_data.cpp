@@ -9,7 +9,8 @@
 namespace collab::protocol {
 namespace {
 
-// Up to here every pair is compared; beyond, those whose sums are neighbours: of equal deltas they are nearly equal.
+// Up to this many sites, every pair is compared. Beyond, only sites with close sums: those of equal deltas are nearly
+// equal.
 constexpr std::size_t kEveryPair = 32;
 constexpr std::size_t kNeighbours = 8;
 
@@ -19,7 +20,7 @@ struct Direction {
   double sum = 0;
 };
 
-// Empty: too little to conclude anything from.
+// Empty: too little data for a conclusion.
 std::vector<double> unit_of(std::span<const std::uint32_t> sampled_delta) {
   std::vector<double> unit;
   double square = 0;

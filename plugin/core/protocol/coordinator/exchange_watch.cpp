@@ -48,21 +48,21 @@ std::map<SiteId, std::set<SiteId>> ExchangeWatch::who_lacks(bool means) const {
 std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, const std::set<SiteId>& say,
                                                          Duration limit, TimePoint now) const {
   std::set<SiteId> moving;
-  TimePoint vouched = began_;  // the last move by the word of one that has a say
+  TimePoint vouched = began_;  // the last move that a site with a say has reported
   for (const auto& [id, site] : sites_) {
     if (now < later(site.moved_at, limit)) moving.insert(id);
     if (say.contains(id)) vouched = std::max(vouched, site.moved_at);
   }
   if (sites_.size() < 2) return std::nullopt;
   if (moving.size() > 1) {
-    // What newcomers send to each other may take longer than all the rest: the others then have what they need.
+    // What newcomers send to each other may take longer than all the rest. Then the others have what they need.
     if (now < later(vouched, std::max(limit, 2 * (vouched - began_)))) return std::nullopt;
     std::erase_if(moving, [&](SiteId site) { return !open.contains(site); });
     if (!moving.empty()) return Stall{.newcomers = std::move(moving)};
   }
   auto by = who_lacks(false);
   if (by.empty()) by = who_lacks(true);
-  if (by.empty()) {  // nobody lacks anything, and yet some do not say that they are done
+  if (by.empty()) {  // no site lacks anything, yet some do not say that they are done
     for (const SiteId site : open) by[site] = {};
   }
   std::size_t most = 0;
@@ -83,7 +83,7 @@ std::set<SiteId> ExchangeWatch::slow(const std::set<SiteId>& owners) const {
   std::set<SiteId> found;
   for (const auto& [site, others] : who_lacks(false)) {
     const auto lack = std::ranges::count_if(others, [&](SiteId other) {
-      // A list that is cut names the lowest sites, not the slowest.
+      // A list that is cut short names the lowest sites, not the slowest.
       return owners.contains(other) && sites_.at(other).said.lacks.size() < wire::kMaxLacked;
     });
     if (2 * static_cast<std::size_t>(lack) > owners.size() - owners.count(site)) found.insert(site);

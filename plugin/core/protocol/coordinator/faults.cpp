@@ -6,7 +6,7 @@
 namespace collab::protocol {
 
 void Faults::begin_round(const Members& members) {
-  // Who was beyond repair and is left out has not shown a right mean since.
+  // A site that was beyond repair and is left out has not shown a right mean since.
   std::erase_if(mean_repairs_,
                 [&](const auto& entry) { return !members.contains(entry.first) && !set_aside_.contains(entry.first); });
   set_aside_.clear();
@@ -19,8 +19,8 @@ void Faults::begin_round(const Members& members) {
 
 bool Faults::gave_up(SiteId site) { return ++gave_up_[site] > kMaxFailures && set_aside_.insert(site).second; }
 
-// An attempt counts for a part only, however long it took: one whose line to a site breaks twice is first kept apart
-// from that site.
+// An attempt counts in part only, however long it took. If a site's line to another breaks twice, the two are first
+// kept apart.
 bool Faults::newcomer_failed(Duration after, Duration most) {
   newcomers_cost_ += std::min(after, most / kMaxRepeats);
   return ++newcomers_failed_ > kMaxFailures || newcomers_cost_ >= most;
@@ -29,7 +29,7 @@ bool Faults::newcomer_failed(Duration after, Duration most) {
 bool Faults::leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until) {
   newcomers_from_ = std::max(newcomers_from_, until);
   const bool kept_one_failed = first_newcomer_ && because.contains(*first_newcomer_);
-  if (newcomers_out_ > 0 && !kept_one_failed) return false;  // out by now
+  if (newcomers_out_ > 0 && !kept_one_failed) return false;  // they are out already
   first_newcomer_ = newcomers_out_ == 0 ? first : std::nullopt;
   return ++newcomers_out_ <= 2;
 }

@@ -48,7 +48,7 @@ void GenerationGate::settle() {
   tell_who_waits();
 }
 
-// Nothing of the model before counts: not its anchor, its membership nor its rounds.
+// Nothing of the model before counts: not its anchor, its membership or its rounds.
 void GenerationGate::begin(std::uint32_t generation) {
   const std::uint32_t before = generations_.current();
   generations_.begin(generation, all_->now);
@@ -60,7 +60,7 @@ void GenerationGate::begin(std::uint32_t generation) {
         all_->membership.remove(id, "the swarm goes on to " + generation_text(generation) + " of the model");
       } else if (member.phase() == MemberPhase::kActive) {
         all_->membership.expel(id, kAnotherModel);
-      } else {  // one without an anchor would take a refusal for its end
+      } else {  // a helper without an anchor would take a refusal for its end
         all_->membership.hang_up(id, kAnotherModel);
       }
     }
@@ -95,10 +95,10 @@ void GenerationGate::send_away(LinkId link, const std::string& who, const std::s
 
 void GenerationGate::tell_who_waits() {
   const bool here = trainers_here() > 0;
-  std::string trainers;  // all their names: made once, and only where somebody is told
+  std::string trainers;  // all their names: made once, and only if a site is told
   for (auto& [link, waiting] : generations_.waiting()) {
     if (all_->now < waiting.tell) continue;
-    waiting.tell = later(all_->now, all_->config.heartbeat);  // it hears that we are there
+    waiting.tell = later(all_->now, all_->config.heartbeat);  // it hears that the coordinator is there
     const std::string own = generation_text(waiting.join.generation);
     if (here && trainers.empty()) trainers = trainers_text();
     const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
@@ -114,8 +114,9 @@ void GenerationGate::tell_who_waits() {
   }
 }
 
-// Who is ahead waits for so long. Then those who are ahead go on, if they are half of all, or if one of them is who the
-// others miss: it has left them for good, and nobody leads them any more. Else they are too few.
+// Sites that are ahead wait for this long. Then they go on if they are half of all, or if one of them is the site that
+// the others miss. That site has left the others for good, and no site leads them any more. Otherwise those ahead are
+// too few.
 void GenerationGate::on_tick() {
   const auto late = [&](const auto& entry) {
     return all_->now >= later(entry.second.since, all_->config.join_timeout);
@@ -157,7 +158,7 @@ void GenerationGate::learn(const wire::Join& join) {
 }
 
 void GenerationGate::wait(LinkId link, const wire::Join& join) {
-  if (join.helper) {  // it comes again with nothing
+  if (join.helper) {  // it comes back with nothing
     return send_away(link, join.site,
                      "the swarm trains " + generation_text(generations_.current()) +
                          " of the model, and what this helper holds is of " + generation_text(join.generation) +
@@ -170,7 +171,7 @@ void GenerationGate::wait(LinkId link, const wire::Join& join) {
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
     all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
   }
-  all_->changed = true;  // it is settled as soon as this event has been looked at
+  all_->changed = true;  // it is settled once this event is handled
 }
 
 void GenerationGate::forget(LinkId link) { generations_.forget(link, all_->now); }

@@ -66,7 +66,7 @@ bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   const auto* accepted = std::get_if<wire::Accepted>(&message);
   const bool counts = (promise != nullptr && election_.on_promise(link, *promise)) ||
                       (accepted != nullptr && election_.on_accepted(link, *accepted));
-  if (counts) seek();  // that takes a look at all of them
+  if (counts) seek();  // this looks at all of them
   return true;
 }
 
@@ -77,7 +77,7 @@ void Leadership::go(LinkId link) {
 }
 
 void Leadership::on_tick() {
-  for (const LinkId link : election_.silent(all_->now)) {  // what it was to promise would be waited for
+  for (const LinkId link : election_.silent(all_->now)) {  // its promise would be waited for
     all_->out.emplace_back(Hangup{link, "silent for longer than " + in_seconds(all_->config.link_grace) +
                                             " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
     election_.go(all_->now, link);
@@ -89,13 +89,13 @@ void Leadership::on_tick() {
   all_->out.emplace_back(Broadcast{election_.links(), wire::Notice{std::string(kWait), *text}});
 }
 
-// ---- the operator's word ---------------------------------------------------------------------------
+// ---- what the operator says ------------------------------------------------------------------------
 
 std::vector<std::string> Leadership::missed() const {
   return leads_ ? all_->agreed.missed_by(all_->membership.ids()) : election_.missing();
 }
 
-// Why the word changes nothing here; empty: it does.
+// Why it changes nothing here. Empty: it changes something.
 std::string Leadership::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
   if (leads_ && all_->anchor.gathers())
     return "the swarm has not begun, so no particular site is waited for: " + all_->anchor.gathered_text() +
@@ -108,35 +108,35 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
   if (others.empty() && !forget.sites.empty()) return {};
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();
-  return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
-         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {}) +
-         " [coordinator.forget-not-missed]";
+  return "no site was forgotten: no site here misses " +
+         (others.empty() ? "a site without a name" : join_words(others)) + "; here: " + names_text(here, {}) +
+         "; missing: " + names_text(missed, {}) + " [coordinator.forget-not-missed]";
 }
 
-// It counts where those who are here are too few without the others, and about nobody else: a name that is misspelt
-// must not be taken for an answer.
+// It counts if the sites here are too few without the missing ones, and only for sites that are missed. A misspelt name
+// must not pass for an answer.
 void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   const auto answer = [&](std::string_view event, std::string text) {
     all_->out.emplace_back(Send{link, wire::Notice{std::string(event), std::move(text)}});
   };
   if (leads_ && minority_since_ == kNever && !all_->anchor.gathers()) {
-    return answer(kForget, "nobody is waited for: " + names_text(all_->membership.names(), {}) +
-                               " go on by themselves, they are most of the sites that agreed last");
+    return answer(kForget, "no site is waited for: " + names_text(all_->membership.names(), {}) +
+                               " go on by themselves, as they are most of the sites that agreed last");
   }
   std::vector<std::string> missing = missed();
   if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
   const std::string whom = names_text(forget.sites, {});
   all_->note(Note::Level::kWarning, std::string(kForget),
-             "collab forget: nobody waits for " + whom + " any more [coordinator.forgotten]",
+             "collab forget: no site waits for " + whom + " any longer [coordinator.forgotten]",
              {{"who", json_list(forget.sites)}});
-  if (leads_) step_down("those who are missing are forgotten");
+  if (leads_) step_down("the missing sites are forgotten");
   election_.forget(forget.sites);
   seek();
   std::erase_if(missing, [&](const std::string& name) { return election_.is_forgotten(name); });
   if (leads_)
     return answer(kForget, names_text(all_->membership.names(), {}) + " go on without " + whom + ", as another run");
-  answer(kForget, missing.empty() ? whom + " is not waited for any more: the sites here go on in a moment"
-                                  : whom + " is not waited for any more, but others are: " + names_text(missing, {}) +
+  answer(kForget, missing.empty() ? whom + " is no longer waited for: the sites here go on in a moment"
+                                  : whom + " is no longer waited for, but others are: " + names_text(missing, {}) +
                                         " (start them again, or forget them, too)");
 }
 
@@ -152,7 +152,7 @@ void Leadership::lead(Mandate mandate) {
   for (const Mandate::Comer& comer : mandate.comers) {
     if (comer.early) early_.insert(comer.link);
   }
-  // The first trainer that is let in says which model and settings all are to have: one that has agreed before.
+  // The first trainer that is let in sets the model and the settings for all. So it is one that has agreed before.
   std::ranges::stable_partition(mandate.comers, [&](const auto& comer) { return mandate.is_of_a_voter(comer); });
   for (const Mandate::Comer& comer : mandate.comers) {
     if (mandate.disproves(comer)) {
@@ -174,7 +174,7 @@ void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId a
           "COLLAB_STATE_DIR away and start again [join.record-disproved]");
 }
 
-// What counts of the past is in the mandate: the newest anchor with its membership, and what may have been committed at
+// The mandate holds what counts of the past: the newest anchor with its membership, and what may have been committed in
 // the round after it.
 void Leadership::inherit(const Mandate& mandate) {
   wire::Offer newest = mandate.newest;
@@ -190,7 +190,7 @@ void Leadership::inherit(const Mandate& mandate) {
         Note::Level::kInfo, "coordinator",
         "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) + what);
   };
-  if (mandate.given_up && !forks) {  // by enough who would know
+  if (mandate.given_up && !forks) {  // by enough sites that would know
     tell(*mandate.given_up, " is given up: not all had accepted it, so it was not committed");
     all_->round.keep_slices(mandate.given_up->slices);
   }
@@ -205,14 +205,14 @@ void Leadership::inherit(const Mandate& mandate) {
 
 // ---- the end of it ---------------------------------------------------------------------------------
 
-// Whom a majority has elected is not deposed by a stranger, nor by one who says that it is a voter that is here.
+// A leader that a majority elected is not deposed by a stranger, nor by a site that claims to be a voter which is here.
 bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   const wire::Record& record = join.report.record;
   const bool voter = all_->agreed.is_acceptor_of(record.acceptor, join.site);
   const auto& anchor = all_->anchor.record();
   const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
   const bool newer_term = record.promised > term_ && voter;
-  if (ahead && !voter) {  // if that is so, its own leader will be found at another candidate
+  if (ahead && !voter) {  // if so, its own leader will be found at another candidate
     all_->out.emplace_back(Hangup{
         link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
     return false;
@@ -240,16 +240,17 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   return true;
 }
 
-// Each time costs the others an election and the attempt under way.
+// Each deposition costs the others an election and the attempt in flight.
 bool Leadership::may_depose(AcceptorId voter) {
   const TimePoint now = all_->now;
   const double a_second = kMaxRepeats / std::chrono::duration<double>(all_->config.link_grace).count();
-  std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // as new
+  std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // like new
   return depositions_.try_emplace(voter, kMaxRepeats, a_second).first->second.allow(now).has_value();
 }
 
-// Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained
-// only to one that has agreed on far more: else the sites of the other swarm have come over because this one stays.
+// If a leader founded a swarm because no site knew better, it gives way to one that was there before. Of two swarms
+// that have trained, this one gives way only to one that has agreed on far more. Otherwise it stays, and the other
+// swarm's sites have come over for that reason.
 bool Leadership::is_older(const wire::Join& join) const {
   const wire::Offer& theirs = join.report.record.anchor;
   if (join.report.record.voters.empty() || mutant(Mutant::kFounderStays)) return false;
@@ -258,7 +259,7 @@ bool Leadership::is_older(const wire::Join& join) const {
   const auto& [run, agreed] = *newest;
   if (run == theirs.run) return false;
   if (agreed.value == 0) return true;
-  // What has been agreed on here is not given up for a membership that is not here, nor on the word of one among many.
+  // What was agreed here is not given up for a membership that is not here, nor on the word of one site among many.
   const std::vector<wire::Voter>& voters_there = join.report.record.voters;
   std::size_t from_there = 1;
   std::size_t others = 0;
@@ -289,7 +290,7 @@ void Leadership::judge_quorum() {
 }
 
 void Leadership::step_down(const std::string& reason) {
-  const std::string text = "leads no more: " + reason + " [coordinator.steps-down]";
+  const std::string text = "no longer leads: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
   all_->membership.hang_up(text);
   all_->admission.hang_up_claims(text);

@@ -77,11 +77,11 @@ Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   ++changes_;
   send_keys(added);
   send_roster();
-  if (roster_due_) all_->send(added, roster());  // it has to know whom to take the anchor from
+  if (roster_due_) all_->send(added, roster());  // it has to know its sources of the anchor
   return added;
 }
 
-// Two members know each other by a key that nobody else is told.
+// Two members know each other by a key that no other site is told.
 void Membership::send_keys(const Member& joiner) {
   wire::Keys of_joiner;
   for (const auto& [id, other] : members_) {
@@ -103,9 +103,9 @@ void Membership::remove(SiteId id, const std::string& reason) {
   if (!gone.helper) all_->generation.somebody_trained();  // it was here until this moment
   all_->changed = true;
   ++changes_;
-  all_->note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
+  all_->note(Note::Level::kInfo, "leave", gone.name + " is no longer a member: " + reason,
              {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
-  if (members_.empty()) return all_->leadership.stop();  // who comes back may have followed another one since
+  if (members_.empty()) return all_->leadership.stop();  // sites that come back may have followed another since
   all_->round.lost(gone);
   all_->installer.lost(id);
   all_->installer.went_without(gone);
@@ -136,7 +136,7 @@ void Membership::hang_up(const std::string& reason) {
   ++changes_;
 }
 
-// ---- whether those who are here are enough ---------------------------------------------------------
+// ---- whether the sites here are enough -------------------------------------------------------------
 
 Quorum Membership::quorum_among(const std::set<SiteId>& present) const {
   return all_->agreed.quorum([&](const wire::Voter& voter) {
@@ -145,7 +145,7 @@ Quorum Membership::quorum_among(const std::set<SiteId>& present) const {
 }
 
 Quorum Membership::quorum_here() const {
-  auto member = members_.begin();  // asked at each event: both are in order
+  auto member = members_.begin();  // runs at each event: both are in order
   return all_->agreed.quorum([&](const wire::Voter& voter) {
     while (member != members_.end() && member->first < voter.site) ++member;
     const bool here = member != members_.end() && member->first == voter.site;
@@ -180,7 +180,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
     if (!rest.links.empty()) all_->out.emplace_back(std::move(rest));
   }
   const bool last = members_.size() == 1 || (!member.helper && sites_here() == 1);
-  if (last && all_->anchor.record()) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
+  if (last && all_->anchor.record()) {  // the swarm ends as it should: no site is to bring it back, and no helper
     all_->anchor.end();
     all_->generation.end();
   }
@@ -225,9 +225,9 @@ void Membership::broadcast(wire::Message message) {
   all_->out.emplace_back(std::move(all));
 }
 
-// The coordinator's own try is a hint and no verdict: whom it does not get through to others may reach, so such pairs
-// try each other all the same. This one dials the others from now on, and owns no slice while there are some that can
-// be dialled for sure.
+// The coordinator's own try is a hint, not a verdict. Other sites may reach a site that it does not get through to, so
+// such pairs try each other all the same. From now on this site dials the others. It owns no slice while there are
+// sites that can be dialled for sure.
 void Membership::on_undialable(const Undialable& event) {
   Member* member = behind(event.link);
   if (member == nullptr) return;
@@ -237,7 +237,7 @@ void Membership::on_undialable(const Undialable& event) {
                  "): it dials the others [link.undialable]",
              {{"who", json_quote(member->name)}});
   all_->send(*member, wire::Notice{std::string(kDialOut),
-                                   "nobody can dial this site at " + member->address + " (" + event.reason +
+                                   "other sites cannot dial this site at " + member->address + " (" + event.reason +
                                        "): it dials out, and owns no part of the model in rounds where others can. "
                                        "If it can be dialled at another address, set COLLAB_ADVERTISE, and a port in "
                                        "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot [link.dial-out]"});
@@ -272,7 +272,7 @@ void Membership::begin_heartbeats() { next_heartbeat_ = later(all_->now, all_->c
 
 void Membership::on_tick() {
   if (members_.empty() || all_->now < next_heartbeat_) return;
-  // Who has slept cannot tell whether the others were silent: its own absence is not held against them.
+  // A coordinator that has slept cannot tell whether the others were silent. Its own absence is not held against them.
   const Duration slept = all_->now - next_heartbeat_;
   if (slept > 2 * all_->config.heartbeat) {
     for (auto& [id, member] : members_) {

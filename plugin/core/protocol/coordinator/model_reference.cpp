@@ -101,7 +101,7 @@ std::string ModelReference::setting_difference(const wire::Join& join) const {
   return {};
 }
 
-// Of one model, the sites leave out other buffers: then they have other vectors too, and both lists say why.
+// Sites of one model leave out different buffers. Then their vectors differ too, and the two lists say why.
 std::string ModelReference::left_out_difference(const wire::Join& join) const {
   if (join.helper || !std::ranges::equal(join.model, model_, same_tensor)) return {};
   std::vector<std::string> here;

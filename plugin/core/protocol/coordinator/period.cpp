@@ -77,7 +77,7 @@ Pace Period::slowest_of(const std::set<SiteId>& sites) const {
   return slowest;
 }
 
-// Of each as it has trained since it contributed last.
+// The samples of each site, as it has trained since its last contribution.
 double Period::samples_a_step(const std::set<SiteId>& sites) const {
   double all = 0;
   for (const SiteId id : sites) {
@@ -92,7 +92,7 @@ std::uint32_t Period::committed(const wire::StartAttempt& start) {
   if (by.first == 0) return 0;
   std::set<SiteId> sites;
   std::uint32_t followed = 0;
-  bool same = true;  // as took part in the round that they have measured
+  bool same = true;  // these sites took part in the round that was measured
   for (const wire::Participant& p : start.participants) {
     if (!p.here) continue;
     const Member& member = all_->members().at(p.site);

@@ -10,10 +10,10 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kRounds = 3;       // of which the median counts
-constexpr double kWorthAChange = 0.1;    // of the period in force
-constexpr double kRoomForARound = 1.05;  // behind the training, rounds are not all alike
-constexpr double kStepsUntilMerged = 1;  // it is merged between two steps
+constexpr std::size_t kRounds = 3;       // the median of so many counts
+constexpr double kWorthAChange = 0.1;    // as a part of the period in force
+constexpr double kRoomForARound = 1.05;  // rounds behind the training vary in length
+constexpr double kStepsUntilMerged = 1;  // a result is merged between two steps
 
 double median(const std::deque<Pace>& rounds, double Pace::*of) {
   std::vector<double> values;
@@ -37,7 +37,8 @@ bool PeriodChoice::measured(const Pace& slowest, const PeriodRule& rule) {
   const double needed = std::clamp(steps_needed(pace_, rule), 1.0, double{wire::kMaxPeriod});
   const double whole = std::ceil(needed);
   const bool first = !std::exchange(chosen_, true);
-  // Up by what is needed, down by what it would become: else one of few steps would go up and down by rounding.
+  // Up by what is needed, down by what it would become. Otherwise a period of few steps would go up and down by
+  // rounding.
   const bool longer = needed > in_force_ * (1 + kWorthAChange);
   const bool shorter = whole < in_force_ * (1 - kWorthAChange);
   if (longer || shorter) in_force_ = static_cast<std::uint32_t>(whole);
@@ -45,7 +46,7 @@ bool PeriodChoice::measured(const Pace& slowest, const PeriodRule& rule) {
 }
 
 bool PeriodChoice::counted(double samples_a_step, const PeriodRule& rule) {
-  constexpr double kRounding = 0.75;  // steps: else last batches, which are smaller, move it up and down by one
+  constexpr double kRounding = 0.75;  // steps; otherwise last batches, which are smaller, would move it by one
   const double needed = std::clamp(static_cast<double>(rule.samples) / samples_a_step, 1.0, double{wire::kMaxPeriod});
   const bool first = !std::exchange(chosen_, true);
   const bool other = std::abs(needed - in_force_) > kRounding;

@@ -6,8 +6,8 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::uint32_t kApartAfter = 4;
-// A failure so soon after the attempt's start counts half: a link that one side gives up fails once more where the
-// other does not know yet.
+// A failure this soon after the attempt's start counts half. A link that one side gives up fails once more if the other
+// side does not know yet.
 constexpr Duration kEarlyFailure = std::chrono::seconds(3);
 constexpr std::uint64_t kRoundsApart = 8;
 

@@ -75,14 +75,14 @@ void Round::advance() {
 
 void Round::on_ready(Member& member, wire::Ready ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
-  if (ready.weight > 0 && all_->admission.reference()->weighs_equally()) ready.weight = 1;  // whatever it says
+  if (ready.weight > 0 && all_->admission.reference()->weighs_equally()) ready.weight = 1;  // whatever it reports
   if (!member.anchor.comes() && all_->anchor.record() && ready.round.value > 0 &&
       (ready.round < number() || member.phase() == MemberPhase::kStale)) {
     // The swarm went on without it, and now its parameters stand still: it can take the anchor.
     return all_->installer.wait(member, {member.brought().run, RoundId{ready.round.value - 1}, ready.state});
   }
   if (member.phase() != MemberPhase::kActive || ready.round != number()) {
-    // It crossed an InstallAnchor on its way, or is out of step; it will say so again once it holds the anchor.
+    // It crossed an InstallAnchor, or is out of step. The site says it again once it holds the anchor.
     all_->note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
     return;
   }
@@ -90,8 +90,8 @@ void Round::on_ready(Member& member, wire::Ready ready) {
     wire::Ready said = ready;
     if (member.round.ready_) said.since = member.round.ready_->since;
     if (!member.round.ready_ || *member.round.ready_ == said || mutant(Mutant::kReadyNotCompared))
-      return;  // said twice
-    // The attempt was formed from a word that had crossed a RoundSkipped: it has trained on since.
+      return;  // reported twice
+    // The attempt was formed from a Ready that crossed a RoundSkipped: the site has trained on since.
     all_->note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
     blame(member.id);
     abandon_attempt();
@@ -130,7 +130,7 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
 void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable) {
   if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round_.attempt, member.id)) return;
   const wire::Participant* const peer = participant_of(*round_.attempt, unreachable.peer);
-  if (peer == nullptr) {  // it has given the attempt up all the same
+  if (peer == nullptr) {  // the member has given up the attempt all the same
     all_->note(Note::Level::kWarning, "unreached",
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
@@ -147,7 +147,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
     round_.gone.erase(unreachable.peer);
     return abandon_attempt();
   }
-  const bool itself = unreachable.peer == member.id;  // a site that is cut off from itself owns nothing
+  const bool itself = unreachable.peer == member.id;  // a site that cannot reach itself owns nothing
   const std::string text = member.name +
                            (itself ? " cannot do its part of the exchange: "
                                    : " cannot exchange with " + all_->membership.name_of(unreachable.peer) + ": ") +
@@ -244,7 +244,7 @@ void Round::tell_without(const std::string& name, const std::string& why) {
              {{"who", json_quote(name)}, {"round", round}});
 }
 
-// Where nobody can reach all others, who is cut off from most is not waited for in this round.
+// If no site can reach all others, this round does not wait for the site that is cut off from most.
 std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);
@@ -256,8 +256,8 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
   return sites;
 }
 
-// For which no other rule names a limit. What one that has a say does counts against itself; who has none may come
-// again under another name.
+// Counts failures that no other rule limits. Those of a site with a say count against the site itself. A site without a
+// say may come again under another name.
 void Round::blame(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!has_say(site)) {
@@ -267,7 +267,7 @@ void Round::blame(SiteId site) {
   }
 }
 
-// They have a rest for as long as they have taken, as after a wait in vain (round_gate.h).
+// The newcomers rest for as long as they have taken, as after a wait in vain (round_gate.h).
 void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
   if (failed.empty()) return;
   const Member* first = nullptr;
@@ -294,15 +294,15 @@ void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
              {{"who", json_list(names)}, {"round", round}});
 }
 
-// Without it no round can be agreed on: to leave it out would end them all without an error.
+// Without this site no round can be agreed on. To leave it out would end all rounds without an error.
 bool Round::is_needed(SiteId site) const {
   std::set<SiteId> others = all_->membership.ids();
   others.erase(site);
   return !all_->membership.quorum_among(others).can_accept();
 }
 
-// Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
-// parameters, and says ready once more.
+// Before deltas to an anchor are averaged, all sites must hold the same anchor. A site that differs fetches it again,
+// keeps its parameters, and says ready once more.
 bool Round::repair_states(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
@@ -334,8 +334,8 @@ bool Round::repair_states(const std::set<SiteId>& sites) {
   return wrong.empty();
 }
 
-// It is expelled, but where others' word, which may be a lie, would end its training: then the round goes on without
-// it.
+// The site is expelled, unless the word of other sites, which may be a lie, would end its training. Then the round goes
+// on without it.
 void Round::give_up_on(SiteId id, const std::string& why, const std::string& code) {
   all_->changed = true;
   if (!has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
@@ -352,7 +352,7 @@ void Round::start(const std::set<SiteId>& sites) {
   start.round = number();
   start.attempt = AttemptId{attempt_base_ + ++round_.attempts};
   if (round_.started == TimePoint{})
-    round_.limit = later(all_->now, all_->config.round_timeout);  // the wait has had its own
+    round_.limit = later(all_->now, all_->config.round_timeout);  // the wait had its own limit
   highest_attempt_ = std::max(highest_attempt_, start.attempt.value);
   bool contributes = false;
   for (const SiteId id : sites) {

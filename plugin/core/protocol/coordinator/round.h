@@ -64,7 +64,7 @@ class Round {
   void begin_term(TermId term);
   void begin_anchor();                                // another one was chosen
   void keep_slices(std::vector<wire::Slice> slices);  // of an attempt that a predecessor gave up
-  void lost(const Member& gone);                      // it is no member any more
+  void lost(const Member& gone);                      // it is no longer a member
   void end_without_ready();                           // no site is left that waits for it
   void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more

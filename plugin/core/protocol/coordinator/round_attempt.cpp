@@ -106,7 +106,7 @@ void Round::judge_exchange() {
                              in_seconds(limit) +
                              "; the others go on, and what it trained counts in a later round [round.newcomer-moves]");
   }
-  const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
+  const std::string reason = "none of its part of the exchange has arrived for " + in_seconds(limit);
   if (stall->pair) {
     const auto& [site, lacked] = *stall->pair;
     return on_peer_unreachable(all_->members().at(site), {number(), round_.attempt->attempt, lacked, reason});

@@ -8,16 +8,17 @@
 //   all are done, a site has another digest of a slice       average_again(): the attempt is given up, nothing of its
 //                                                            exchange stands, and another one is formed
 //
-// Right is the digest that most say, of equals the one that includes the lowest site (right_of). Of the others each is
+// The right digest is the one that most sites say; among equals, the one that includes the lowest site (right_of).
+// Each of the other sites is
 //
 //   the first three times                                    named: event `repair`, [round.mean-differs]
-//   then, with a say, where the round can do without it      left out of the round: event `straggler`
-//   then, else                                               expelled [round.mean-beyond-repair]
-//   without a say, as it is of no membership yet             named, and expelled after the third time. From the first
-//                                                            on only one of those without a say takes part in the
-//                                                            rest of the round, then nobody (faults.h)
+//   then, with a say, if the round can do without it         left out of the round: event `straggler`
+//   then, otherwise                                          expelled [round.mean-beyond-repair]
+//   without a say, as it is of no membership yet             named, and expelled after the third time. After the first
+//                                                            time only one site without a say takes part in the rest
+//                                                            of the round, then none (faults.h)
 //
-// Times are counted until a commit in which its mean was right, over rounds.
+// Times are counted over rounds, until a commit in which its mean was right.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -33,7 +34,7 @@ namespace collab::protocol {
 void Round::on_done(Member& member, const wire::Done& done) {
   if (done.term != all_->leadership.term() && !mutant(Mutant::kDoneOfOlderTerm)) return;
   if (!in_attempt(done.attempt, done.round) && !(round_.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
-    return;  // of one given up since
+    return;  // of an attempt given up since
   if (!takes_part(*round_.attempt, member.id)) return;
   if (done.slices.size() != round_.attempt->slices.size()) {
     return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
@@ -79,8 +80,8 @@ std::set<SiteId> Round::with_other_means() const {
   return wrong;
 }
 
-// The word of those that train and have a say, if there are any: helpers and who has just come may be one peer under
-// many names.
+// What sites that train and have a say report, if there are any. Helpers and new sites may be one peer under many
+// names.
 Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   std::map<SiteId, Digest> by_trainers = said;
   std::erase_if(by_trainers,
@@ -88,7 +89,8 @@ Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   return most_reported(by_trainers.empty() ? said : by_trainers);
 }
 
-// The attempt is given up, and who differs is named: the first times only that, then the round goes on without it.
+// Gives up the attempt and names the sites that differ. The first times that is all; then the round goes on without
+// them.
 void Round::average_again(const std::set<SiteId>& wrong) {
   const std::string of = std::to_string(round_.attempt->round.value);
   const std::string what = " has another mean of round " + of + " than " +
@@ -130,7 +132,7 @@ void Round::commit() {
   const auto [spread, cosine] = compare_deltas(start);
   const auto number_or_null = [](const std::optional<double>& value) { return value ? json_number(*value) : "null"; };
   std::vector<std::string> names;
-  // Each sample comes once in every fragment.
+  // Each sample occurs once in every fragment.
   const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
   for (const SiteId id : contributors) {
     const auto gone = round_.gone.find(id);
@@ -144,7 +146,7 @@ void Round::commit() {
   Broadcast all{{},
                 wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
                              contributors, all_->period.committed(start)}};
-  auto participant = start.participants.begin();  // both ascend
+  auto participant = start.participants.begin();  // both are ascending
   for (auto& [id, member] : all_->members()) {
     while (participant != start.participants.end() && participant->site < id) ++participant;
     if (participant != start.participants.end() && participant->site == id && participant->here) {
@@ -221,7 +223,7 @@ void Round::skip(const std::string& reason) {
   begin_again();
 }
 
-// Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
+// The count of attempts goes on, so that a message for an earlier attempt is never taken for one of a later attempt.
 void Round::begin_again() {
   const std::uint32_t attempts = round_.attempts;
   clear();

@@ -25,7 +25,7 @@ void RoundGate::missed(SiteId site) {
 
 void RoundGate::joiner_came() {
   if (vain_waits_ > 0) --vain_waits_;
-  // At the start of a swarm all are guests, and this wait was not in vain so far.
+  // At the start of a swarm all sites are guests, and this wait was not in vain so far.
   const auto& anchor = all_->anchor.record();
   if (anchor && anchor->round == RoundId(0)) guests_since_ = kNever;
 }
@@ -57,13 +57,13 @@ RoundGate::Verdict RoundGate::judge() {
     if (guests_since_ == kNever) ready_then_ = all_->round.ready_sites().size();
     guests_since_ = std::min(guests_since_, all_->now);
   } else if (const TimePoint since = std::exchange(guests_since_, kNever); since != kNever) {
-    const Duration waited = all_->now - since;  // moments in which somebody gets ready are no wait
+    const Duration waited = all_->now - since;  // moments in which a site gets ready are no wait
     if (waited >= kReplaceAfter * all_->config.heartbeat && waited_in_vain()) guests_rest_ = later(all_->now, waited);
   }
   return verdict;
 }
 
-// Nobody has come, or somebody still has not.
+// No more sites got ready, or a site has still not come.
 bool RoundGate::waited_in_vain() const {
   if (all_->round.ready_sites().size() <= ready_then_) return true;
   return std::ranges::any_of(all_->members(), [this](const auto& entry) {
@@ -78,7 +78,7 @@ RoundGate::Verdict RoundGate::wait_for_guests() {
   return {};
 }
 
-// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
+// All are ready. Or a majority is, and the grace for the others is over, or they cannot come.
 RoundGate::Verdict RoundGate::look() {
   using enum Verdict::What;
   const Count count = count_eligible();
@@ -116,13 +116,13 @@ RoundGate::Verdict RoundGate::look() {
                       : "it is new, and new sites have just held the others up"};
 }
 
-// As numbers, at each event: no sets are made.
+// Only numbers, as this runs at each event: no sets are made.
 RoundGate::Count RoundGate::count_eligible() const {
   const Voters& voters = all_->agreed.voters();
   Count count;
   count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
   for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
-  auto voter = voters.begin();  // both ascend
+  auto voter = voters.begin();  // both are ascending
   for (const auto& [id, member] : all_->members()) {
     if (!all_->round.is_eligible(member)) continue;
     while (voter != voters.end() && voter->first < id) ++voter;
@@ -142,7 +142,7 @@ RoundGate::Count RoundGate::count_eligible() const {
   return count;
 }
 
-// Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
+// Ready sites wait for sites that stand in calls of their world, and these calls wait for the ready sites.
 RoundGate::Circle RoundGate::find_circle() const {
   Circle found;
   std::vector<std::string> parts;
@@ -161,15 +161,15 @@ RoundGate::Circle RoundGate::find_circle() const {
   return found;
 }
 
-// Nothing but joiners is missing; the anchor does not move under them while they get on. Those who came in vain cost
-// the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all,
-// and then for three heartbeats at a time.
+// Only joiners are missing. The anchor does not move under them while they make progress. Joiners that came in vain
+// shorten the wait for the next ones. A site that joins and takes nothing, under ever new names, holds up the others
+// for two graces in all, and then for three heartbeats at a time.
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   for (const auto& [id, member] : all_->members()) {
     if (member.helper || !member.anchor.comes() || all_->round.is_left_out(id)) continue;
     joiners.push_back(member.name);
-    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // to come is none
+    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // that is no progress
     joiners_progressed_ = std::max(joiners_progressed_, member.anchor.progressed_at());
   }
   if (joiners.empty()) {

@@ -10,7 +10,7 @@
 //
 //   all taken and reduced: done; the means of reduced chunks go to each peer as its window opens
 //
-// A member whose weight is 0 sends nothing; the mean of a chunk comes back only from the chunk's owner.
+// A member of weight 0 sends nothing. The mean of a chunk comes only from the chunk's owner.
 #include "core/protocol/exchange/exchange.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string text_of(SiteId site) { return "site " + std::to_string(site.value); 
 struct Exchange::State {
   struct OwnChunk {
     ElementRange range;
-    std::set<SiteId> missing;  // contributors whose part is not here
+    std::set<SiteId> missing;  // contributors whose part has not come
     bool whole = false;
   };
   struct TheirChunk {
@@ -43,10 +43,10 @@ struct Exchange::State {
     bool taken = false;
   };
   struct Peer {
-    std::vector<ElementRange> contributions{};  // in the order they leave
+    std::vector<ElementRange> contributions{};  // in the order in which they leave
     std::size_t next_contribution = 0;
     bool gets_means = false;
-    std::size_t next_mean = 0;  // among reduced
+    std::size_t next_mean = 0;  // index into `reduced`
     std::uint32_t contributions_away = 0, means_away = 0;
     Following more{};
   };
@@ -121,7 +121,7 @@ struct Exchange::State {
     return true;
   }
 
-  // Round robin, the next site after self first: no owner is flooded by all at once.
+  // Round robin from the next site after self: no owner is flooded by all at once.
   void open_windows(std::vector<ExchangeAction>& out) {
     if (!started) return;
     for (bool more = true; more;) {
@@ -145,10 +145,10 @@ struct Exchange::State {
   ExchangePlan plan;
   bool started = false;
   std::map<SiteId, Peer> peers;
-  std::deque<ElementRange> whole;              // of our own, not reduced yet
-  std::vector<ElementRange> reduced;           // in this order
-  std::map<std::uint64_t, OwnChunk> own;       // by begin
-  std::map<std::uint64_t, TheirChunk> theirs;  // by begin
+  std::deque<ElementRange> whole;              // of our own slice, not reduced yet
+  std::vector<ElementRange> reduced;           // in the order of reduction
+  std::map<std::uint64_t, OwnChunk> own;       // by begin of the range
+  std::map<std::uint64_t, TheirChunk> theirs;  // by begin of the range
   std::size_t open = 0;                        // chunks neither reduced nor taken
 
   using Actions = std::vector<ExchangeAction>;

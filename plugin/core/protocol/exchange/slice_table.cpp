@@ -27,7 +27,7 @@ std::vector<wire::Slice> make_slices(ElementRange range, std::span<const Share> 
   for (std::size_t i = 0; i <= last_owner; ++i) {
     if (shares[i].share <= 0) continue;
     sum += shares[i].share;
-    // The last owner takes what is left, whatever the sum was rounded to.
+    // The last owner takes what is left, whatever rounding did to the sum.
     const auto boundary = i == last_owner
                               ? blocks
                               : static_cast<std::uint64_t>(std::llround(static_cast<double>(blocks) * (sum / total)));
@@ -54,7 +54,7 @@ std::vector<wire::Slice> pass_on(const std::vector<wire::Slice>& slices, std::sp
 }
 
 bool lopsided(const std::vector<wire::Slice>& slices, std::span<const Share> shares) {
-  constexpr double kMost = 1.5;  // of three owners two that are left have exactly their due
+  constexpr double kMost = 1.5;  // if two of three owners are left, this is exactly their due
   if (slices.empty()) return false;
   std::map<SiteId, std::uint64_t> owned;
   for (const wire::Slice& slice : slices) owned[slice.owner] += slice.range.size();

@@ -7,8 +7,8 @@
 //     +--+ it does not: the source is wrong             |  +----source lost-----+      | it is not: the source is
 //                                                       +------------------------------+ wrong
 //
-// A source with nothing left to do takes over from the one with the most to do, so that the slowest does not decide
-// when all is here; the copy that comes second is passed over.
+// A source with nothing left to do takes over from the source with the most to do. So the slowest source does not
+// decide when all is here. The copy of a part that comes second is passed over.
 #include "core/protocol/site/anchor_fetch.h"
 
 #include <algorithm>
@@ -24,9 +24,9 @@ namespace {
 
 using wire::ChunkKind;
 
-// Two, so that one that keeps silent holds nobody up.
+// Two sources, so that a silent one holds up no list.
 constexpr std::size_t kListSources = 2;
-// Small, so that the first source to be linked is not asked for what the others could give.
+// Small, so that the first linked source is not asked for what the others could give.
 constexpr std::uint32_t kFirstWindow = 4;
 
 }  // namespace
@@ -39,8 +39,8 @@ struct AnchorFetch::State {
   };
   struct Source {
     std::set<std::size_t> asked;  // parts that have not come
-    std::uint32_t window = 0;     // how many that may be: more with each that has come
-    // Its list of digests, until one is known to be right.
+    std::uint32_t window = 0;     // limit of `asked`: one more with each part that has come
+    // The source's list of digests, until one list is known to be right.
     bool lists = false;
     std::size_t next_list = 0;
     std::set<std::size_t> lists_asked;
@@ -157,7 +157,7 @@ struct AnchorFetch::State {
   void ask() {
     if (missing == 0) return;
     if (!known) return ask_for_lists();
-    // In turn, so that all have something to do from the start.
+    // In turn, so that all sources have something to do from the start.
     for (bool more = true; more && !unasked.empty();) {
       more = false;
       for (auto& [site, source] : sources) {
@@ -193,7 +193,7 @@ struct AnchorFetch::State {
     ask_of(site, parts[index]);
   }
 
-  // Half of what the busiest one still owes, from its end.
+  // Takes half of what the busiest source still owes, from its end.
   void take_over(SiteId site, Source& idle) {
     const Source* busiest = nullptr;
     for (const auto& [other, source] : sources) {
@@ -209,7 +209,7 @@ struct AnchorFetch::State {
     out.emplace_back(AskPart{site, {plan.run, plan.round, part.kind, part.range}});
   }
 
-  // The number of the part that is exactly this one; else one that nobody was asked for.
+  // The number of this exact part. Otherwise a number that was asked of no source.
   [[nodiscard]] std::size_t index_of(const std::vector<Part>& among, const PartArrived& event,
                                      std::uint64_t size) const {
     const bool second = event.kind == ChunkKind::kOuter || event.kind == ChunkKind::kOuterDigests;
@@ -254,7 +254,7 @@ struct AnchorFetch::State {
   std::size_t missing = 0;
   std::uint64_t here = 0;
   std::uint64_t held = 0;
-  std::vector<AnchorFetchAction> out;  // of the step under way
+  std::vector<AnchorFetchAction> out;  // of the current step
 };
 
 AnchorFetch::AnchorFetch(AnchorFetchPlan plan) : state_(std::make_unique<State>(std::move(plan))) {}

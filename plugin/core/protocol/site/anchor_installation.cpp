@@ -21,7 +21,8 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
                       "the coordinator offered an anchor to a site that does not wait for one [join.anchor-unasked]");
   }
   if (!is_short(install.voters)) {
-    return all_->coordinator.turn_from("it names a membership whose names are longer together than a site remembers");
+    return all_->coordinator.turn_from(
+        "it names a membership whose names are longer in total than a site can remember");
   }
   if (all_->membership.join().helper) {
     all_->membership.take_generation(install.generation);
@@ -33,15 +34,15 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   }
   const bool same_round = all_->held.is_of(install.run, install.round);
   const bool renamed = is_held(install.digest);
-  // What a rebase is owed from lies in the slot that a renamed anchor would take.
+  // The data that a rebase needs lies in the slot that a renamed anchor would take.
   const bool stays = renamed && !all_->round.owes_rebase();
   if (all_->membership.join_done() && !same_round && !stays && all_->round.is_training()) {
-    // Our parameters move: we say what we hold, and take this one at our next trigger.
+    // Our parameters move: the site says what it holds, and takes this anchor at its next trigger.
     all_->membership.becomes_active();
     return all_->held.tell();
   }
   if (names_us(install) && all_->held.anchor() && all_->membership.join().offer.digest != install.digest) {
-    // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
+    // It crossed our report that another anchor is in place here. The coordinator chooses again once it knows.
     all_->membership.begin_waiting();
     all_->round.retract_ready();
     drop();
@@ -50,7 +51,7 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   all_->round.retract_ready();
   all_->acceptor.voters_are_newer();
   all_->membership.begin_installing();
-  if (receives(install)) {  // who has it is news, the rest is under way
+  if (receives(install)) {  // which sites have it is news, the rest is under way
     if (taking_->install.sources != install.sources) taking_->unreachable_since = kNever;
     taking_->install = install;
     taking_->give_up = later(all_->now, all_->config.round_timeout + all_->coordinator.grace());
@@ -117,7 +118,7 @@ void AnchorInstallation::pursue() {
   for (const SiteId source : taking_->install.sources) {
     if (taking_->useless.count(source) != 0) continue;
     const wire::Member* const member = all_->roster.find(source);
-    // Not listed yet: the roster that does so, or another InstallAnchor, is on its way.
+    // Not listed yet: the roster that lists it, or another InstallAnchor, is on its way.
     reachable = reachable || all_->peers.linked(source) || member == nullptr || !member->address.empty() ||
                 !all_->membership.join().address.empty();
     if (taking_->over.count(source) != 0) continue;
@@ -127,7 +128,7 @@ void AnchorInstallation::pursue() {
     } else if (member != nullptr && !member->address.empty()) {
       all_->peers.dial(source);
     }
-    // Else it dials us: a site that cannot be dialled dials every member that can.
+    // Otherwise it dials us: a site that cannot be dialled dials every member that can.
   }
   if (!reachable) return unreachable("neither it nor this site can be dialled");
   if (reaches()) {
@@ -150,7 +151,7 @@ void AnchorInstallation::settle_sources() {
   if (some_left) return pursue();
   const std::string what =
       "the anchor of round " + std::to_string(taking_->install.round.value) + " cannot be had from " + sources_text();
-  if (taking_->overtaken) {  // who asks again is told the newer one
+  if (taking_->overtaken) {  // a site that asks again is told the newer one
     all_->membership.may_ask_for(all_->config.join_timeout);
     return all_->coordinator.drop(what + " any more: they hold another by now");
   }
@@ -160,7 +161,7 @@ void AnchorInstallation::settle_sources() {
 void AnchorInstallation::begin_again(const std::string& what) {
   if (taking_->here > std::exchange(taking_->here_then, taking_->here)) taking_->tries = 0;
   if (++taking_->tries >= kTransferTries) {
-    // One alone may be wrong, or lie: by the next round the coordinator knows what most hold.
+    // One source alone may be wrong, or lie. By the next round the coordinator knows what most sites hold.
     if (all_->membership.join_done() || taking_->install.sources.size() == 1) return all_->coordinator.drop(what);
     return all_->membership.fail(
         corrupt(what + ": restart this site; if it comes again, suspect its memory [join.memory]"));
@@ -174,7 +175,7 @@ void AnchorInstallation::begin_again(const std::string& what) {
 
 void AnchorInstallation::on_anchor_moved(SiteId source, const wire::AnchorMoved& moved) {
   if (!taking_ || taking_->over.count(source) == 0) return;
-  if (moved.run == taking_->install.run && moved.round == taking_->install.round) return;  // of an earlier question
+  if (moved.run == taking_->install.run && moved.round == taking_->install.round) return;  // from an earlier request
   all_->note(Note::Level::kWarning, "join",
              all_->name_of(source) + " does not hold the anchor of round " +
                  std::to_string(taking_->install.round.value) + " any more, but that of run " +
@@ -193,7 +194,7 @@ void AnchorInstallation::on_in_place(const AnchorInPlace& event) {
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(taking_->install.digest);
   if (!taking_->keeps) return begin_again(what);
-  all_->held.has_digest(event.digest);  // what it was told to keep is not here, and not offered again
+  all_->held.has_digest(event.digest);  // what it was told to keep is not here, and is not offered again
   if (names_us(taking_->install) && (all_->membership.join_done() || overwritten_)) {
     all_->note(Note::Level::kError, "repair", what + "; the coordinator is told [join.own-anchor-differs]");
     all_->membership.begin_waiting();
@@ -242,7 +243,7 @@ void AnchorInstallation::on_source_wrong(const AnchorSourceWrong& event) {
   give_up_source(event.site);
 }
 
-// Who is on its way to the anchor becomes a source once it has it.
+// A site that is about to get the anchor becomes a source once it has it.
 bool AnchorInstallation::reaches() const {
   const auto& sources = taking_->install.sources;
   return std::ranges::any_of(
@@ -253,13 +254,13 @@ bool AnchorInstallation::reaches() const {
          });
 }
 
-// Where this site can be dialled the others may come to it yet.
+// If this site can be dialled, the others may still come to it.
 TimePoint AnchorInstallation::unreachable_until() const {
   if (!taking_ || taking_->keeps || !all_->peers.cannot_be_dialled()) return kNever;
   return later(taking_->unreachable_since, all_->coordinator.grace());
 }
 
-// Who has joined once trains on, and asks again at its next trigger.
+// A site that has joined once trains on, and asks again at its next trigger.
 void AnchorInstallation::unreachable(const std::string& what) {
   const std::string reason = "the anchor is at " + sources_text() + ", and " + what +
                              ": set COLLAB_LISTEN and COLLAB_ADVERTISE at one of them, or run `collab helper` on a "
@@ -308,9 +309,9 @@ std::string AnchorInstallation::waiting_text(TimePoint at) const {
 
 std::string AnchorInstallation::unreachable_text(TimePoint at) const {
   if (unreachable_until() == kNever) return "";
-  return " (no link with it so far, and nobody can dial this site: in " +
+  return " (no link with it so far, and other sites cannot dial this site: it gives up in " +
          in_seconds(std::max(Duration{0}, unreachable_until() - at)) +
-         " it gives up, unless `collab helper` runs on a machine that both reach)";
+         ", unless `collab helper` runs on a machine that both reach)";
 }
 
 }  // namespace collab::protocol

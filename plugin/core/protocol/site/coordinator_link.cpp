@@ -9,11 +9,11 @@
 namespace collab::protocol {
 namespace {
 
-// A quarter of the grace, within these. At the first candidate that can be reached all wait longer: at any time most of
-// them are there together.
+// A quarter of the grace, within these limits. At the first candidate that can be reached all sites wait longer: at any
+// time most of them are there together.
 constexpr Duration kMostPatience = std::chrono::seconds(15);
-// A coordinator's times are taken, but within what its knobs may be; and no grace that is far longer than this site's
-// own, as its waits are made of it.
+// A coordinator's times are taken, but only within the range of its knobs. A grace far longer than this site's own is
+// not taken, as the site's waits depend on it.
 constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
 constexpr Duration kMostHeartbeat = std::chrono::seconds(60);
 constexpr Duration kLongGrace = std::chrono::minutes(10);
@@ -23,7 +23,7 @@ constexpr Duration kLongGrace = std::chrono::minutes(10);
 const std::string& CoordinatorLink::address() const { return all_->config.coordinators[candidate_]; }
 std::string CoordinatorLink::addresses() const { return join_words(all_->config.coordinators); }
 
-// Who was never let in gives up before long: until then it has tried each of them.
+// A site that was never let in gives up soon: until then it has tried each candidate.
 Duration CoordinatorLink::patience() const {
   const Duration usual = std::max(std::clamp(grace_ / 4, kLeastPatience, kMostPatience), 3 * heartbeat_);
   if (all_->membership.was_member()) return usual;
@@ -56,7 +56,7 @@ void CoordinatorLink::dial_again(const std::string& reason) {
   dial_out_ = false;
   dial_at_ = later(all_->now, candidate_ == 0 ? backoff_ : kFirstBackoff);
   answer_by_ = kNever;
-  if (candidate_ == 0) backoff_ = std::min(2 * backoff_, kLastBackoff);  // nobody in all the list has answered
+  if (candidate_ == 0) backoff_ = std::min(2 * backoff_, kLastBackoff);  // no candidate in the list has answered
 }
 
 void CoordinatorLink::go_to(std::uint32_t candidate) {
@@ -70,7 +70,7 @@ void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
     return;
   }
   link_ = event.link;
-  candidate_ = event.candidate.value_or(candidate_);  // one that was given up may answer first
+  candidate_ = event.candidate.value_or(candidate_);  // a candidate that was given up may answer first
   dial_out_ = false;
   dial_at_ = kNever;
   last_heard_ = all_->now;
@@ -78,13 +78,13 @@ void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
   all_->membership.begin_asking();
 }
 
-// A wrong key does not become right by trying again. For a member much may have been the reason: it tries on.
+// A wrong key does not become right if it is tried again. For a member there may be many reasons, so it tries on.
 bool CoordinatorLink::is_final(const Status& why) const {
   return why.code() == StatusCode::kRefused && !all_->membership.was_member();
 }
 
 void CoordinatorLink::on_dial_failed(const DialFailed& event) {
-  if (event.candidate.value_or(candidate_) != candidate_) return;  // another one is dialled by now
+  if (event.candidate.value_or(candidate_) != candidate_) return;  // another candidate is dialled by now
   if (all_->membership.phase() != SitePhase::kDialing || !dial_out_) return;
   if (is_final(event.why)) return all_->membership.fail(event.why);
   dial_again(event.why.message());
@@ -119,15 +119,15 @@ void CoordinatorLink::welcomed(Duration heartbeat, Duration grace) {
 
 void CoordinatorLink::on_silence_tick() {
   if (!link_ || all_->now < next_heartbeat_) return;
-  // Who has slept cannot tell whether the other was silent.
+  // A site that has slept cannot tell whether the other side was silent.
   const Duration slept = all_->now - next_heartbeat_;
   if (slept > 2 * heartbeat_) last_heard_ = std::min(all_->now, last_heard_ + slept);
   begin_heartbeats();
-  // To begin with another one costs little, while this site is not let in.
+  // While this site is not let in, to begin with another candidate costs little.
   const bool asks = all_->membership.phase() == SitePhase::kAsking;
   const Duration limit = asks ? patience() : grace_;
   if (all_->now - last_heard_ >= limit) {
-    // A dial would be lost like all else that was sent there.
+    // A dial would be lost, like all else that was sent there.
     return turn_from("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
   }
   if (all_->inquiry.asks_here()) send(wire::Inquire{all_->membership.join().swarm});
@@ -154,8 +154,8 @@ void CoordinatorLink::turn_from(const std::string& reason) {
   candidate_ = (left + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
 }
 
-// The head of coordinator_link.h says what follows. What was under way with this coordinator is given up, and asked for
-// anew from the next one that answers.
+// The head of coordinator_link.h says what follows. Work with this coordinator is given up, and is asked for again from
+// the next one that answers.
 void CoordinatorLink::lose(const std::string& reason) {
   next_heartbeat_ = kNever;
   if (all_->membership.phase() == SitePhase::kLeaving) return all_->membership.leave_done();
@@ -167,7 +167,7 @@ void CoordinatorLink::lose(const std::string& reason) {
   all_->round.coordinator_lost();
   all_->installation.drop();
   dial_again(reason);
-  candidate_ = 0;  // all look for the first in their list that answers
+  candidate_ = 0;  // all sites look for the first in their list that answers
 }
 
 void CoordinatorLink::end(const std::string& why) {

@@ -32,8 +32,9 @@ void HeldAnchor::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
   answer_fetches();
 }
 
-// A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then. What we
-// hold is given without a coordinator, too; that we hold something else is said once we know that it is the newest.
+// A site that is told to fetch from us may hear of it before our own anchor is in place. It is answered once it is.
+// What we hold is given without a coordinator too. That we hold something else is said only once it is known to be the
+// newest.
 void HeldAnchor::answer_fetches() {
   if (!anchor_ || all_->membership.phase() == SitePhase::kInstalling || all_->round.is_applying()) return;
   const auto held = [this](const wire::FetchAnchor& fetch) { return is_of(fetch.run, fetch.round); };

@@ -9,32 +9,32 @@
 namespace collab::protocol {
 namespace {
 
-// While neither has agreed on far more than the other, the larger stays, which grows by each site that comes over; of
-// two as large the later run.
+// While neither swarm has agreed on far more than the other, the larger stays, and it grows with each site that comes
+// over. Of two of the same size, the later run stays.
 bool outranks(const wire::Leads& there, const wire::Leads& here) {
   if (is_far_ahead(there.round, here.round)) return true;
   if (is_far_ahead(here.round, there.round)) return false;
   return std::tie(there.members, there.run) > std::tie(here.members, here.run);
 }
 
-// Who waits for others with far more than was agreed on there does not give that up: they may come back, or an operator
-// says that they will not. Of two that have agreed on about as much, the one that leads stays; one that has not begun
-// gives way to those who come.
+// A site may wait for others with far more than was agreed on there. It does not give that up: the others may come
+// back, or an operator says that they will not. Of two that have agreed on about as much, the one that leads stays. One
+// that has not begun gives way to sites that come.
 bool waits_with_more(const wire::Leads& there, const Acceptor& acceptor) {
   const wire::Offer& agreed = acceptor.agreed();
   return !acceptor.voters().empty() && there.run != agreed.run && there.round.value > 0 &&
          is_far_ahead(agreed.round, there.round);
 }
 
-// Of candidates where sites wait, the one where most do; of two alike the one with the lower name. So they all come
-// together, whichever they know and can reach.
+// Of the candidates where sites wait, the one where most wait. Of two alike, the one with the lower name. So all sites
+// come together, whichever candidates they know and can reach.
 bool waits_better(const wire::Leads& there, const wire::Leads& here) {
   return there.members > here.members || (there.members == here.members && there.run < here.run);
 }
 
 }  // namespace
 
-// Where nobody leads, or nothing was agreed on yet; or whoever held the anchor that was to be installed is gone.
+// No candidate leads here, or nothing was agreed on yet. Or the holder of the anchor to install is gone.
 bool Inquiry::waits() const {
   const SitePhase phase = all_->membership.phase();
   return phase == SitePhase::kWaiting || (phase == SitePhase::kInstalling && here_ && !here_->leads) ||
@@ -43,7 +43,8 @@ bool Inquiry::waits() const {
 
 bool Inquiry::asks_here() const { return waits() || all_->membership.phase() == SitePhase::kInstalling; }
 
-// Those who train here are at another generation, or may come back at one. Elsewhere this site's own may have begun.
+// The sites that train here are at another generation, or may come back at one. Elsewhere this site's own may have
+// begun.
 bool Inquiry::held() const {
   return all_->membership.phase() == SitePhase::kAsking && all_->membership.join_sent() && all_->membership.is_held();
 }
@@ -62,7 +63,8 @@ void Inquiry::on_tick() {
   of_ = last_;
   const Duration each =
       std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));  // once a grace
-  // Uneven: else looks might keep step with the rounds, and each of two swarms find its own the better, for ever.
+  // Uneven: otherwise the looks might keep step with the rounds. Then two swarms could each find their own better, for
+  // ever.
   looks_ = (looks_ + 1) % 8;
   const Duration uneven = each * looks_ / 16;
   next_ = later(all_->now, waits() || held() ? kLeastPatience : each + uneven);
@@ -103,7 +105,7 @@ void Inquiry::end(const std::string& why) {
   link_.reset();
   of_.reset();
   const TimePoint soon =
-      later(all_->now, all_->coordinator.heartbeat());  // who waits goes through a long list in good time
+      later(all_->now, all_->coordinator.heartbeat());  // a site that waits goes through a long list in good time
   next_ = waits() || held() ? soon : std::max(next_, soon);
 }
 
@@ -112,7 +114,7 @@ bool Inquiry::is_of_ours(const wire::Leads& leads) const {
          (all_->membership.join().helper && all_->acceptor.agreed().run.value == 0);
 }
 
-// The swarm that this site is a member of, or that is about to let it in; none where nothing was agreed on yet.
+// The swarm that this site is a member of, or that is about to let it in. None if nothing was agreed on yet.
 std::optional<wire::Leads> Inquiry::swarm_here() const {
   if (waits()) return here_ && here_->leads && is_of_ours(*here_) ? here_ : std::nullopt;
   if (held()) return std::nullopt;
@@ -127,7 +129,8 @@ void Inquiry::on_leads(const wire::Leads& leads) {
   if ((leads.leads && !is_of_ours(leads)) || !inquires() || !all_->coordinator.link()) return;
   std::string what;
   if (const std::optional<wire::Leads> swarm = swarm_here()) {
-    // Of two that lead one run the earlier has lost its majority: its members will find that out, who waits does not.
+    // Of two that lead one run, the earlier has lost its majority. Its members find that out, but a waiting site does
+    // not.
     const bool same_run = leads.run == swarm->run;
     const bool better = same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm);
     if (!leads.leads || !better) return;

@@ -30,7 +30,7 @@ void OptimizerFetch::begin() {
   for (const auto& [site, member] : all_->roster.members()) {
     if (site != all_->membership.self() && member.state == wire::MemberState::kActive) fetch_.members.push_back(site);
   }
-  // Linked members first, then the next one above this site, so that joiners do not all ask the same member.
+  // Linked members come first, then the next one above this site, so that joiners do not all ask the same member.
   const auto turn = [this](SiteId site) {
     return std::pair(all_->peers.linked(site), std::pair(site > *all_->membership.self(), -std::int64_t{site.value}));
   };
@@ -55,7 +55,7 @@ void OptimizerFetch::ask_next() {
 void OptimizerFetch::pursue() {
   if (fetch_.phase != Phase::kLinking) return;
   const wire::Member* const member = all_->roster.find(fetch_.from);
-  if (member == nullptr) return leave_member("it is no member any more");
+  if (member == nullptr) return leave_member("it is no longer a member");
   if (const auto link = all_->peers.link_to(fetch_.from)) {
     fetch_.phase = Phase::kAsking;
     fetch_.link = *link;

@@ -1,11 +1,12 @@
 // Serving a copy of the optimizer's state.
 //
 //   none --asked--> wanted --made--> held --the last borrower has it, is gone or silent--> none
-//                     | none can be made, nobody waits for it any more, no step ends
+//                     | none can be made, no site waits for it any more, no step ends
 //                     +----------------------------------------------------------------> none
 //
-// All who ask while a copy is wanted or held share it. While a part of one that was dropped is on its way all of it
-// stays in memory: no other is made, and who does not take its part in time loses its link once somebody else waits.
+// All sites that ask while a copy is wanted or held share it. While a part of a dropped copy is on its way, all of the
+// copy stays in memory and no other is made. A site that does not take its part in time loses its link once another
+// site waits.
 #include "core/protocol/site/optimizer_lease.h"
 
 #include <algorithm>
@@ -16,9 +17,9 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::uint32_t kMaxPartsOut = 64;  // to one borrower; more than an honest one asks for ahead
-constexpr std::uint32_t kMostTold = 4;      // likewise
-// Between the end of one copy and the next: who asks and goes, again and again, is not to cost a copy each step.
+constexpr std::uint32_t kMaxPartsOut = 64;  // to one borrower: more than an honest one asks for ahead
+constexpr std::uint32_t kMostTold = 4;      // to one borrower, too
+// From the end of one copy to the next. A site that asks and goes, again and again, must not cost a copy each step.
 constexpr Duration kBetweenCopies = std::chrono::seconds(5);
 
 }  // namespace
@@ -41,7 +42,7 @@ void OptimizerLease::on(const LeaseAsked& event) {
   if (event.asked.snapshot == 0) return ask_for_copy(event.from);
   const auto borrower = borrowers_.find(event.from);
   if (event.asked.snapshot != held_.snapshot || borrower == borrowers_.end()) {
-    if (event.asked.range != ElementRange{}) tell_none(event.from, "the copy is not held any more");
+    if (event.asked.range != ElementRange{}) tell_none(event.from, "the copy is no longer held");
     return;
   }
   if (event.asked.range == ElementRange{}) return give_back(event.from);
@@ -75,7 +76,7 @@ void OptimizerLease::make_copy() {
 }
 
 void OptimizerLease::on(const LeaseMade& event) {
-  if (!std::exchange(wanted_, false)) {  // nobody waits for it any more
+  if (!std::exchange(wanted_, false)) {  // no site waits for it any more
     out_.emplace_back(DropCopy{});
     return;
   }

@@ -10,10 +10,10 @@
 namespace collab::protocol {
 namespace {
 
-constexpr Duration kDialLimit = std::chrono::seconds(15);   // a dial the runtime has not answered
-constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
+constexpr Duration kDialLimit = std::chrono::seconds(15);   // for the runtime to answer a dial
+constexpr Duration kHelloLimit = std::chrono::seconds(20);  // for the roster to list a site that said Hello
 constexpr std::size_t kMaxUnknownPeers = 64;
-constexpr std::ptrdiff_t kMaxDials = 64;  // that nothing waits for
+constexpr std::ptrdiff_t kMaxDials = 64;  // dials that nothing waits for
 
 }  // namespace
 
@@ -78,7 +78,7 @@ void PeerLinks::on_roster(const wire::Roster& update) {
   pursue();
 }
 
-// They come before the roster that lists the new ones.
+// The keys come before the roster that lists the new members.
 void PeerLinks::on_keys(const wire::Keys& told) {
   for (const wire::Key& each : told.keys) {
     all_->roster.learn(each);
@@ -113,10 +113,10 @@ void PeerLinks::on_connected(const PeerConnected& event) {
   dial.over(all_->now);
   if (!all_->membership.self() || !all_->roster.lists(event.site)) {
     dials_.erase(event.site);
-    all_->out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
+    all_->out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no longer a member"});
     return;
   }
-  if (linked(event.site)) {  // it has dialled us meanwhile, and the exchange may be under way over that link
+  if (linked(event.site)) {  // the site has dialled us meanwhile, and the exchange may use that link
     all_->out.emplace_back(Hangup{event.link, "there is a link with " + all_->name_of(event.site) + " by now"});
     return;
   }
@@ -154,7 +154,7 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
     if (hello.site != peer.site || hello.name != peer.name) {
       return hang_up(link, "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
     }
-    if (!stands_in_roster(peer)) return hang_up(link, peer.name + " is no member any more");
+    if (!stands_in_roster(peer)) return hang_up(link, peer.name + " is no longer a member");
     if (!is_proved(peer) || hello.key != peer.key) return hang_up(link, who + " does not prove that it is that site");
     all_->out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use(link);
@@ -166,7 +166,7 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
   make_room_for_unknown();
 }
 
-// The oldest makes room: however many say Hello that nobody knows, one that the roster lists in a moment gets in.
+// The oldest makes room. However many unknown sites say Hello, one that the roster lists in a moment gets in.
 void PeerLinks::make_room_for_unknown() {
   std::size_t unknown = 0;
   auto oldest = peers_.end();
@@ -217,7 +217,7 @@ void PeerLinks::pursue() {
   all_->round.pursue_links();
 }
 
-// For links whose end we choose; forget() is for those that end on us, too.
+// For links that this site ends. forget() is also for links that end by themselves.
 void PeerLinks::hang_up(LinkId link, const std::string& why) {
   all_->out.emplace_back(Hangup{link, why});
   forget(link, why);
@@ -265,7 +265,7 @@ bool PeerLinks::dial(SiteId site) {
   return true;
 }
 
-// Where nobody answers a dial is over after a while only: they have their turns.
+// If no site answers, a dial ends only after a while. So the sites have their turns.
 void PeerLinks::dial_everyone() {
   if (!all_->membership.self() || !cannot_be_dialled()) return;
   auto out =
@@ -300,7 +300,7 @@ void PeerLinks::on_tick() {
   }
   dial_everyone();
   pursue();
-  // A dial nobody wants any more leaves nothing to wait for.
+  // A dial that is no longer wanted leaves nothing to wait for.
   std::erase_if(dials_, [this](const auto& entry) { return !entry.second.out && all_->now >= entry.second.at; });
 }
 

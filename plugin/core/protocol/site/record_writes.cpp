@@ -29,7 +29,7 @@ void RecordWrites::on_persisted(const Persisted& event) {
   written_ = std::max(written_, event.number);
   since_ = written_ >= asked_ ? kNever : all_->now;
   if (!event.why.ok()) {
-    // What is on the disk may be older than what was said: that memory is not to be counted on.
+    // The disk may hold less than what the site has said. So this memory must not be counted on.
     if (!mutant(Mutant::kAcceptorAfterFailedWrite)) all_->acceptor.renounce();
     held_.clear();
     if (all_->coordinator.link() && all_->membership.phase() != SitePhase::kLeaving) {
@@ -44,7 +44,7 @@ void RecordWrites::on_persisted(const Persisted& event) {
   }
 }
 
-// Others are not to wait for a disk: the attempt is given up, and so is the promise.
+// Other sites must not wait for a disk: the attempt is given up, and so is the promise.
 void RecordWrites::on_tick() {
   if (all_->now < next_deadline()) return;
   since_ = all_->now;

@@ -2,18 +2,18 @@
 //
 //   what comes           answered by         what follows
 //   from the coordinator
-//   Welcome              SiteMembership      it follows that term, and waits for an anchor; a Ready that is due is said
-//   Refuse               SiteMembership      it fails with that reason; who was a member asks once more
+//   Welcome              SiteMembership      it follows that term and waits for an anchor; it sends a Ready that is due
+//   Refuse               SiteMembership      it fails with that reason; a former member asks once more
 //   Hold                 SiteMembership      it waits, and looks at other candidates (Inquiry)
 //   Prepare              SiteMembership      `Promise`, once that is durable, for a term above the one it follows
 //   Accept               SiteMembership      `Accepted`, once what it accepts is durable
-//   Roster, Keys         PeerLinks           who is a member, and how it proves that; links that wait for it are made
+//   Roster, Keys         PeerLinks           the members and their proofs; links that wait for these are made
 //   InstallAnchor        AnchorInstallation  it takes the anchor from its sources; at its trigger if it trains
 //   StartAttempt         SiteRound           at its trigger: links, exchange, `Done`; not ready: the link ends
 //   Commit               SiteRound           the outer step, then `AnchorInstalled`; if it trains, at the next trigger
 //   RoundSkipped         SiteRound           it trains on; the anchor stands
 //   Notice               SiteMembership      a line in the log,
-//                        PeerLinks           and where nobody can dial this site, it dials the others
+//                        PeerLinks           and where other sites cannot dial this site, it dials the others
 //   MemberLeft           Acceptor            marked in the membership, and written
 //   LeaveAck             SiteMembership      it has left
 //   Leads                Inquiry             how many wait here, to be compared with what other candidates say
@@ -21,9 +21,9 @@
 //   no more: the link    CoordinatorLink     what the head of coordinator_link.h says
 //   closes, or is silent
 //   from another candidate, which it asked
-//   Leads                Inquiry             it goes there, if that one leads a better swarm, or more wait there
+//   Leads                Inquiry             it goes there if that one leads a better swarm, or more sites wait there
 //   from another site
-//   Hello                PeerLinks           the link is that member's, if the key is theirs; nothing counts before it
+//   Hello                PeerLinks           the link is that member's if the key fits; nothing before it counts
 //   FetchAnchor          HeldAnchor          that part of the anchor, or `AnchorMoved`
 //   AnchorMoved          AnchorInstallation  that source is not asked any more
 //   FetchOptimizer       the data plane      a description of the copy, or a part of it (optimizer_lease.h)
@@ -33,7 +33,7 @@
 //   the link closes      PeerLinks           in an attempt with it: `PeerUnreachable` (SiteRound::link_lost)
 //   any other            take                nothing, and a warning
 //
-// What comes from the training process, the data plane and the store is routed below, one line an event.
+// Events from the training process, the data plane and the store are routed below, one line each.
 #include "core/protocol/site/site.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ void take(SiteParts& all, const wire::StartAttempt& what) { all.round.on_start_a
 void take(SiteParts& all, const wire::Commit& what) { all.round.on_commit(what); }
 void take(SiteParts& all, const wire::RoundSkipped& what) { all.round.on_skipped(what); }
 void take(SiteParts& all, const wire::Leads& what) { all.inquiry.on_here(what); }
-void take(SiteParts&, const wire::Heartbeat&) {}  // that it came is all that matters
+void take(SiteParts&, const wire::Heartbeat&) {}  // only its arrival matters
 void take(SiteParts& all, const wire::Notice& what) {
   all.membership.on_notice(what);
   all.peers.on_notice(what);
@@ -103,7 +103,7 @@ template <typename Other>
 void take(SiteParts& all, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            "the coordinator sent " + std::string(wire::name_of(what)) +
-               ", which it never sends a site [link.not-for-a-site]");
+               ", a message that coordinators never send to sites [link.not-for-a-site]");
 }
 
 // ---- messages of other sites ---------------------------------------------------------------------
@@ -126,7 +126,7 @@ template <typename Other>
 void take(SiteParts& all, LinkId, const PeerLinks::Peer& peer, const Other& what) {
   all.note(Note::Level::kWarning, "ignored",
            peer.name + " sent " + std::string(wire::name_of(what)) +
-               ", which no site sends another [link.not-between-sites]");
+               ", a message that sites never send each other [link.not-between-sites]");
 }
 
 void from_peer(SiteParts& all, LinkId link, const wire::Message& message) {

@@ -14,11 +14,11 @@
 namespace collab::protocol {
 namespace {
 
-constexpr Duration kClocksDiffer = std::chrono::minutes(1);  // a site's and a coordinator's
+constexpr Duration kClocksDiffer = std::chrono::minutes(1);  // a site's clock and a coordinator's
 constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
-constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
+constexpr Duration kDepartLimit = std::chrono::seconds(2);  // to find a coordinator that can be told
 
-// Of what else a coordinator may name there is one kind: each kind is counted by itself where it is told.
+// All other kinds that a coordinator may name count as one: each kind is counted by itself where it is told.
 std::string known_kind(const std::string& event) {
   constexpr std::array<std::string_view, 9> kKnown{kDialOut,    kWait,         kMinority,  kForget,  kRefused,
                                                    "same-data", "passed-over", "declined", "buffers"};
@@ -55,7 +55,7 @@ void SiteMembership::begin_seeking() {
   anchor_by_ = kNever;
 }
 
-// What is offered is what will be held: a commit being applied is waited for.
+// The site offers what it will hold, so it waits for a commit that is being applied.
 void SiteMembership::begin_asking() {
   phase_ = SitePhase::kAsking;
   join_sent_ = false;
@@ -76,7 +76,7 @@ void SiteMembership::send_join() {
   hold_.reset();
   const auto& coordinators = all_->config.coordinators;
   Duration soon = 2 * all_->coordinator.heartbeat();
-  // Who was never let in gives up before long: until then it has asked each of them.
+  // A site that was never let in gives up soon: until then it has asked each candidate.
   if (!was_member_) soon = std::min(soon, all_->config.join_timeout / (2 * static_cast<int>(coordinators.size())));
   all_->inquiry.begin_asking(soon);
   all_->coordinator.begin_heartbeats();
@@ -94,20 +94,20 @@ void SiteMembership::on_refuse(const wire::Refuse& refuse) {
   if (leave_) return leave_done();
   if (refuse.behind) return fail(outdated(refuse.reason));
   if (phase_ != SitePhase::kAsking || !was_member_) return fail(refused(refuse.reason));
-  // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
+  // A member that comes back may be early: its old link was not yet seen to be dead, or its old index is taken.
   all_->note(Note::Level::kWarning, "refused",
              "not let in again yet, asking once more: " + refuse.reason + " [join.not-again-yet]");
   join_.index = wire::kNoIndex;
   all_->coordinator.drop(refuse.reason);
 }
 
-// Hold is told each heartbeat. When it is not told any more, the coordinator has taken this site among those that it
-// asks, and answers it no more by itself.
+// Hold is told each heartbeat. If it is told no more, the coordinator asks this site for promises now, and no longer
+// answers by itself.
 bool SiteMembership::is_held() const {
   return hold_ && (all_->now < later(held_at_, 2 * all_->coordinator.heartbeat()) || mutant(Mutant::kHeldForEver));
 }
 
-// The coordinator bounds this wait; should it fail to, the site does.
+// The coordinator limits this wait. If it fails to, the site does.
 void SiteMembership::on_hold(const wire::Hold& told) {
   if (phase_ != SitePhase::kAsking) {
     return all_->note(Note::Level::kWarning, "ignored",
@@ -154,7 +154,7 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
   }
   if (accept.proposals.empty()) return all_->coordinator.send(accepted);
   if (!is_short(accept.proposals[0].start)) {
-    return all_->coordinator.drop("it settles an attempt whose names are longer together than a site remembers");
+    return all_->coordinator.drop("it settles an attempt whose names are longer in total than a site can remember");
   }
   all_->acceptor.settle(accept.proposals[0]);
   if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);
@@ -212,7 +212,7 @@ void SiteMembership::begin_installing() {
 }
 
 void SiteMembership::installed(const wire::InstallAnchor& install) {
-  join_.index = self_->value;  // asked for again, should it have to come back
+  join_.index = self_->value;  // to be asked for again, if the site has to come back
   all_->round.follow(install.period);
   if (join_done_) return;
   join_done_ = true;
@@ -222,7 +222,7 @@ void SiteMembership::installed(const wire::InstallAnchor& install) {
 void SiteMembership::coordinator_lost() {
   if (phase_ != SitePhase::kActive) return;
   may_ask_for(all_->config.join_timeout);
-  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // who will come back, should it know nothing
+  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // to come back, if it knows nothing
 }
 
 // ---- out -------------------------------------------------------------------------------------------
@@ -232,12 +232,12 @@ void SiteMembership::depart(const Depart& event) {
   all_->round.back_to_ready("this site leaves");
   leave_ = wire::Leave{event.reason, event.next_generation};
   if (!is_outside() && all_->coordinator.is_up()) return say_leave();
-  // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
+  // The others must go on without us in good order. So a coordinator that was just lost gets a moment to come back.
   leave_by_ = later(all_->now, kDepartLimit);
   if (!join_done_) leave_done();
 }
 
-// The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
+// The others go on counting this site's name. So the memory behind that name must be dead before they do.
 void SiteMembership::say_leave() {
   all_->installation.drop();
   if (!mutant(Mutant::kAcceptorAfterLeave)) all_->acceptor.renounce();
@@ -293,7 +293,7 @@ std::string SiteMembership::not_let_in_text() const {
   }
   if (all_->inquiry.here()) {
     return "this site was not let in within " + limit + " by the coordinator at " + addresses +
-           ": it waits for most of the sites that agreed last (collab status names those who are missing, collab "
+           ": it waits for most of the sites that agreed last (collab status names the missing sites, collab "
            "forget goes on without them) [join.majority-missing]";
   }
   return "the coordinator at " + addresses + ": it has not answered within " + limit +

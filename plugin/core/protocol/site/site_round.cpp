@@ -25,7 +25,7 @@ double weight_of(WeightBy by, const Counted& uncounted) {
   return 0;
 }
 
-// Whom the other side cannot reach may reach it: so long one of two dials, then both.
+// If the other side cannot be reached from here, it may reach this site. For so long one of the two dials, then both.
 constexpr Duration kOneDials = std::chrono::seconds(3);
 
 }  // namespace
@@ -40,10 +40,10 @@ bool SiteRound::is_counted(const wire::InstallAnchor& install) const {
   return false;
 }
 
-// The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
-// if it does not know, it counts as being there, so that nothing is ever counted twice.
+// The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not.
+// If the coordinator does not know, it counts as being there, so that nothing is ever counted twice.
 void SiteRound::rebase(const wire::InstallAnchor& install, bool received) {
-  // The same anchor under another name: nothing is in it. But others may have what was put into the round after it.
+  // The same anchor under another name: nothing is in it. But others may have what this site put into the next round.
   const bool counts = is_counted(install);
   if (!received && !round_.declined && !counts) return forget();
   std::string what = "nothing of it was counted yet";
@@ -74,7 +74,7 @@ void SiteRound::forget() {
   work_.close();
   all_->acceptor.drop_attempt();
   owed_.reset();
-  round_.start.reset();  // attempts at a round after another anchor are numbered anew
+  round_.start.reset();  // attempts at the round after another anchor are numbered anew
 }
 
 void SiteRound::on_trigger(const Trigger& event) {
@@ -96,7 +96,7 @@ void SiteRound::on_trigger(const Trigger& event) {
   send_ready();
 }
 
-// A candidate that lets nobody in says for whom it waits.
+// A candidate that lets no site in says which sites it waits for.
 std::string SiteRound::nobody_leads_text(const std::string& within) const {
   const CoordinatorLink& coordinator = all_->coordinator;
   if (coordinator.link()) return all_->membership.waiting_text(all_->now);
@@ -107,7 +107,7 @@ void SiteRound::on_exchanged(const ExchangeComplete& event) {
   if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round_.phase = Phase::kDone;
   all_->acceptor.accept(event.slices);
-  // All who contribute have begun this attempt, so no earlier one can be committed any more.
+  // All contributors have begun this attempt, so no earlier one can be committed any more.
   if (!contributes()) work_.close();
   say_done(event.slices);
 }
@@ -131,7 +131,8 @@ void SiteRound::on_unfit(const ContributionUnfit& event) {
 
 void SiteRound::on_exchange_failed(const ExchangeFailed& event) {
   if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
-  // Of what goes over a link that is made anew nothing counts as delivered. Who was lost and is back has a new one.
+  // Over a link that is made anew, nothing of before counts as delivered. A site that was lost and is back has a new
+  // link.
   const wire::Participant* const peer = participant_of(*round_.start, event.peer);
   if (peer == nullptr || peer->here) all_->peers.hang_up_on(event.peer, event.reason);
   if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
@@ -143,8 +144,8 @@ void SiteRound::send_ready() {
   const bool waits = round_.phase == Phase::kReady || round_.phase == Phase::kDone;
   if (!heard || !waits || round_.ready_sent) return;
   round_.ready_sent = true;
-  // What was put into an attempt before the parameters moved on may yet be committed, by a leader that hears of it:
-  // until another anchor tells, nothing is contributed besides. Else what came after could not be told from it.
+  // What was put into an attempt before the parameters moved on may still be committed, by a leader that hears of it.
+  // Until another anchor tells, nothing more is contributed: it could not be told from what came before.
   const bool open = work_.is_set_aside() && !mutant(Mutant::kContributedTwice);
   const Counted all{round_.trigger.samples, round_.trigger.steps};
   const RoundId next = all_->held.next_round();
@@ -169,7 +170,7 @@ bool SiteRound::in_attempt(RoundId number, AttemptId attempt) const {
   return round_.start && round_.start->round == number && round_.start->attempt == attempt;
 }
 
-// Chunks flow between a slice's owner and everybody, so two sites that own nothing need no link.
+// Chunks flow between a slice's owner and all others, so two sites that own nothing need no link.
 bool SiteRound::exchanges_with(SiteId peer) const {
   if (!round_.start || peer == all_->membership.self()) return false;
   if (!takes_part(*round_.start, peer)) return false;
@@ -181,7 +182,7 @@ bool SiteRound::exchanges_with(SiteId peer) const {
 std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
   if (!is_ready()) return "this site is not ready";
-  if (!is_short(start)) return "its names are longer together than a site remembers";
+  if (!is_short(start)) return "its names are longer in total than a site can remember";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
@@ -191,15 +192,15 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
     return "a later attempt is known";
   if (start.generation != all_->membership.join().generation ||
       (!all_->membership.join().helper && start.fingerprint != all_->membership.join().fingerprint)) {
-    return "it is of another model than this site's: of generation " + std::to_string(start.generation) +
-           ", this site trains generation " + std::to_string(all_->membership.join().generation);
+    return "it is for another model than this site trains: its generation is " + std::to_string(start.generation) +
+           ", this site's is " + std::to_string(all_->membership.join().generation);
   }
   if (!takes_part(start, *all_->membership.self())) return "this site has no part in it";
   const std::uint64_t elements = all_->membership.join().elements;
   const ElementRange covered = covered_by(start.slices);
   if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
-    return "it is of elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
-           ", expected those whose turn it is, " + std::to_string(due.begin) + " to " + std::to_string(due.end);
+    return "it covers elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
+           ", expected those that are due, " + std::to_string(due.begin) + " to " + std::to_string(due.end);
   }
   return {};
 }
@@ -216,8 +217,8 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
     all_->note(Note::Level::kWarning, "ignored",
                "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
                    " was formed, but " + why + " [round.start-ignored]");
-    // Our Ready had crossed what ended it. The leader counts on us, and would wait: a link that closes it notices. It
-    // is dialled again at once, as a Leave may be due. Who leaves says so on this one.
+    // Our Ready had crossed what ended it. The leader counts on us and would wait, but it notices a link that closes.
+    // The site dials again at once, as a Leave may be due. A site that leaves says so on this link.
     if (!is_ready() && !all_->membership.leaves() && !mutant(Mutant::kStartIgnoredInSilence)) {
       const std::uint32_t candidate = all_->coordinator.candidate();
       all_->coordinator.drop("it counts on this site, which is not ready");
@@ -232,7 +233,7 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
   round_.start = start;
   ++round_.attempts;
   all_->acceptor.take_part(start);
-  if (start.slices.empty()) {  // nobody has anything to contribute
+  if (start.slices.empty()) {  // no site has anything to contribute
     round_.phase = Phase::kDone;
     all_->acceptor.accept({});
     return say_done({});
@@ -244,7 +245,7 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
   pursue_links();
 }
 
-// The higher site dials the lower; unless the lower cannot be dialled: then the lower dials.
+// The higher site dials the lower one. If the lower one cannot be dialled, the lower one dials.
 bool SiteRound::dials(const wire::Member& peer) const {
   const bool we_are_lower = *all_->membership.self() < peer.site;
   const std::string& address_of_lower = we_are_lower ? all_->membership.join().address : peer.address;
@@ -259,7 +260,7 @@ void SiteRound::pursue_links() {
     if (!exchanges_with(p.site) || all_->peers.linked(p.site)) continue;
     whole = false;
     const wire::Member* const peer = all_->roster.find(p.site);
-    if (peer == nullptr) continue;  // the coordinator is about to form another attempt
+    if (peer == nullptr) continue;  // the coordinator will form another attempt in a moment
     if (peer->address.empty() && all_->membership.join().address.empty()) {
       return report_unreachable(p.site,
                                 "neither of the two can be dialled: run `collab helper` on a machine that both reach");
@@ -278,13 +279,13 @@ void SiteRound::start_exchange() {
     all_->peers.forget_dial(p.site);
   }
   round_.phase = Phase::kExchanging;
-  // From here on the others may hold all of it, and a successor may commit the attempt without us.
+  // From here on the others may hold all of it. A successor may commit the attempt without us.
   const RoundId round = round_.start->round;
   if (contributes()) work_.contribute(round_.trigger, fragments().in_turn(round), round_.start->attempt);
   all_->out.emplace_back(StartExchange{*round_.start, *all_->membership.self(), std::move(links)});
 }
 
-// An attempt is over for us; the parameters still stand still, and the coordinator still counts us as ready.
+// An attempt is over for us. The parameters still stand still, and the coordinator still counts us as ready.
 void SiteRound::back_to_ready(const std::string& why) {
   switch (round_.phase) {
     case Phase::kExchanging:
@@ -301,7 +302,7 @@ void SiteRound::report_unreachable(SiteId peer, const std::string& reason) {
   back_to_ready("no exchange with " + all_->name_of(peer) + ": " + reason);
 }
 
-// Once we are done the other may still lack what was on its way to it. We keep what we have: it may be committed.
+// Once we are done, the other side may still lack what was on its way. We keep what we have: it may be committed.
 void SiteRound::lose_exchange_link(SiteId peer, const std::string& why) {
   if (round_.phase == Phase::kExchanging) return report_unreachable(peer, why);
   if (round_.phase == Phase::kDone) {
@@ -310,12 +311,12 @@ void SiteRound::lose_exchange_link(SiteId peer, const std::string& why) {
   }
 }
 
-// It was applied while this site asked to be let in, which its leader cannot know.
+// It was applied while this site asked to be let in. The leader cannot know that.
 void SiteRound::confirm(const wire::Commit& commit) {
   if (commit.round != all_->held.anchor()->round || all_->membership.phase() != SitePhase::kWaiting) return;
   all_->membership.becomes_active();
   all_->held.tell();
-  retract_ready();  // said before, it came to a leader that took this site for one without this anchor, and was dropped
+  retract_ready();  // an earlier one reached a leader that took this site for one without this anchor
   send_ready();
 }
 
@@ -332,7 +333,7 @@ void SiteRound::on_commit(const wire::Commit& commit) {
     return;
   }
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
-    // A coordinator may say anything: what it says ends its link, and no training.
+    // A coordinator may say anything. What it says may end its link, but no training.
     const std::string why = what + ", which this site has not completed: coordinator and site disagree";
     all_->note(Note::Level::kError, "coordinator", why + "; the site looks for another one [round.disagreement]");
     return all_->coordinator.turn_from(why);
@@ -400,8 +401,8 @@ void SiteRound::on_applied(const Applied& event) {
   all_->held.answer_fetches();
 }
 
-// The trigger was for the round that the others make now: without this site's Ready they would wait for its next one,
-// and there may be none.
+// The trigger was for the round that the others make now. Without this site's Ready they would wait for its next
+// trigger, and there may be none.
 bool SiteRound::goes_on() const {
   if (!round_.owed || all_->membership.leaves()) return false;
   const Counted counted = work_.counted(fragments().in_turn(all_->held.next_round()));
@@ -419,12 +420,12 @@ void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {
   skip(skip_round.reason);
 }
 
-// Nobody waits without end: the anchor stands, what was trained stays uncounted. An exchange we were done with is kept,
-// and what we put into it is set aside before the parameters move on.
+// No site waits without end: the anchor stands, and what was trained stays uncounted. An exchange that we were done
+// with is kept. What we put into it is set aside before the parameters move on.
 void SiteRound::skip(const std::string& reason) {
   const RoundId of = all_->held.next_round();
   if (round_.phase != Phase::kDone) back_to_ready(reason);
-  if (round_.declined) {  // all of it is given up, what was put into an attempt before with it
+  if (round_.declined) {  // all of it is given up, with what an attempt before got
     all_->out.emplace_back(Rebase{Base::kUnfit});
     work_.give_up(round_.trigger);
   } else if (work_.set_aside()) {
@@ -474,7 +475,7 @@ void SiteRound::link_lost(SiteId peer, const std::string& why) {
   pursue_links();
 }
 
-// What this site is done with is kept: it may have been committed.
+// What this site is done with is kept, as it may have been committed.
 void SiteRound::coordinator_lost() {
   if (round_.phase != Phase::kDone) {
     back_to_ready("the coordinator is lost");
@@ -483,7 +484,8 @@ void SiteRound::coordinator_lost() {
   round_.ready_sent = false;
 }
 
-// A helper waits for others to train, however long that takes; while it has a link the coordinator bounds what it does.
+// A helper waits for others to train, however long that takes. While it has a link, the coordinator limits what it
+// does.
 TimePoint SiteRound::gives_up_at() const {
   return all_->membership.join().helper
              ? kNever

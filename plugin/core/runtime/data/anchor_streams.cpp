@@ -19,9 +19,9 @@ namespace {
 using wire::ChunkKind;
 
 constexpr std::uint32_t kTransferWindow = 32;  // parts on their way to one joiner
-constexpr std::size_t kMaxAsked = 256;         // parts one joiner may ask for ahead
-constexpr std::uint64_t kPartTiles = 4;        // of one question
-constexpr std::uint64_t kListTiles = 64;       // the same of a question for digests
+constexpr std::size_t kMaxAsked = 256;         // parts that one joiner may ask for ahead
+constexpr std::uint64_t kPartTiles = 4;        // of one request
+constexpr std::uint64_t kListTiles = 64;       // of one request for digests
 constexpr Duration kProgressEvery = std::chrono::seconds(3);
 
 [[nodiscard]] bool is_outer(ChunkKind kind) { return kind == ChunkKind::kOuter || kind == ChunkKind::kOuterDigests; }
@@ -38,7 +38,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return tiles;
 }
 
-// The digests a payload brings: its own, tile by tile, or those it is a list of. None if it does not fit the range.
+// The digests that a payload brings: its own, tile by tile, or the list that it is. None if it does not fit the range.
 [[nodiscard]] std::vector<Digest> tiles_of(const wire::Chunk& chunk, const BufferPtr& payload,
                                            std::uint64_t tile_elements) {
   static_assert(sizeof(Digest) == 16 && std::is_trivially_copyable_v<Digest>);
@@ -62,14 +62,14 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return "[" + std::string(full, '#') + std::string(kWidth - full, '.') + "]";
 }
 
-// Whose fault it is: what was sent, or the way it came.
+// Whether what was sent is wrong, or was damaged on its way.
 [[nodiscard]] std::string damage(const IncomingChunk* incoming) {
   const bool damaged =
       incoming != nullptr && incoming->payload && hash64(incoming->payload->view()) != incoming->chunk.payload_hash;
   return damaged ? " (they were damaged on their way)" : "";
 }
 
-// As digest_of_vector(), which cannot say that it goes on.
+// Like digest_of_vector(), but reports that it goes on.
 [[nodiscard]] Digest digest_passing(std::span<const float> elements, std::uint64_t tile_elements,
                                     const std::function<void()>& passing) {
   DigestChain chain;
@@ -120,7 +120,7 @@ std::uint64_t AnchorStreams::bytes_of(const wire::FetchAnchor& part) const {
   return (part.range.size() + tile_elements_ - 1) / tile_elements_ * sizeof(Digest);
 }
 
-// Who takes nothing holds no more than its share: the others get on.
+// A joiner that takes nothing holds no more than its share, so the others go on.
 bool AnchorStreams::has_room(const Outgoing& job, std::uint64_t bytes) const {
   if (bytes_on_their_way_ + bytes > kMostInAll) return false;
   return job.in_flight == 0 || job.bytes + bytes <= kShared / outgoing_.size();
@@ -150,7 +150,7 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
     const std::uint64_t bytes = bytes_of(part);
     if (!has_room(job, bytes)) return;
     job.asked.pop_front();
-    if (part.run != run || part.round != round) {  // a commit has moved it away
+    if (part.run != run || part.round != round) {  // a commit has moved the anchor away
       parts_.sender->tell(to, wire::AnchorMoved{run, round});
       continue;
     }
@@ -177,7 +177,7 @@ BufferPtr AnchorStreams::payload_of(const wire::FetchAnchor& part) const {
   const std::span<const float> source = whole.subspan(part.range.begin, part.range.size());
   const std::vector<Digest> tiles = is_list(part.kind) ? tiles_of(source, tile_elements_) : std::vector<Digest>();
   const std::span<const std::byte> bytes = is_list(part.kind) ? std::as_bytes(std::span(tiles)) : std::as_bytes(source);
-  // Of no pool that is kept: sites join now and then, and many at once would leave a process large for good.
+  // Not from a pool that is kept: sites join rarely, and many joins at once would leave a process large for good.
   BufferPtr payload = make_buffer_pool()->take(bytes.size());
   std::memcpy(payload->bytes().data(), bytes.data(), bytes.size());
   return payload;
@@ -207,7 +207,7 @@ bool AnchorStreams::sent(std::uint64_t token) {
   return true;
 }
 
-// What was on its way is dropped, and not heard of again.
+// What was on its way is dropped, and is not reported again.
 void AnchorStreams::link_closed(LinkId link) {
   if (outgoing_.erase(link) == 0) return;
   std::erase_if(on_their_way_, [&](const auto& part) {
@@ -259,14 +259,14 @@ void AnchorStreams::stop() {
   for (auto& [site, source] : receiving_->sources) source.link.reset();
   for (const auto& [site, source] : receiving_->sources) {
     for (const protocol::AnchorFetchAction& action : receiving_->fetch.step(protocol::SourceLost{site})) {
-      static_cast<void>(action);  // questions to sources that are dropped as well
+      static_cast<void>(action);  // includes questions to sources that are dropped
     }
   }
 }
 
 AnchorStreams::Events AnchorStreams::arrived(const IncomingChunk& incoming) {
   const wire::Chunk& chunk = incoming.chunk;
-  // Answers may come after all is here, from the slower of two who were asked.
+  // Answers may come after all is here, from the slower of two sources that were asked.
   if (!receiving_ || receiving_->action.run != chunk.run || receiving_->action.round != chunk.round) return {};
   std::vector<Digest> tiles = tiles_of(chunk, incoming.payload, tile_elements_);
   return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, std::move(tiles)}, &incoming);
@@ -310,7 +310,7 @@ protocol::SiteEvent AnchorStreams::seal_received() {
   const protocol::ReceiveAnchor wanted = receiving_->action;
   ArenaWriter& arena = *parts_.arena;
   const Digest state = state_digest(arena, arena.next_anchor(), tile_elements_, parts_.passing);
-  // A wrong digest is not sealed: the machine compares and asks again.
+  // A wrong digest is not sealed: the state machine compares it and asks again.
   if (state == wanted.digest) {
     if (!arena.outer().empty()) arena.begin_outer_update();
     parts_.seal(with_membership({wanted.run, wanted.round, state}, wanted.membership));

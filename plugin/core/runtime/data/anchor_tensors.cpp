@@ -87,7 +87,7 @@ bool AnchorTensors::displaces_copy(protocol::Base base) const {
 
 void AnchorTensors::displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer,
                                   const RoundStep& step) {
-  std::vector<float> mean;  // of what was contributed, which is the anchor itself where the step was taken at once
+  std::vector<float> mean;  // of what was contributed; if the step was taken at once, the anchor itself
   if (!step.is_taken_at_once()) {
     mean.assign(tile.begin(), tile.end());
     outer_step({.id = OuterId::kAverage, .lr = 1.0F}, parts_.arena->anchor().subspan(begin, tile.size()), mean, {});
@@ -151,7 +151,7 @@ Result<AppliedCommit> AnchorTensors::apply(const protocol::ApplyCommit& action) 
   return AppliedCommit{change, unfit ? kWholeVector : range, *state, round.step.lr(), clipped_norm};
 }
 
-// The anchor stands, only the round's number moves on.
+// The anchor stands; only the number of the round moves on.
 Result<AppliedCommit> AnchorTensors::apply_nothing(const protocol::ApplyCommit& action, const SealedAnchor& sealed) {
   ArenaWriter& arena = *parts_.arena;
   copy_passing(arena.anchor(), arena.next_anchor());
@@ -164,7 +164,7 @@ Result<AppliedCommit> AnchorTensors::apply_nothing(const protocol::ApplyCommit& 
   return AppliedCommit{ParameterChange::kToAnchor, kWholeVector, sealed.digest};
 }
 
-// The next anchor into the free slot: what the round has made of its fragment, and the rest as it is.
+// Writes the next anchor into the free slot: the round's result for its fragment, and the rest as it is.
 Result<Digest> AnchorTensors::step_anchor(const Digest& before, const End& end) {
   ArenaWriter& arena = *parts_.arena;
   const std::span<const float> anchor = arena.anchor();
@@ -178,7 +178,7 @@ Result<Digest> AnchorTensors::step_anchor(const Digest& before, const End& end) 
   const auto end_of = [&](std::uint64_t begin, std::uint64_t most) {
     return std::min<std::uint64_t>(anchor.size(), begin + most);
   };
-  // What the parameters are best read and written in, in whole tiles.
+  // In the unit in which the parameters are best read and written, in whole tiles.
   const std::uint64_t tiles = std::max<std::uint64_t>(1, parts_.parameters->tile() / settings_.tile_elements);
   const std::uint64_t most = tiles * settings_.tile_elements;
   for (std::uint64_t begin = 0; begin < anchor.size(); begin += most) {
@@ -220,7 +220,7 @@ Result<Digest> AnchorTensors::step_anchor(const Digest& before, const End& end) 
   return tiles_.state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
 }
 
-// Who owns elements and contributes none keeps of their mean what the contributors have not.
+// A site that owns elements and contributes none keeps of their mean what the contributors have not.
 float AnchorTensors::taken_of_difference(protocol::Base base) const {
   if (base == protocol::Base::kSnapshot || parts_.copy == nullptr || !parts_.copy->merges()) return 1.0F;
   const Merge& merge = parts_.copy->settings().merge;
@@ -258,7 +258,7 @@ Status AnchorTensors::rebase(protocol::Base base) {
     return change_passing(how, parts_.arena->anchor(), {previous, settings_.outer_elements}, range);
   };
   const ElementRange contributed = exchange_.contributed();
-  // What was contributed is in the new anchor: in its fragment the parameters move on from what they were then.
+  // What was contributed is in the new anchor. In its fragment the parameters move on from what they were then.
   switch (base) {
     case protocol::Base::kUnfit: return change(ParameterChange::kToAnchor, kWholeVector);
     case protocol::Base::kOldAnchor: break;
@@ -280,7 +280,7 @@ Status AnchorTensors::take_snapshot() {
   return {};
 }
 
-// What is written to the free slot is not to be taken for it: the attempt may yet be committed.
+// What is written to the free slot must not be taken for this mean: the attempt may still be committed.
 void AnchorTensors::keep_mean() {
   const auto round = exchange_.complete();
   if (!round || !kept_mean_.empty()) return;
@@ -299,7 +299,7 @@ Status AnchorTensors::publish_parameters() {
 bool AnchorTensors::is_unchanged() const {
   if (!parts_.arena->sealed()) return false;
   const std::span<const float> anchor = parts_.arena->anchor();
-  std::uint64_t tile = 4096;  // nearly always the first one tells
+  std::uint64_t tile = 4096;  // the first one nearly always tells
   for (std::uint64_t at = 0; at < anchor.size(); at += std::exchange(tile, parts_.parameters->tile())) {
     const std::uint64_t count = std::min<std::uint64_t>(tile, anchor.size() - at);
     const Result<bool> same = parts_.parameters->holds(at, anchor.subspan(at, count));

@@ -14,9 +14,9 @@
 namespace collab {
 namespace {
 
-constexpr std::uint64_t kMostLate = 2;  // vectors of contributions to slices that are another's by now
+constexpr std::uint64_t kMostLate = 2;  // vectors of contributions to slices that another site owns by now
 
-// As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
+// The part of a buffer that an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
   return as_buffer(protocol::Payload{std::move(payload), 0, used});
 }
@@ -85,8 +85,8 @@ ExchangeData::Events ExchangeData::start(const protocol::StartExchange& action) 
   }
   residual_.start(action.start, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
-  // What came before we knew of the attempt.
-  for (IncomingChunk& incoming : early_.take()) {  // should the attempt fail meanwhile, what is left waits for the next
+  // What came before the attempt was known here.
+  for (IncomingChunk& incoming : early_.take()) {  // if the attempt fails meanwhile, the rest waits for the next
     append(events, accept(std::move(incoming)));
   }
   append(events, close_lossy());
@@ -152,7 +152,7 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
     }
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
-    // It, or the slice, may come back in an attempt of this round, and its sender reckons with what it has sent.
+    // The sender or the slice may come back in an attempt of this round. The sender counts on what it has sent.
     if (late) carried_.took_late(chunk.range);
     if (late || (older && !attempt_->exchange.contributes(incoming.from))) return {};
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
@@ -161,8 +161,8 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
   return advance(protocol::MeanArrived{incoming.from, chunk.range}, incoming.from);
 }
 
-// Links of which chunks were dropped while this attempt was not begun: of what else comes over them nothing can be
-// relied on, and their senders have to see that it was lost.
+// Chunks of these links were dropped before this attempt began. Nothing else that comes over them can be relied on, and
+// their senders have to see that it was lost.
 ExchangeData::Events ExchangeData::close_lossy() {
   Events events;
   for (const auto& [link, lossy] : early_.lossy()) {
@@ -195,7 +195,7 @@ ExchangeData::Events ExchangeData::advance(const protocol::ExchangeEvent& event,
   Events events;
   for (const protocol::ExchangeAction& action : *actions) {
     append(events, std::visit([this](const auto& each) { return run(each); }, action));
-    if (!attempt_) break;  // it failed
+    if (!attempt_) break;  // the attempt failed
   }
   return events;
 }
@@ -203,7 +203,7 @@ ExchangeData::Events ExchangeData::advance(const protocol::ExchangeEvent& event,
 ExchangeData::Events ExchangeData::fail(SiteId peer, std::string reason) {
   if (!attempt_) return {};
   carried_.drop(peer);
-  if (attempt_->complete) {  // it may be committed: what was lost is lost with its link, for an attempt after it
+  if (attempt_->complete) {  // it may be committed; an attempt after it sees that the link lost something
     if (const LinkId link = attempt_->links[peer]; link != LinkId(0)) parts_.transport->close(link);
     return {};
   }
@@ -218,7 +218,7 @@ ExchangeData::Events ExchangeData::unfit(std::string reason) {
   return {event};
 }
 
-// Said by the first tensor of the vector that is not finite: which chunk is looked at first depends on who owns what.
+// Names the first tensor of the vector that is not finite. Which chunk is checked first depends on the owners.
 ExchangeData::Events ExchangeData::not_finite(ElementRange range) {
   std::string reason =
       not_finite_text(*parts_.parameters, parts_.arena->anchor(), parts_.model, settings_.outer_elements);
@@ -250,7 +250,7 @@ const MixedCodec& ExchangeData::codec_of(wire::ChunkKind kind) const {
   return kind == wire::ChunkKind::kContribution ? up_ : down_;
 }
 
-// By its length alone; what the bytes say the decoder judges.
+// By its length alone. The decoder judges the bytes.
 Status ExchangeData::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
   const MixedCodec& codec = codec_of(chunk.kind);
   const ElementRange range = chunk.range.end <= parts_.parameters->size() ? chunk.range : ElementRange{};
@@ -396,9 +396,9 @@ Status ExchangeData::open_mean(ElementRange range, std::span<const std::byte> by
 }
 
 void ExchangeData::take_mean(std::uint64_t begin, std::span<float> mean) {
-  // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
-  // it stands in the arena's free slot, where nobody looks. What is told as done is then the digest of the parameters
-  // to come, which the commit needs not take again.
+  // An outer step without state can be taken while the mean is in cache and the next chunk is on its way. Until the
+  // commit it stands in the arena's free slot, which nothing reads. Then `Done` has the digest of the parameters to
+  // come, and the commit need not take it again.
   if (attempt_->step.is_taken_at_once()) {
     attempt_->step.take(begin, parts_.arena->anchor().subspan(begin, mean.size()), mean, {});
   }

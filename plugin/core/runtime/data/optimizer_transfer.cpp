@@ -14,13 +14,13 @@
 namespace collab {
 namespace {
 
-// Bytes of a copy as a payload: nothing is copied once more.
+// Bytes of a copy as a payload, without another copy.
 class PartOfCopy final : public Buffer {
  public:
   PartOfCopy(std::shared_ptr<const OptimizerCopy> copy, ElementRange range) : copy_(std::move(copy)), range_(range) {}
   [[nodiscard]] std::span<std::byte> bytes() override {
     const std::span<const std::byte> part = copy_->bytes.subspan(range_.begin, range_.size());
-    return {const_cast<std::byte*>(part.data()), part.size()};  // who sends only reads
+    return {const_cast<std::byte*>(part.data()), part.size()};  // the sender only reads
   }
 
  private:
@@ -49,7 +49,7 @@ void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std:
 
 void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   wanted_ = false;
-  if (copy_) return;  // one that was asked for anew before this one came
+  if (copy_) return;  // a copy that was asked for again before this one came
   protocol::LeaseMade made;
   if (!copy.ok()) {
     made.reason = copy.status().message();
@@ -144,7 +144,7 @@ Result<BufferPtr> OptimizerTransfer::complete() {
   return std::move(taken_);
 }
 
-// {"event":"join-optimizer","source":"paris","bytes":...,"seconds":...}, or with the reason only.
+// {"event":"join-optimizer","source":"paris","bytes":...,"seconds":...}, or only with the reason.
 protocol::Note OptimizerTransfer::ended(const std::string& cold) {
   taken_.reset();
   arriving_.reset();

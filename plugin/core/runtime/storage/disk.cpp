@@ -42,7 +42,7 @@ int open_plain(Disk& disk, const char* path, int flags, mode_t mode) {
   return -1;
 }
 
-// What lies there is what a dead process left, or another's: never written into.
+// A file that lies there is a dead process's, or another's: it is never written into.
 Result<NewFile> NewFile::make(Disk& disk, std::string path) {
   const std::string name = path + ".new";
   constexpr int kFresh = O_WRONLY | O_CREAT | O_EXCL;

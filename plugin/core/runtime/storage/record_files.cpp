@@ -19,7 +19,7 @@
 namespace collab {
 namespace {
 
-// RUN~SITE~GENERATION~<16 hex digits>~<16 hex digits>.record. The folder may hold anything of its user's.
+// RUN~SITE~GENERATION~<16 hex digits>~<16 hex digits>.record. The user may keep anything in the folder.
 [[nodiscard]] bool is_record(std::string_view name) {
   constexpr std::size_t kHash = 17;  // with its "~"
   constexpr std::size_t kLeast = 2 * kHash + kRecordEnding.size();
@@ -33,7 +33,7 @@ namespace {
   return std::ranges::count(name, '~') >= 2;
 }
 
-// The record that a file in its folder belongs to: itself, its lock, what was set aside; empty: to none.
+// The record that a file in its folder belongs to: the record itself, its lock, or what was set aside. Empty: none.
 [[nodiscard]] std::string record_of(const std::string& name) {
   const std::size_t at = name.rfind(kRecordEnding);
   if (at == std::string::npos) return {};
@@ -45,10 +45,10 @@ namespace {
 }
 
 struct Files {
-  std::vector<std::string> paths;  // but the lock
+  std::vector<std::string> paths;  // all but the lock
   std::uint64_t bytes = 0;
   std::time_t written = 0;  // the newest
-  std::time_t locked = 0;   // by whoever was the last
+  std::time_t locked = 0;   // by the last process that did so
 };
 
 [[nodiscard]] std::map<std::string, Files> files_in(const std::string& folder) {
@@ -102,7 +102,7 @@ Status remove_record(const std::string& path, std::chrono::seconds least) {
     return refused(path + " belongs to " + lock.status().message() + "; it is left alone [record.in-use]");
   }
   if (!lock.ok()) return lock.status();
-  found = files_in(folder);  // somebody may have had it until now
+  found = files_in(folder);  // another process may have had it until now
   if (!found[path].paths.empty()) COLLAB_RETURN_IF_ERROR(check_age(path, found[path], least));
   for (const std::string& each : found[path].paths) {
     if (::unlink(each.c_str()) != 0 && errno != ENOENT) {

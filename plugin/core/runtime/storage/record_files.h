@@ -16,7 +16,7 @@ struct RecordFile {
   std::string path;
   std::uint64_t bytes = 0;     // with what was set aside
   std::chrono::seconds age{};  // since it was written last
-  std::string holder;          // "process 4711 on host node7"; empty: nobody has it
+  std::string holder;          // "process 4711 on host node7"; empty: no process has it
 };
 [[nodiscard]] std::vector<RecordFile> find_records(const std::string& folder);
 // With what was set aside and the lock's file. kRefused: somebody has it, or it is younger than `least`.

@@ -34,7 +34,7 @@ constexpr const char* kOther = "other";
 [[nodiscard]] std::string hex_of(std::uint64_t value) { return to_hex({value, 0}).substr(16); }
 [[nodiscard]] std::uint64_t hash_of(std::string_view text) { return hash64(std::as_bytes(std::span(text))); }
 
-// Texts of any length in a bounded place; what is cut is told apart by its hash.
+// Fits texts of any length into a bounded place. A hash tells texts apart that are cut.
 [[nodiscard]] std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
   const std::string hash = "~" + hex_of(hash_of(text));
@@ -68,7 +68,7 @@ void scope_fields(Io& io, Scope& scope) {
   io.number("model", scope.model.hi);
 }
 
-// Of all the file but the hash itself.
+// Of the whole file except the hash itself.
 [[nodiscard]] std::uint64_t hash_of_file(std::vector<std::byte> file) {
   std::fill_n(file.begin() + kHashAt, sizeof(std::uint64_t), std::byte{0});
   return hash64(file);
@@ -83,7 +83,7 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
   std::vector<std::byte> file(kPrologueBytes);
   file.insert(file.end(), of_scope.bytes().begin(), of_scope.bytes().end());
   file.insert(file.end(), body.begin(), body.end());
-  for (int pass = 0; pass < 2; ++pass) {  // without the hash, then with that of the first
+  for (int pass = 0; pass < 2; ++pass) {  // without the hash, then with the hash of the first pass
     wire::Writer start;
     prologue_fields(start, prologue);
     std::ranges::copy(start.bytes(), file.begin());
@@ -99,7 +99,7 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
          ", rendezvous " + scope.rendezvous + ", model " + to_hex(scope.model);
 }
 
-// The body. kCorrupt: damaged; kRefused: whole, and not ours.
+// The body. kCorrupt: damaged. kRefused: whole, but not ours.
 Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector<std::byte>& file) {
   if (file.size() < kPrologueBytes) {
     return damaged("it has " + std::to_string(file.size()) + " bytes, at least " + std::to_string(kPrologueBytes) +
@@ -160,7 +160,7 @@ std::string record_name(const RecordScope& scope) {
     if (name.size() <= kMaxNamePart) return name;
     return name.substr(0, kMaxNamePart - 17) + "~" + hex_of(hash_of(text));
   };
-  // "~" is in no name that as_file_name() gives.
+  // No name that as_file_name() gives has a "~".
   return part(scope.run) + "~" + part(scope.site) + "~" + std::to_string(scope.generation) + "~" +
          hex_of(hash_of(scope.rendezvous)) + "~" + hex_of(scope.model.lo ^ scope.model.hi) + std::string(kRecordEnding);
 }
@@ -195,8 +195,8 @@ Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope sco
   return store;
 }
 
-// What is found is trusted once it could be written: a folder that takes no more would let this process promise what a
-// later one does not read.
+// The record that is found is trusted once it could be written. If the folder took no more, this process could promise
+// what a later one does not read.
 void RecordStore::load() {
   Result<std::optional<std::vector<std::byte>>> found = read_file();
   if (!found.ok()) {
@@ -287,7 +287,7 @@ void RecordStore::keep_in_memory(const std::string& why) {
   durable_ = false;
   struct stat info {};
   const bool there = ::lstat(path_.c_str(), &info) == 0;
-  // Without the lock it may be another's.
+  // Without the lock it may belong to another process.
   Status gone = there && !lock_ ? unavailable(path_ + " stays [record.stays]") : Status();
   if (lock_) gone = there ? remove_file() : sync_folder_of(*disk_, path_);
   stale_ = !gone.ok();

@@ -17,7 +17,7 @@ struct RecordWriter::Job {
   std::vector<std::uint64_t> numbers{};
 };
 
-// Outlives the writer where its thread hangs in a call of the disk.
+// Outlives the writer if its thread hangs in a call of the disk.
 struct RecordWriter::Shared {
   Shared(RecordStore of, Told callback) : store(std::move(of)), told(std::move(callback)) {
     durable = store.durable();
@@ -31,13 +31,13 @@ struct RecordWriter::Shared {
   std::atomic<bool> durable{false};
   std::atomic<bool> stale{false};
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::deque<Job> jobs;
   bool ending = false;
   bool ended = false;
 
-  std::mutex telling;  // of this; held during a call of it
+  std::mutex telling;  // guards `told`; held during a call of it
   Told told;
 };
 

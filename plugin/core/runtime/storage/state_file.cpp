@@ -32,7 +32,7 @@ constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
 
 std::string error_text() { return std::strerror(errno); }
 
-// Both directions of the header, as for wire messages. `Header` is const when writing.
+// Reads and writes the header, as for wire messages. `Header` is const when writing.
 template <typename Io, typename D>
 void digest_fields(Io& io, const char* name, D& digest) {
   io.number(name, digest.lo);
@@ -145,7 +145,7 @@ U get(const std::byte* at) {
   return static_cast<U>(value);
 }
 
-// With the format before the header: two formats may have the same bytes but for that.
+// Includes the format, which comes before the header: headers of two formats may have the same bytes.
 std::uint64_t header_hash(std::span<const std::byte> body) {
   std::vector<std::byte> hashed(sizeof kStateVersion + body.size());
   put<std::uint32_t>(hashed.data(), kStateVersion);
@@ -232,7 +232,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   return opened;
 }
 
-// Where the vectors of the file begin, which is still that of `header`.
+// Where the vectors of the file begin, if the file still has this header.
 Result<std::uint64_t> open_again(const File& file, const std::string& path, const StateHeader& header) {
   if (file.fd() < 0)
     return internal_error("cannot open the state file " + path + ": " + error_text() + " [state.open]");
@@ -260,7 +260,7 @@ constexpr std::uint64_t kPieceElements = 4 * kDigestChunkElements;  // 1 MiB
   return 0;
 }
 
-// One of the vectors, to where it belongs; gives its digest.
+// Writes one of the vectors to its place. Gives its digest.
 Result<Digest> write_part(NewFile& file, std::uint64_t at, StatePart part, std::uint64_t elements,
                           const StatePieces& pieces) {
   std::vector<float> piece;
@@ -282,7 +282,7 @@ Status write_whole(NewFile& file, StateHeader& header, const StatePieces& pieces
   if (!start.ok()) return start.status();
   const std::uint64_t vector = header.elements * sizeof(float);
   std::uint64_t end = start->size() + vectors_bytes(header);
-  for (const StatePart part : {StatePart::kResidual, StatePart::kOuter, StatePart::kAnchor}) {  // the last one first
+  for (const StatePart part : {StatePart::kResidual, StatePart::kOuter, StatePart::kAnchor}) {  // the last vector first
     if (vectors_of(header, part) == 0) continue;
     end -= vector;
     const Result<Digest> digest = write_part(file, end, part, header.elements, pieces);
@@ -300,15 +300,15 @@ Status write_whole(NewFile& file, StateHeader& header, const StatePieces& pieces
 
 std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation) {
   std::string name = as_file_name(site);
-  if (generation > 1) name += "~" + std::to_string(generation);  // in no site's name
+  if (generation > 1) name += "~" + std::to_string(generation);  // no site's name has this
   return dir + "/" + name + ".collab";
 }
 
 Status check_state_writable(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  // Removed again here. Under a name of its own: a process that goes on to be refused would else destroy the save of
-  // the one that writes here.
+  // The probe is removed again here, and has a name of its own. Otherwise a process that is then refused would destroy
+  // the save of the process that writes here.
   const Result<NewFile> probe = NewFile::make(system_disk(), path + "." + std::to_string(::getpid()));
   if (probe.ok()) return {};
   return invalid_argument("COLLAB_STATE_DIR: " + probe.status().message() +
@@ -349,7 +349,7 @@ Status write_state(Disk& disk, const std::string& path, StateHeader header, cons
   return text_of(write_whole(*file, header, pieces));
 }
 
-// One byte: no crash divides it.
+// One byte, so that no crash divides it.
 Status mark_ended(Disk& disk, const std::string& path, bool ended) {
   const File file(open_plain(disk, path.c_str(), O_RDWR));
   if (file.fd() < 0 && errno == ENOENT) return {};

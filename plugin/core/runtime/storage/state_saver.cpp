@@ -32,9 +32,9 @@ struct StateSaver::Save {
   };
 
   StateHeader header;
-  std::array<Source, 3> sources{};  // by StatePart
+  std::array<Source, 3> sources{};  // index: StatePart
   bool given_up = false;
-  bool passes_over = false;  // what lies there
+  bool passes_over = false;  // a state that lies there is passed over
 
   [[nodiscard]] bool needs(std::span<const float> elements) const {
     return std::ranges::any_of(sources, [elements](const Source& source) {
@@ -52,7 +52,7 @@ struct StateSaver::Save {
   }
 };
 
-// Outlives the saver where its thread hangs in a call of the disk.
+// Outlives the saver if its thread hangs in a call of the disk.
 struct StateSaver::Shared {
   Shared(std::string to, Disk& with) : path(std::move(to)), disk(with) {}
 
@@ -67,16 +67,16 @@ struct StateSaver::Shared {
   Disk& disk;
   const SteadyClock clock{};
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards what follows
   std::condition_variable ended;
   std::optional<Save> writing;
   std::optional<Save> waiting;
   std::optional<bool> mark;  // once nothing is to be saved
-  bool busy = false;         // the thread is
-  TimePoint taken{};         // the disk took a piece
-  bool left = false;         // nobody waits any more, and the memory is not there any more
+  bool busy = false;         // the thread is busy
+  TimePoint taken{};         // when the disk last took a piece
+  bool left = false;         // nothing waits any more, and the memory is gone
   bool overdue = false;
-  std::string passed_over;  // why what lies there is to be moved aside; empty: it is not
+  std::string passed_over;  // why the state that lies there is to be moved aside; empty: it is not
   std::optional<RunId> run_there;
   std::optional<RunId> run_taken;
   RateLimit not_saved_line{std::chrono::minutes(1)};
@@ -116,7 +116,7 @@ void StateSaver::save(StateHeader header, std::span<const float> anchor, std::sp
     next.passes_over = !shared_->passed_over.empty();
     shared_->overdue = false;
     shared_->waiting = std::move(next);
-    shared_->mark.reset();  // who saves goes on
+    shared_->mark.reset();  // a site that saves goes on
   }
   start();
 }
@@ -173,7 +173,7 @@ void StateSaver::Shared::write_one() {
   const auto pieces = [this](StatePart part, std::uint64_t offset, std::span<float> out) {
     return copy(part, offset, out);
   };
-  // Nobody else changes the header, nor which save this is.
+  // Nothing else changes the header, or which save this is.
   Status status = writing->passes_over ? move_aside() : Status();
   if (status.ok()) status = write_state(disk, path, writing->header, pieces);
   if (status.ok()) {
@@ -184,7 +184,7 @@ void StateSaver::Shared::write_one() {
   if (status.code() == StatusCode::kCancelled) {
     return give_up(*writing, "when " + writing->progress() + " were in " + path + ".new, which is removed");
   }
-  std::optional<std::string> said;  // a full disk is full for many rounds
+  std::optional<std::string> said;  // a full disk stays full for many rounds
   {
     const std::lock_guard lock(mutex);
     said = not_saved_line.allow(clock.now(), "the state of round " + std::to_string(writing->header.round.value) +
@@ -193,7 +193,7 @@ void StateSaver::Shared::write_one() {
   if (said) log_error(*said);
 }
 
-// Until that has been possible nothing is saved.
+// Until this succeeds, nothing is saved.
 Status StateSaver::Shared::move_aside() {
   std::string why;
   {
@@ -207,23 +207,24 @@ Status StateSaver::Shared::move_aside() {
   }
   {
     const std::lock_guard lock(mutex);
-    if (passed_over == why) passed_over.clear();  // else another one is, by now
+    if (passed_over == why) passed_over.clear();  // otherwise another one is due by now
   }
   if (!moved) return {};
   log_warning(
-      why + ". It is kept as " + name + ". To go on from it, stop all sites. Move all else of " + path +
-      "'s folder away, and at the others the folders of COLLAB_STATE_DIR, or where none is named the site's record in "
-      "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab): a site that was stopped hard leaves one, a file "
-      "<run>~<site>~....record, that holds it to the other run. Then give the state its name back [state.passed-over]");
+      why + ". It is kept as " + name + ". To go on from it, stop all sites. Move everything else out of " + path +
+      "'s folder. At the other sites, move away the folder of COLLAB_STATE_DIR or, without one, the site's record in "
+      "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab). A site that was stopped hard leaves that record, a "
+      "file <run>~<site>~....record, and it holds the site to the other run. Then give the state its name back "
+      "[state.passed-over]");
   return sync_folder_of(disk, path);
 }
 
-// Rounds may be shorter than the disk is slow, so not every line is said.
+// Rounds may be shorter than a write of a slow disk, so not every line is logged.
 void StateSaver::Shared::give_up(const Save& save, const std::string& why) {
   std::optional<std::string> said;
   {
     const std::lock_guard lock(mutex);
-    if (left) return;  // that has been said
+    if (left) return;  // that was logged already
     overdue = overdue || !waiting;
     said = not_saved_line.allow(
         clock.now(), "the state of round " + std::to_string(save.header.round.value) +

@@ -20,7 +20,7 @@ constexpr std::string_view kSmall = "small";
   return found;
 }
 
-// `range` begins where the last one ends, or later.
+// `range` begins at the end of the last one, or later.
 void add(std::vector<ElementRange>& ranges, ElementRange range) {
   if (!ranges.empty() && ranges.back().end >= range.begin) {
     ranges.back().end = std::max(ranges.back().end, range.end);

@@ -33,7 +33,7 @@ Status no_such(ParameterChange change) {
                         " [round.parameter-change]");
 }
 
-// The parameters := change(parameters, values), in place where they lie as float32 in host memory.
+// parameters := change(parameters, values). In place if they are float32 in host memory.
 template <typename Change>
 Status change_each(ParameterVector& parameters, std::uint64_t offset, std::span<const float> values,
                    const Change& change) {

@@ -16,7 +16,7 @@ void each_within(ElementRange range, const std::vector<ElementRange>& ranges, F 
   }
 }
 
-// And for each part that lies in none.
+// f(part) for each part of `range` that lies in none of `ranges`.
 template <typename F>
 void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F f) {
   std::uint64_t at = range.begin;
@@ -120,7 +120,7 @@ Status Residual::assume_contributed(std::span<const float> anchor, const Reader&
   return {};
 }
 
-// Of fragments that the attempt does not move.
+// The part in fragments that the attempt does not move.
 std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const {
   std::vector<ElementRange> beside;
   for (const ElementRange& range : units_.of_mean) {
@@ -130,7 +130,7 @@ std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const
   return beside;
 }
 
-// In the chunks that were sent: the groups of top-k begin with them.
+// In the chunks that were sent, as the groups of top-k begin with them.
 Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed,
                                float taken) {
   for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_elements_) {
@@ -144,7 +144,7 @@ Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor
         chunk, anchor.subspan(chunk.begin, chunk.size()), *parameters, {before, next_}, payload_);
     if (again) {
       keep(chunk, before, next_, taken);
-    } else {  // somebody has written to the parameters meanwhile
+    } else {  // the parameters were written to meanwhile
       std::ranges::fill(part(chunk), 0.0F);
     }
   }
@@ -152,7 +152,7 @@ Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor
 }
 
 void Residual::keep(ElementRange range, std::span<const float> before, std::span<const float> after, float taken) {
-  const std::span<float> here = part(range);  // `before` may lie there
+  const std::span<float> here = part(range);  // `before` may point into it
   const float rest = 1.0F - taken;
   for (std::size_t i = 0; i < here.size(); ++i) {
     here[i] = taken == 1.0F ? after[i] : taken * after[i] + rest * before[i];
@@ -182,8 +182,8 @@ void Residual::settle(RunId run) {
   restored_from_.reset();
 }
 
-// A mean's error comes back by our contribution only, and counts there by our share, which may be much larger next
-// time: from a small share (a joiner's is 0) it would come back many times over. Never less than an equal one is
+// A mean's error comes back only by our contribution, and counts there by our share. The share may be much larger next
+// time: from a small share (a joiner's is 0) the error would come back many times over. So at least an equal share is
 // assumed.
 float Residual::per_delta() const { return std::max(units_.share, units_.equal); }
 

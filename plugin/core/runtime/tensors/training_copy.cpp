@@ -9,7 +9,7 @@ namespace collab {
 
 namespace {
 
-// Both, and what lies between them.
+// The range that covers both, with what lies between them.
 ElementRange all_between(ElementRange a, ElementRange b) {
   if (a.size() == 0 || b.size() == 0) return a.size() == 0 ? b : a;
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
@@ -49,7 +49,7 @@ void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor,
   const std::size_t moved = end > offset ? end - offset : 0;
   const std::span<float> here = values_.subspan(offset, anchor.size());
   const auto factor = static_cast<float>(settings_.merge.factor);
-  // Whose copy was moved within this round ends with where that led to, not with by how much.
+  // A copy that was moved within this round ends with where that led, not with how far it moved.
   if (holds_ == Holds::kTaken) holds_ = Holds::kMoves;
   const bool absolute = holds_ != Holds::kMoves;
   const bool mixed = settings_.merge.rule == MergeRule::kMix;
@@ -77,7 +77,7 @@ TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
   return {ParameterChange::kUnchanged};
 }
 
-// The result less what was taken: by how much the parameters are to move.
+// The result less what was taken: how far the parameters are to move.
 TrainingCopy::End TrainingCopy::moved_from(const std::vector<float>& original, std::span<const float> anchor) {
   const ElementRange changed = all_between(written_, displaced_);
   const FloatEnvironment ieee;
@@ -85,7 +85,7 @@ TrainingCopy::End TrainingCopy::moved_from(const std::vector<float>& original, s
   const auto kept = mixed ? static_cast<float>(settings_.merge.factor) : 0.0F;
   for (std::size_t i = 0; i < trained(); ++i) {
     values_[i] -= original[i];
-    // A fragment is mixed, and the rest moves whole: of the fragment what was trained meanwhile stays.
+    // The fragment is mixed, and the rest moves whole. Of the fragment, what was trained meanwhile stays.
     if (mixed && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
   }
   const auto [begin, end] = common(changed, {trained(), values_.size()});

@@ -9,7 +9,7 @@
 namespace collab::tcp {
 namespace {
 
-// Data stands in line for connections that are there.
+// Data waits, and there are connections for it.
 bool waits(const TcpLink& link) { return link.pacing.backlogged() && !link.connections.alone(); }
 
 double to_go(TcpLink& link) { return static_cast<double>(link.session.outbox(Lane::kData).bytes_to_go()); }
@@ -21,7 +21,7 @@ void Balance::tick(TimePoint now) {
   if (!off(Mechanism::kShares)) note_exchange(now);
 }
 
-// Of all links at one time.
+// Compares all links at the same time.
 void Balance::compare() {
   Remaining remaining;
   for (const auto& [id, link] : all_.links.all()) {

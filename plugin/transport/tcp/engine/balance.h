@@ -1,7 +1,7 @@
-// That links which share a line, and know nothing of each other, are done together: each begins an exchange at the rate
-// that it needed of the whole of the last one, and one that is ahead bears a shorter queue than the others.
+// Lets links that share a line, and know nothing of each other, finish together. Each begins an exchange at the mean
+// rate that it needed for the whole of the last one. A link that is ahead bears a shorter queue than the others.
 //
-// Threads: the IO thread. Ownership: for how long data has waited on any link, in the exchange under way.
+// Threads: the IO thread. Ownership: how long data has waited on any link in the current exchange.
 #pragma once
 
 #include "transport/tcp/link/link.h"
@@ -15,7 +15,7 @@ class Balance {
  public:
   explicit Balance(EngineParts& all) : all_(all) {}
 
-  void tick(TimePoint now);  // once all links had theirs
+  void tick(TimePoint now);  // after the tick of all links
 
  private:
   void compare();

@@ -60,7 +60,7 @@ void Caps::wait_for_bucket(TimePoint until) {
   });
 }
 
-// One after the other: each may take much at once.
+// One after the other, as each may take much at once.
 void Caps::go_on_reading() {
   const TimePoint now = all_.now();
   while (!paused_.empty() && down_.open(now)) {
@@ -85,14 +85,14 @@ void Caps::has_room(TcpLink& link) {
   }
 }
 
-// What was under way on another control connection may not have come.
+// What was on its way over another control connection may be lost.
 void Caps::control_attached(TcpLink& link, TimePoint now) {
   link.caps.forget_told();
   tick(now);
 }
 
 void Caps::tick(TimePoint now) {
-  for (const LinkId id : all_.links.ids()) {  // what others left may have been handled
+  for (const LinkId id : all_.links.ids()) {  // what others left may be handled by now
     TcpLink* const link = all_.links.find(id);
     if (link != nullptr && !link->session.is_full()) has_room(*link);
   }

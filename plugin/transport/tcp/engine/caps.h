@@ -1,10 +1,10 @@
-// What the user's caps leave to each link (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN), and which links are not read
-// because this process has too much of theirs unhandled.
+// What the user's caps leave to each link (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN). Also which links are not read
+// because this process has not handled too many of their bytes.
 //
-// What is sent is counted before it goes. What comes is held back by its senders: each peer is told how much, a part of
-// the cap by how many send just now. Not to read is the last resort: what a sender has handed to its system stands
+// What is sent is counted before it goes. What comes is held back by its senders: each peer is told its part of the
+// cap, by how many send at the moment. Not to read is the last resort: what a sender gave to its system then stands
 // there, looks lost to it, and is sent again.
-// Threads: the IO thread. Ownership: the buckets of the whole transport; a link's are the link's (link/link_caps.h).
+// Threads: the IO thread. Ownership: the buckets of the whole transport. A link owns its buckets (link/link_caps.h).
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -26,8 +26,8 @@ class Caps {
   [[nodiscard]] bool may_send(TcpLink& link);  // data
   void sent(TcpLink& link, std::size_t bytes);
 
-  bool may_read(Connection& from, std::size_t bytes);  // counts them
-  void has_room(TcpLink& link);                        // again, for what is not handled
+  bool may_read(Connection& from, std::size_t bytes);  // counts the bytes
+  void has_room(TcpLink& link);                        // has room again, for unhandled messages
 
   void control_attached(TcpLink& link, TimePoint now);
   void tick(TimePoint now);

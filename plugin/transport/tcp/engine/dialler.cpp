@@ -69,7 +69,7 @@ void Dialler::looked_up(LinkId id, Result<Endpoints> endpoints) {
 }
 
 void Dialler::resolved(TcpLink& link, Result<Endpoints> endpoints) {
-  if (link.state() != TcpLink::State::kResolving) {  // asked again, while it is cut off
+  if (link.state() != TcpLink::State::kResolving) {  // asked again while the link is cut off
     if (endpoints.ok()) link.redial.found_anew(std::move(*endpoints));
     return;
   }
@@ -112,7 +112,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
 void Dialler::dial_missing(TcpLink& link) {
   if (!link.dialled() || link.session.closing()) return;
   link.connections.grow(std::size_t{link.number.wanted()} + 1);
-  bool room = true;  // not asked for each: it looks at all links
+  bool room = true;  // not asked for each connection: it looks at all links
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || link.redial.planned(i)) continue;
     room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
@@ -135,12 +135,12 @@ void Dialler::redial(TcpLink& link, TimePoint now) {
   bool room = true;
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || !link.redial.due(i, now)) continue;
-    if (i != 0 && link.connections.alone()) continue;  // the control connection feels out the way
+    if (i != 0 && link.connections.alone()) continue;  // the control connection tests the way first
     room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
   }
 }
 
-// A connection for data for which there is no file now has its turn again later; false: there was none.
+// A data connection without a file descriptor gets its turn again later. False: there was none.
 bool Dialler::dial_or_wait(TcpLink& link, std::uint16_t index, bool room) {
   room = room && (index == 0 || all_.strangers.has_room_to_dial_data(link));
   if (room || index == 0) {
@@ -162,7 +162,7 @@ void Dialler::opening_failed(TcpLink& link, Fault fault, const Status& why) {
     return;
   }
   std::string words = "cannot connect to " + link.peer() + ": " + why.message();
-  if (message_code(why.message()).empty()) words += " [tcp.cannot-connect]";  // else the cause says more
+  if (message_code(why.message()).empty()) words += " [tcp.cannot-connect]";  // otherwise the cause says more
   all_.links.end(link, Status(fault == Fault::kNotAllowed ? StatusCode::kRefused
                               : fault == Fault::kBroken   ? StatusCode::kCorrupt
                                                           : StatusCode::kUnavailable,
@@ -172,7 +172,8 @@ void Dialler::opening_failed(TcpLink& link, Fault fault, const Status& why) {
 void Dialler::failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why) {
   const bool was_alone = link.connections.alone_since().has_value();
   const ConnectionPtr connection = link.connections.at(index);
-  // Who answers a redial and is not who was there before may be anybody: the link waits for the one it knows.
+  // The process that answers a redial may not be the one from before, and may be any process. The link waits for the
+  // one that it knows.
   const bool known = connection == nullptr || connection->attached_at() || !all_.encrypts();
   if (connection != nullptr) {
     if (const auto since = connection->attached_at()) link.redial.lived(index, all_.now() - *since);
@@ -197,12 +198,12 @@ void Dialler::plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool 
   if (index == 0 && fault == Fault::kNoAnswer) link.redial.port_answers();
   if (index == 0 && fault == Fault::kRefusedPort && link.connections.alone() && link.redial.port_refused()) {
     all_.links.end(
-        link, unavailable("nobody listens at " + link.peer() + " any more: its process ended [tcp.process-ended]"));
+        link, unavailable("no process listens at " + link.peer() + " any more: its process ended [tcp.process-ended]"));
     return;
   }
   if (index == 0 && was_alone) link.redial.take_turns();
   if (index == 0 && fault == Fault::kNoAnswer && was_alone) {
-    // The name may lead elsewhere by now.
+    // The name may point elsewhere by now.
     const Result<HostPort> parts = parse_host_port(link.peer());
     if (parts.ok() && !resolve(*parts, true).ok()) look_up(link, *parts);
   }

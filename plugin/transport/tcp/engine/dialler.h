@@ -1,7 +1,7 @@
-// When and where connections are dialled: a link's first one, those that are missing, and again after a failure.
+// When and where connections are dialled: a link's first one, missing ones, and again after a failure.
 //
-// Threads: the IO thread; a name is looked up on a thread of its own, which posts what it found. Ownership: none beyond
-// a source of chance and the names that are looked up; what is planned for a link is the link's (link/redial.h).
+// Threads: the IO thread. A name is looked up on its own thread, which posts what it found. Ownership: only a source of
+// random numbers and the names that are looked up. A link owns its plans (link/redial.h).
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class Dialler {
   void begin(LinkId id, const std::string& address, TimePoint deadline);
   void looked_up(LinkId id, Result<Endpoints> endpoints);
   void dial_missing(TcpLink& link);
-  // At each tick: of a link that is not open yet, and of one that is.
+  // At each tick, for a link that is not open yet, and for one that is.
   void check_opening(TcpLink& link, TimePoint now);
   void redial(TcpLink& link, TimePoint now);
   // A connection of the link failed.

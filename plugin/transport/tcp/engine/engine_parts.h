@@ -14,8 +14,9 @@
 //   tokens     connections whose token was taken out of the file
 //   upkeep     the ticker, and memory that goes back
 //
-// Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. What is known of
-// one link is in link/, in parts again. TcpEngine (tcp_engine.h) routes calls, frames and ticks to them.
+// Each part has private fields and changes those of no other part. It asks the part that owns them, over `all_`. What
+// is known of one link is in link/, also in parts. TcpEngine (tcp_engine.h) routes calls, frames and ticks to the
+// parts.
 //
 // Threads: the IO thread. Ownership: parts refer to this struct, so it stays where it is.
 #pragma once

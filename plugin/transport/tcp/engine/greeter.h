@@ -1,4 +1,4 @@
-// Hello and welcome: how a connection becomes a link's, and how it ceases to be.
+// Hello and welcome: how a connection joins a link, and how it leaves it.
 //
 // Threads: the IO thread. Ownership: none; connections and links belong to others.
 #pragma once
@@ -19,7 +19,7 @@ class Greeter {
   Status on_hello(Connection& from, const Hello& hello);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
-  // What it carried and has not arrived goes over others, or after a redial.
+  // What it carried and has not arrived goes over other connections, or waits for a redial.
   void detach(TcpLink& link, Connection& connection);
 
  private:
@@ -31,7 +31,7 @@ class Greeter {
 
   EngineParts& all_;
   bool told_congestion_ = false;
-  RateLimit returned_{16, 0.1};  // a cut line ends many links at once; a peer may cut its own time and again
+  RateLimit returned_{16, 0.1};  // a cut line ends many links at once; a peer may cut its own again and again
 };
 
 }  // namespace collab::tcp

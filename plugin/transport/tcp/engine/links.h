@@ -1,7 +1,7 @@
 // Which links there are: how they are made and found, and how they end.
 //
-// Threads: the IO thread, but for next_id(). Ownership: owns the links; one that has ended stays until nothing on the
-// stack can know it.
+// Threads: the IO thread, except for next_id(). Ownership: owns the links. A link that has ended stays until no
+// function on the stack can refer to it.
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,19 @@ class Links {
   explicit Links(EngineParts& all) : all_(all) {}
 
   [[nodiscard]] LinkId next_id() { return LinkId(next_.fetch_add(1)); }  // from any thread
-  TcpLink& make(LinkId id, const std::string& address);                  // empty: somebody else dials
-  // It dials, or was accepted: found by its name on the wire from now on.
+  TcpLink& make(LinkId id, const std::string& address);                  // empty: the other side dials
+  // The link dials, or was accepted. From now on it is found by its name on the wire.
   void name(const TcpLink& link) { by_name_[link.name()] = link.id(); }
   [[nodiscard]] TcpLink* find(LinkId id);
   [[nodiscard]] TcpLink* find(const Id& name);
   [[nodiscard]] bool empty() const { return links_.empty(); }
   [[nodiscard]] const std::map<LinkId, std::unique_ptr<TcpLink>>& all() const { return links_; }
-  [[nodiscard]] std::vector<LinkId> ids() const;  // for those who may end some
+  [[nodiscard]] std::vector<LinkId> ids() const;  // for callers that may end some links
 
   void end(TcpLink& link, const Status& why);
-  void end_with_words(TcpLink& link, const Status& why);  // for the other side, too
+  void end_with_words(TcpLink& link, const Status& why);  // the other side gets the words too
   [[nodiscard]] bool ended_well(const Id& name) const;
-  // The other sides hear of it at once, if the system takes the words.
+  // The other sides hear of it at once, if the system takes the message.
   void stop();
 
  private:

@@ -1,6 +1,7 @@
-// Signs of life: who is asked for them, and what is given up without them, a connection or, after its grace, a link.
+// Signs of life: which connections are asked for them. Without them a connection, or after its grace a link, is given
+// up.
 //
-// Threads: the IO thread. Ownership: none; when a connection was heard is its own (connection/signs_of_life.h).
+// Threads: the IO thread. Ownership: none. A connection knows when it was heard (connection/signs_of_life.h).
 #pragma once
 
 #include "transport/tcp/link/link.h"
@@ -16,9 +17,9 @@ class Liveness {
   void attached(Connection& connection, TimePoint now);
   void heard(Connection& from);
   Status on_ping(Connection& from, std::uint64_t stamp);
-  void answer(Connection& from);  // the last of the pings that were read, once all has been read
+  void answer(Connection& from);  // answers the last ping that was read, once all bytes are read
   void on_pong(TcpLink& link, Connection& from, const Pong& pong);
-  // Of an open link, at each tick. We were held up: what others said meanwhile waits to be read.
+  // For an open link, at each tick. This thread was held up: what others said meanwhile waits to be read.
   static void excuse(const TcpLink& link, TimePoint now);
   void tick(TcpLink& link, TimePoint now);
 

@@ -1,6 +1,6 @@
-// What other threads ask of the engine, until its IO thread looks.
+// What other threads ask of the engine, until its IO thread looks at it.
 //
-// Threads: any. Ownership: shared; outlives the engine where a look-up does, and is shut by then.
+// Threads: any. Ownership: shared. Outlives the engine if a look-up does, and is shut by then.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -31,8 +31,8 @@ class Mailbox {
   Mailbox(boost::asio::io_context& io, std::function<void()> look) : io_(io), look_(std::move(look)) {}
 
   void post(Command command);
-  void take(std::vector<Command>& commands);  // all that wait, in place of what it held
-  void shut();                                // what was posted before is still looked at
+  void take(std::vector<Command>& commands);  // all that wait; they replace what it held
+  void shut();                                // what was posted before is still handled
 
  private:
   boost::asio::io_context& io_;

@@ -18,7 +18,7 @@ void Pacing::tick(TcpLink& link, TimePoint now) {
 
 void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
   const Duration round_trip = link.round_trip.value();
-  // Where nothing arrives any more, the next shift would only put more on its way that is lost.
+  // If nothing arrives any more, the next shift would only put more on its way, to be lost.
   if (backlogged && link.pacing.arrives(now, round_trip)) link.rotation.tick(now, link.connections);
   const std::vector<Connection*> carriers = Striping::carriers(link);
   if (carriers.empty()) {
@@ -30,7 +30,7 @@ void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
   if (seen && backlogged) ask_way_out(link, now);
 }
 
-// How long the way out takes is seen by pings on the control connection, which no data of ours holds up.
+// Pings on the control connection show how long the way out takes: none of our data holds them up.
 void Pacing::ask_way_out(const TcpLink& link, TimePoint now) {
   if (off(Mechanism::kWayOut) || !link.connections.attached(0)) return;
   Connection& control = *link.connections.at(0);

@@ -1,6 +1,6 @@
 // How fast a link sends: looks at its connections at each tick.
 //
-// Threads: the IO thread. Ownership: none; what is known of a link's line is the link's (link/link_pacing.h).
+// Threads: the IO thread. Ownership: none. A link owns what is known of its line (link/link_pacing.h).
 #pragma once
 
 #include "transport/tcp/link/link.h"

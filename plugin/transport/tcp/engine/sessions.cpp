@@ -71,7 +71,7 @@ void Sessions::acknowledge_soon(TcpLink& link) {
 
 void Sessions::acknowledge(TcpLink& link) {
   Connection* const control = link.connections.control();
-  if (control == nullptr || control->overfull()) return;  // the next greeting says it
+  if (control == nullptr || control->overfull()) return;  // the next greeting tells it
   control->send(encode(link.session.arrivals()));
   link.session.acknowledged();
   control->flush();
@@ -108,7 +108,7 @@ void Sessions::send(TcpLink& link, TransportMessage message, std::uint64_t token
   if (!fits.ok()) all_.links.end_with_words(link, fits);
 }
 
-// What is queued goes once the link is open, within the dial's time.
+// What is queued is sent once the link is open, within the time of the dial.
 void Sessions::close(TcpLink& link) {
   link.session.leave();
   begin_closing(link);

@@ -21,10 +21,10 @@ constexpr std::size_t kLeastStrangers = 32;
 constexpr std::size_t kMaxHosts = 4096;  // remembered
 constexpr std::size_t kLeastDataConnections = 128;
 
-// A process may have 1,024 files, as a rule, and needs some of its own, for its record above all: an eighth is for
-// strangers, another for links of which nothing was handled yet, a quarter for data; and for links that were taken in
-// another (runtime/taken_links.h). Data that is dialled here has a quarter of its own, in a process that is dialled by
-// nobody as a rule: the two together leave an eighth where both are full.
+// A process may usually have 1,024 files, and needs some itself, above all for its record. An eighth is for strangers,
+// another eighth for links of which nothing was handled yet, and a quarter for data. Another eighth is for links that
+// were taken in (runtime/taken_links.h). Data that is dialled here has its own quarter, in a process that usually no
+// other dials. If both quarters are full, an eighth is left.
 std::size_t most_strangers() { return std::clamp<std::size_t>(most_open_files() / 8, kLeastStrangers, kMaxStrangers); }
 std::size_t most_data_connections() { return std::max(kLeastDataConnections, most_open_files() / 4); }
 
@@ -76,7 +76,7 @@ void Strangers::accept_on(const Acceptor& acceptor) {
       accept_on(acceptor);
       return;
     }
-    // Out of files, most likely: those at work go on, new ones wait.
+    // Most likely there are no free files: connections at work go on, new ones wait.
     if (const auto line = not_accepted_.allow(
             all_.now(), "tcp: a connection could not be accepted: " + error.message() + " [tcp.accept-failed]")) {
       log_warning(*line);
@@ -109,8 +109,8 @@ void Strangers::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
 
 // ---- room ------------------------------------------------------------------------------------------
 
-// Those whose hello has not come go first: with a token nobody else can send one, so however many knock and however
-// far away a newcomer is, it keeps its place through the handshake.
+// Connections whose hello has not come go first. With a token, only holders of it can send one. So however many
+// strangers knock, a newcomer keeps its place through the handshake, however far away it is.
 void Strangers::make_room() {
   const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
   const std::size_t most = most_strangers();
@@ -118,10 +118,10 @@ void Strangers::make_room() {
   while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
 }
 
-// Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile;
-// and whoever is to be closed may take what was queued for it as slowly as it likes. Those of which no message has been
-// handled yet and those that are being closed are bounded: of the networks with the most one goes, of those that are
-// being closed first, the oldest.
+// Links come as fast as others open them, while this process may be busy elsewhere. A peer whose link is closed may
+// take what was queued for it as slowly as it likes. So two kinds are limited: links without a handled message, and
+// links that are being closed. The network with the most of them loses one: one that is being closed, otherwise the
+// oldest.
 void Strangers::make_room_for_link(bool dialled) {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
@@ -141,8 +141,8 @@ void Strangers::make_room_for_link(bool dialled) {
                              "[tcp.links-waiting]"));
 }
 
-// The oldest of the networks with the most, so that one scanner cannot push others out; of hosts that have had a link
-// here only where nobody else is left.
+// Turns out the oldest of the networks with the most connections, so that one scanner cannot push others out. Hosts
+// that have had a link here come last.
 void Strangers::turn_out(const Among& among) {
   std::map<asio::ip::address, std::size_t> by_network;
   for (const ConnectionPtr& connection : loose_) {
@@ -193,7 +193,7 @@ bool Strangers::has_room_for_data() const {
   return count < most_data_connections();
 }
 
-// How many there are the peer says as well. Each link may have one; beyond half of the room none more than its share.
+// The peer also says how many it has. Each link may have one. Above half of the room, no link has more than its share.
 bool Strangers::has_room_to_dial_data(const TcpLink& link) const {
   const std::size_t own = link.connections.data();
   if (own == 0) return true;

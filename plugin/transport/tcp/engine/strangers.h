@@ -1,5 +1,5 @@
-// The ports that are listened on, and the connections of those who have not said who they are, or who are leaving:
-// bounded, so that nobody who knocks can keep others out.
+// The ports that are listened on, and the connections that have not said who they are, or that leave. They are limited,
+// so that no stranger can keep others out.
 //
 // Threads: listen() from any thread, all else on the IO thread. Ownership: acceptors, and connections without a link.
 #pragma once
@@ -25,18 +25,18 @@ class Strangers {
   explicit Strangers(EngineParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
-  [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without a key, only who is near
+  [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without a key, only near addresses
   [[nodiscard]] bool empty() const { return loose_.empty(); }
-  [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is none of them
+  [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is not one of these
 
-  // It said who it is, and is a link's now.
+  // The connection said who it is, and now belongs to a link.
   void let_in(const Connection& connection);
   void remember_host(const boost::asio::ip::address& host);  // of a link: turned out last
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   // Its link has ended: what it was given is still sent.
   void let_drain(const ConnectionPtr& connection);
-  // Room for one more link (for one that is dialled here nobody goes but who is being closed), and for one more
-  // connection for data: of links that others have dialled, and of this one that was dialled here.
+  // Room for one more link. For a link that is dialled here, only links that are being closed go. And room for one more
+  // data connection: of links that others have dialled, or of this one that was dialled here.
   void make_room_for_link(bool dialled);
   [[nodiscard]] bool has_room_for_data() const;
   [[nodiscard]] bool has_room_to_dial_data(const TcpLink& link) const;
@@ -59,11 +59,11 @@ class Strangers {
   EngineParts& all_;
   std::vector<Acceptor> acceptors_;
   std::deque<ConnectionPtr> loose_;           // the oldest first
-  std::set<boost::asio::ip::address> hosts_;  // that have had a link here
+  std::set<boost::asio::ip::address> hosts_;  // hosts that have had a link here
   std::deque<boost::asio::ip::address> hosts_in_order_;
   RateLimit not_accepted_{std::chrono::seconds(10)};
   RateLimit turned_away_{std::chrono::seconds(1)};
-  RateLimit dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
+  RateLimit dropped_{std::chrono::minutes(1)};  // strangers knock at a public port all day
 };
 
 }  // namespace collab::tcp

@@ -15,9 +15,9 @@ constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;  // then other links have their turn
 constexpr double kSlow = 2e6;     // bytes a second: a large segment takes its time
 
-// After this a segment hangs: its connection has lost something, or is slower than the others. Where a queue holds all
-// of them up, or a thin line takes its time, none does. Of many connections, as where losses slow each of them down,
-// some always hang, and the usual is no measure.
+// After this time a segment hangs: its connection has lost something, or is slower than the others. If a queue holds
+// all of them up, or a thin line takes its time, no segment hangs. If there are many connections, as where losses slow
+// each of them down, some always hang, and the usual time is no measure.
 Duration patience_of(TcpLink& link, std::size_t carriers) {
   const Duration usual = carriers > kFewCarriers ? Duration(0) : link.session.outbox(Lane::kData).usual();
   return 2 * std::max(link.round_trip.value(), usual) + std::chrono::milliseconds(50);
@@ -29,7 +29,7 @@ std::vector<Connection*> Striping::carriers(const TcpLink& link) {
   return link.rotation.at_work(link.connections, NumberSearch::in_use(link));
 }
 
-// Each of the connections that work: what one has been given stays long on its way.
+// True for each working connection: what it has been given stays long on its way.
 bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
   if (off(Mechanism::kSmallSegments)) return false;
   if (carriers > kFewCarriers) return true;
@@ -37,8 +37,8 @@ bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
   return is_slow(link.pacing.pace().rate()) || is_slow(all_.caps.rate_up()) || is_slow(link.caps.rate());
 }
 
-// Hands one connection a batch; false when it or the lane has enough. Data that has hung for longer than `patience`
-// goes over this one as well.
+// Hands one connection a batch. False if the connection or the lane has enough. Data that has hung for longer than
+// `patience` goes over this connection as well.
 bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration patience) {
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.session.outbox(lane);

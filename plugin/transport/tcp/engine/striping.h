@@ -1,8 +1,8 @@
-// Which connection of a link carries what: control goes first, on its own connection; data goes to whichever
-// connection at work is free.
+// Which connection of a link carries what. Control goes first, on its own connection. Data goes to any working
+// connection that is free.
 //
-// Threads: the IO thread. Ownership: none; whose turn it is, is the link's (Turn), and how much a connection takes at
-// once its own (BatchSize).
+// Threads: the IO thread. Ownership: none. The link knows whose turn it is (Turn), and a connection knows how much it
+// takes at once (BatchSize).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What all parts of the engine may use: options, clock, event loop, the handler, and the tally of what was done.
+// What all parts of the engine may use: options, clock, event loop, the handler, and the counters.
 //
 // Threads: all but `counters` and `in_child` on the IO thread. Ownership: the engine's; borrows the handler.
 #pragma once
@@ -23,10 +23,10 @@ inline constexpr Duration kDrainLimit = std::chrono::seconds(2);
 struct TcpContext {
   explicit TcpContext(TcpOptions given);
   [[nodiscard]] TimePoint now() const { return clock.now(); }
-  [[nodiscard]] bool in_child() const;  // of a fork: sockets and thread belong to the parent
+  [[nodiscard]] bool in_child() const;  // in the child of a fork, sockets and thread belong to the parent
 
-  // Each counted by one part: opened and resumed by the Greeter, refused by Strangers, again and bytes by Striping,
-  // twice by Sessions.
+  // Each counter has one part: Greeter counts opened and resumed, Strangers refused, Striping again and bytes, Sessions
+  // twice.
   struct Counters {
     std::atomic<std::uint64_t> opened{0}, refused{0}, again{0}, twice{0}, bytes{0}, resumed{0};
   };
@@ -38,7 +38,7 @@ struct TcpContext {
   const std::shared_ptr<BufferPool> pool;
   const std::shared_ptr<UnfinishedBytes> unfinished = std::make_shared<UnfinishedBytes>();
   const std::shared_ptr<UnhandledBytes> unhandled = std::make_shared<UnhandledBytes>();
-  const std::shared_ptr<ControlBytes> control = std::make_shared<ControlBytes>();  // that wait for peers
+  const std::shared_ptr<ControlBytes> control = std::make_shared<ControlBytes>();  // bytes that wait for peers
   const Id process = draw_id();
   Counters counters;
   boost::asio::io_context io{1};

@@ -209,7 +209,7 @@ void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why
 
 void TcpEngine::tick() {
   const TimePoint now = all_.now();
-  // We were held up: what others said meanwhile waits to be read, and nobody is to blame.
+  // This thread was held up: what others said meanwhile waits to be read, and no peer is at fault.
   const bool held_up = all_.upkeep.begin_tick(now);
   for (const LinkId id : all_.links.ids()) {
     TcpLink* const link = all_.links.find(id);
@@ -232,7 +232,7 @@ void TcpEngine::tick_link(TcpLink& link, TimePoint now) {
   if (link.ended()) return;
   all_.dialler.redial(link, now);
   all_.pacing.tick(link, now);
-  if (!link.session.outbox(Lane::kData).empty()) all_.striping.pump(link);  // what hangs
+  if (!link.session.outbox(Lane::kData).empty()) all_.striping.pump(link);  // data that hangs
 }
 
 }  // namespace collab::tcp

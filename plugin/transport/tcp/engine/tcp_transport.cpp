@@ -39,7 +39,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
   }
   Result<std::shared_ptr<tcp::TlsKeys>> keys = tcp::TlsKeys::make(options);
   if (!keys.ok()) return keys.status();
-  options.token.clear();  // its key is all that is needed
+  options.token.clear();  // only its key is needed
   auto engine = std::make_unique<tcp::TcpEngine>(std::move(options), std::move(*keys));
   const Abilities abilities{.resumes = true,
                             .crosses_nat = true,

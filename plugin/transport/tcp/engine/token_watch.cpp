@@ -9,12 +9,12 @@
 namespace collab::tcp {
 namespace {
 
-constexpr Duration kEvery = std::chrono::seconds(1);  // as often as the file is looked at
+constexpr Duration kEvery = std::chrono::seconds(1);  // how often the file is looked at
 constexpr std::size_t kMostNamed = 3;
 
 }  // namespace
 
-// One that began before the file changed, and attached after, is seen as well.
+// This also finds a connection that began before the file changed and attached after it.
 void TokenWatch::tick(TimePoint now) {
   if (!all_.encrypts() || all_.links.empty() || now < next_) return;
   next_ = now + kEvery;
@@ -26,7 +26,8 @@ void TokenWatch::tick(TimePoint now) {
   if (!peers.empty()) tell(now, peers);
 }
 
-// No answer, rather than the other side's end: where the other side dials, the link waits all of its grace for that.
+// Reported as no answer, not as the other side's end. If the other side dials, the link waits for that for all of its
+// grace.
 bool TokenWatch::close_old(const TcpLink& link, const TlsContext& keys) {
   bool any = false;
   for (std::size_t i = 0; i < link.connections.size(); ++i) {

@@ -1,7 +1,7 @@
-// Connections whose token COLLAB_TOKEN_FILE no longer holds: they are closed. Links outlive that: who dials with a
-// token that the file holds goes on where it was, and who has only the old one is out.
+// Closes connections whose token COLLAB_TOKEN_FILE no longer holds. Links outlive that. A peer that dials with a token
+// in the file goes on where it was. A peer that has only the old one is out.
 //
-// Threads: the IO thread. Ownership: none; what the file holds is the keys' (tls/tcp_keys.h).
+// Threads: the IO thread. Ownership: none. TlsKeys has what the file holds (tls/tcp_keys.h).
 #pragma once
 
 #include <string>

@@ -18,8 +18,8 @@ class TrimPolicy {
   static constexpr Duration kCountFor = std::chrono::seconds(2);
   static constexpr Duration kEvery = std::chrono::seconds(10);
 
-  // At each tick, so that no burst is over before it has been seen. `held`: bytes of messages; `came`: connections so
-  // far, many of which within kCountFor are a burst as well. True: give memory back now.
+  // Called at each tick, so that it sees each burst. `held`: bytes of messages. `came`: connections so far; many of
+  // them within kCountFor are a burst too. True: give memory back now.
   [[nodiscard]] bool is_due(TimePoint now, std::size_t held, std::uint64_t came) {
     debt_.holds(held);
     if (came > came_before_ + kManyConnections) debt_.burst();

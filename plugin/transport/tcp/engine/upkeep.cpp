@@ -38,7 +38,7 @@ void Upkeep::ease(TimePoint now) {
   const TcpContext& context = all_.context;
   if (all_.links.empty()) context.pool->trim();
   const std::size_t held = context.unfinished->held + context.unhandled->held + context.control->held;
-  // What was small lies in pieces all over the heap.
+  // Small blocks lie in pieces all over the heap.
   if (trims_.is_due(now, held, context.counters.opened + context.counters.refused)) ::malloc_trim(0);
   if (now < ease_at_) return;
   ease_at_ = now + kEaseEvery;

@@ -1,5 +1,5 @@
-// What is done now and then: the ticker, which runs while there is a link or a connection or memory to give back, and
-// the memory that a burst has left.
+// Work that is done now and then: the ticker, and the memory that a burst has left. The ticker runs while there is a
+// link, a connection or memory to give back.
 //
 // Threads: the IO thread. Ownership: its timer.
 #pragma once
@@ -19,7 +19,7 @@ class Upkeep {
   Upkeep(EngineParts& all, std::function<void()> tick);
 
   void keep_ticking();
-  // First at each tick: whether this thread was held up since the last.
+  // Called first at each tick: whether this thread was held up since the last one.
   [[nodiscard]] bool begin_tick(TimePoint now);
   void ease(TimePoint now);
 

@@ -1,6 +1,6 @@
 // How many data connections one link has: fixed, or what its search and the peer's have found.
 //
-// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's NumberSearch decides.
+// Threads: the transport's IO thread. Ownership: plain values of a link. The engine's NumberSearch decides.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ class ConnectionNumber {
 
   [[nodiscard]] bool fixed() const { return fixed_; }
   [[nodiscard]] std::uint16_t found() const { return search_.wanted(); }
-  // For the dialler to dial.
+  // How many the dialler dials.
   [[nodiscard]] std::uint16_t wanted() const { return fixed_ ? found() : std::max(found(), peer_wants_); }
   ConnectionSearch& search() { return search_; }
   void peer_wants(std::uint16_t number) { peer_wants_ = number; }
-  // That the dialler was told; 0: none.
+  // What the dialler was told; 0: nothing.
   [[nodiscard]] std::uint16_t told() const { return told_; }
   void set_told(std::uint16_t number) { told_ = number; }
 

@@ -1,7 +1,7 @@
-// How many data connections links to some addresses had when they were last open. Peers choose their addresses: the one
-// that was noted first is forgotten where there are too many.
+// How many data connections links to some addresses had when they were last open. Peers choose their addresses, so the
+// number is limited: if there are too many, the oldest entry is forgotten.
 //
-// Threads: the transport's IO thread. Ownership: plain values, the engine's NumberSearch's.
+// Threads: the transport's IO thread. Ownership: plain values of the engine's NumberSearch.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 //                                       └──the peer knows the link no more──▶ ended
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; a bye sent and one received──▶ ended, ok
 //
-// Its parts have private fields, and each part of the engine changes those that are its own (their headers say whose).
+// Its parts have private fields. Each part of the engine changes its own ones only; the headers say which these are.
 //
 // Threads: the IO thread only. Ownership: the engine's Links owns links; a link shares its connections.
 #pragma once
@@ -39,7 +39,7 @@ class RoundTrip {
   Duration value_{0};
 };
 
-// Where the next round over the data connections begins, and whether there is one to come. Striping's.
+// Where the next round over the data connections begins, and whether one is to come. Belongs to Striping.
 class Turn {
  public:
   [[nodiscard]] std::size_t take() { return next_++; }

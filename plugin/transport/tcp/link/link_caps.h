@@ -1,6 +1,6 @@
 // What one link may send and is sent, under the caps of both sides.
 //
-// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's Caps decides.
+// Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Caps decides.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace collab::tcp {
 
 class LinkCaps {
  public:
-  // What the peer would have come, at most.
+  // The most that the peer wants to receive.
   void allow(double bytes_per_second, TimePoint now) { allowed_.set(bytes_per_second, now); }
   [[nodiscard]] double rate() const { return allowed_.rate(); }
   [[nodiscard]] bool capped() const { return allowed_.capped(); }
@@ -24,7 +24,7 @@ class LinkCaps {
 
   void data_came(TimePoint now) { data_came_ = now; }
   [[nodiscard]] bool sends(TimePoint now) const { return now - data_came_ < std::chrono::seconds(1); }
-  // What the peer is to be told of our own cap; nothing, where that is not worth it.
+  // What the peer is to be told of our own cap. Nothing if it is not worth it.
   [[nodiscard]] std::optional<std::uint64_t> tell(double allowance) {
     const auto told = static_cast<double>(told_);
     if (std::abs(allowance - told) <= kWorthTelling * told) return std::nullopt;

@@ -8,11 +8,11 @@
 namespace collab::tcp {
 namespace {
 
-constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
+constexpr double kUnsentSeconds = 0.008;  // what a socket holds, at the pace
 constexpr Duration kArrives = std::chrono::milliseconds(500);
 constexpr std::size_t kMuchUnsent = std::size_t{16} << 20;
 
-// That the socket of each takes beyond what is on its way.
+// What each connection's socket takes beyond the data on its way.
 std::size_t unsent_of(std::size_t carriers, double share) {
   if (off(Mechanism::kLittleUnsent)) return kMuchUnsent;
   if (share > 0) {
@@ -51,7 +51,7 @@ bool LinkPacing::keep(TimePoint now, const LinkConnections& connections, const s
         silence_.observe(now, sight.delivered, sight.round_trip != Duration(0), std::max(round_trip, sight.round_trip));
   } else {
     silence_.forget();
-    way_out_.reset();  // clocks drift apart: old news are wrong
+    way_out_.reset();  // clocks drift apart: old values are wrong
   }
   const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, sight);
   const double share = rate / static_cast<double>(carriers.size());

@@ -1,8 +1,8 @@
-// How fast one link sends, and what is known of its line: each tick the kernel's figures of its data connections become
-// a pace, and whether the line has fallen silent.
+// How fast one link sends, and what is known of its line. At each tick the kernel's figures of its data connections
+// give a pace. They also show whether the line has fallen silent.
 //
-// Threads: the transport's IO thread. Ownership: plain values, a link's own. Who changes it: the engine's Pacing and
-// Balance, and those who hear of arrivals (Sessions, Liveness).
+// Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Pacing and Balance change it, and
+// the parts that hear of arrivals (Sessions, Liveness).
 #pragma once
 
 #include <algorithm>
@@ -16,33 +16,33 @@
 
 namespace collab::tcp {
 
-// Of more data connections at work than these each is slow, and holds little at a time.
+// If more data connections than these are at work, each is slow, and holds little at a time.
 inline constexpr std::size_t kFewCarriers = 8;
 
 class LinkPacing {
  public:
-  // Called first at each tick. `waiting`: data waits to be sent. Returns whether it has since the last tick.
+  // Called first at each tick. `waiting`: data waits to be sent. Returns whether data has waited since the last tick.
   bool begin_tick(TimePoint now, bool waiting, bool alone);
   // There is no connection for data.
   void pause();
-  // Keeps the connections at work, `carriers`, at their pace. False: the system does not say how they do.
+  // Keeps `carriers`, the connections at work, at their pace. False: the system gives no figures.
   bool keep(TimePoint now, const LinkConnections& connections, const std::vector<Connection*>& carriers,
             bool backlogged, Duration round_trip);
 
   void data_arrived(TimePoint now) { data_arrived_ = now; }  // at the peer
   [[nodiscard]] bool arrives(TimePoint now, Duration round_trip) const;
-  // Of a ping on the control connection, in clocks that differ by a constant.
+  // For a ping on the control connection. The two clocks differ by a constant.
   void note_way_out(Duration took) { way_out_ = std::min(way_out_.value_or(Duration::max()), took); }
-  // A connection is new: of what others have on their way it knows nothing.
+  // A new connection does not know what others have on their way.
   void connection_attached() { silence_.forget(); }
 
-  // Data stood in line at the last tick.
+  // Data was waiting at the last tick.
   [[nodiscard]] bool backlogged() const { return was_backlogged_; }
   [[nodiscard]] bool silent() const { return silent_; }  // nothing more is sent meanwhile
   [[nodiscard]] const LinkPace& pace() const { return pace_; }
-  // Of all links with data at one time, see Remaining.
+  // Compares all links that have data at the same time, see Remaining.
   void set_behind(double behind) { behind_ = behind; }
-  // An exchange of all links has ended, in which data waited for so long.
+  // An exchange of all links has ended. Data waited in it for so long.
   void exchange_ended(const Backlog& of_all) { pace_.exchange_ended(backlog_.take_share(of_all)); }
 
  private:

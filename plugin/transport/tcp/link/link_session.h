@@ -1,10 +1,10 @@
-// What one link carries: the messages of both lanes on their way out and in, what is to be acknowledged, and how it is
-// closed.
+// What one link carries: the messages of both lanes on their way out and in, what is to be acknowledged, and how the
+// link closes.
 //
 //   open ──close() or a bye──▶ closing: queues run dry, a bye goes out; one sent and one received──▶ over
 //
-// Threads: the transport's IO thread. Ownership: holds messages until they have arrived, or are handed on. Who changes
-// it: the engine's Sessions, and its Striping, which takes segments from the outboxes.
+// Threads: the transport's IO thread. Ownership: holds messages until they have arrived, or are handed on. The engine's
+// Sessions changes it, and its Striping, which takes segments from the outboxes.
 #pragma once
 
 #include <array>
@@ -29,17 +29,17 @@ class LinkSession {
   LinkSession(const LinkSession&) = delete;
   LinkSession& operator=(const LinkSession&) = delete;
 
-  // Out. Fails where the message, or what waits with it, is more than is carried; `peer` is for people.
+  // Out. Fails if the message, alone or with what waits, is more than is carried. `peer` is for people.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
   [[nodiscard]] Outbox& outbox(Lane lane) { return out_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] bool all_arrived() const { return out_[0].empty() && out_[1].empty(); }
-  struct Progress {  // of the bytes that are known to have arrived
+  struct Progress {  // bytes that are known to have arrived
     bool any = false;
     bool data = false;
   };
   Result<Progress> acknowledge(const Arrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now);
 
-  // In. Nothing for a segment that has come before: it is to be passed over.
+  // In. Nothing for a segment that has come before: it is passed over.
   Result<std::optional<Inbox::Place>> begin(const SegmentHeader& header, Carrier carrier);
   // Messages that are complete count as unhandled from now on.
   Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
@@ -50,15 +50,15 @@ class LinkSession {
   [[nodiscard]] bool is_full() { return unhandled_->is_full(); }
   [[nodiscard]] bool any_handled() const { return unhandled_->any_handled(); }
 
-  // A connection is gone: bytes that are sent again, and tokens that became due.
+  // A connection is gone. Gives the bytes to send again, and adds the tokens that are due now.
   std::uint64_t lose(Carrier carrier, std::vector<std::uint64_t>& tokens);
 
   // Closing.
   void close(TimePoint now);
-  // By this side's wish: nobody waits for what may still come.
+  // This side wants to close: it does not wait for what may still come.
   void leave() { left_ = true; }
   [[nodiscard]] bool left() const { return left_; }
-  // It is being closed, and something was heard of it.
+  // The link is being closed, and something was heard of it.
   void go_on(TimePoint now);
   [[nodiscard]] bool closing() const { return closing_; }
   [[nodiscard]] bool closes_in_vain(TimePoint now) const { return now >= close_by_; }

@@ -1,7 +1,6 @@
-// Names that links wait for: so many are looked up at once, in the order in which they were asked for. Each takes a
-// thread, for as long as the network's name server leaves it without an answer, which may be longer than its link is
-// there: so whoever comes with ever new names that nobody answers could take all. Some are kept for names that were
-// found before.
+// Names that links wait for. Only some are looked up at once, in the order of the requests. Each takes a thread for as
+// long as the name server leaves it without an answer, which may be longer than its link exists. So a peer with ever
+// new names that no server answers could take all threads. Some threads are kept for names that were found before.
 //
 // Threads: the transport's IO thread. Ownership: plain values; the engine's Dialler looks up.
 #pragma once
@@ -33,7 +32,7 @@ class LookUps {
   void want(LinkId link, HostPort address) {
     if (links_.insert(link).second) wanted_.push_back({link, std::move(address)});
   }
-  // To be looked up now: ended() follows.
+  // The next one to look up now. ended() follows.
   [[nodiscard]] std::optional<Wanted> next() {
     if (under_way_ >= kAtOnce) return std::nullopt;
     const auto at =
@@ -57,7 +56,7 @@ class LookUps {
 
  private:
   std::deque<Wanted> wanted_;    // links are bounded, and so is this
-  std::set<LinkId> links_;       // those wanted, and those under way
+  std::set<LinkId> links_;       // links that wait for a name or have one looked up
   std::set<std::string> found_;  // hosts
   std::size_t under_way_ = 0;
 };

@@ -1,6 +1,6 @@
-// Where a link is dialled, and when again: its addresses in turn, and for each connection a pause that grows.
+// Where and when a link is dialled again: its addresses in turn, and a growing pause for each connection.
 //
-// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's Dialler decides.
+// Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Dialler decides.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,26 @@ namespace collab::tcp {
 
 class Redial {
  public:
-  // Until then the link is to be open.
+  // The link must be open by then.
   void begin(TimePoint open_by) { open_by_ = open_by; }
   [[nodiscard]] TimePoint open_by() const { return open_by_; }
-  void found(Endpoints endpoints);     // by name, for the first time
-  void found_anew(Endpoints current);  // the turn stays where it is, if that is still there
+  void found(Endpoints endpoints);     // looked up for the first time
+  void found_anew(Endpoints current);  // the turn stays at the same address, if that is still there
   [[nodiscard]] const Endpoint& to() const { return endpoints_[next_]; }
-  [[nodiscard]] bool try_another();  // that has not been tried; false: none is left
-  void take_turns();                 // all over again
-  // By when a dial that opens the link is given up: each address that is left has a part, since one may lead nowhere.
+  [[nodiscard]] bool try_another();  // an address that was not tried yet; false: none is left
+  void take_turns();                 // begins with all addresses again
+  // When a dial that opens the link is given up. Each address that is left has a part of the time, as one may lead
+  // nowhere.
   [[nodiscard]] TimePoint opening_limit(TimePoint now) const;
 
-  // A dial of the control connection met no listener; true: at none of the addresses, and twice.
+  // A dial of the control connection met no listener. True: at none of the addresses, twice.
   [[nodiscard]] bool port_refused();
   void port_answers() { refused_ports_ = 0; }
 
-  // Of the connection at this index. One that lived long is redialled at once; one that flaps is not redialled without
-  // a pause, but well before the listener takes us for dead.
+  // For the connection at this index. One that lived long is redialled at once. One that flaps is redialled after a
+  // pause, but well before the listener thinks that we are dead.
   void lived(std::size_t index, Duration time);
-  // True: at once; else it is due in a while. `jitter` is about 1.
+  // True: at once. Otherwise it is due in a while. `jitter` is about 1.
   [[nodiscard]] bool plan(std::size_t index, TimePoint now, double jitter);
   void dialled(std::size_t index) { entry(index).at = kNever; }
   [[nodiscard]] bool planned(std::size_t index) { return entry(index).at != kNever; }

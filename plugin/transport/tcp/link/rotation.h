@@ -1,11 +1,11 @@
 // Which data connections of a link work now, under BBR: a third of them, in turn.
 //
-// BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
-// see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5.5 s
-// of work, then 11 s of rest. What was on its way when the rest began may show a shorter round trip than any before,
-// and the 10 s count from there. Other congestion controls need no rest, and all connections work.
+// When BBR (version 1) has seen no shorter round trip for 10 s, it sends almost nothing for 200 ms and a round trip, to
+// see one. After a longer pause it takes the round trip of the first packets instead. So connections work in three
+// shifts: 5.5 s of work, then 11 s of rest. What was on its way when the rest began may show a shorter round trip than
+// any before, and the 10 s count from there. Other congestion controls need no rest, and all connections work.
 //
-// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's Pacing and Greeter tell it.
+// Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Pacing and Greeter call it.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class Rotation {
  public:
   // A connection attached, under this congestion control.
   void attached(const Connection& connection, const std::string& congestion);
-  // More data connections than this are of no use to the congestion control, as a part of them rests.
+  // More data connections than this do not help the congestion control, as a part of them rests.
   [[nodiscard]] static std::uint16_t most(const std::string& congestion);
   // Called about every tick while data has been waiting and arrives.
   void tick(TimePoint now, const LinkConnections& connections);
-  // Those at work, among the first `most` data connections; nothing is sent on one that is held.
+  // The connections at work, among the first `most` data connections. Nothing is sent on one that is held.
   [[nodiscard]] std::vector<Connection*> at_work(const LinkConnections& connections, std::size_t most) const;
 
  private:

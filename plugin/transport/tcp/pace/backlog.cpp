@@ -6,8 +6,8 @@
 namespace collab::tcp {
 namespace {
 
-constexpr Duration kPause = std::chrono::milliseconds(500);        // between two exchanges, at least
-constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond, nobody looked
+constexpr Duration kPause = std::chrono::milliseconds(500);        // the least between two exchanges
+constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond this there was no tick
 
 }  // namespace
 

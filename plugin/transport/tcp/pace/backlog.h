@@ -7,13 +7,13 @@
 
 namespace collab::tcp {
 
-// For how long data has waited to be sent, in the exchange under way: on one link, or on any of them.
+// How long data has waited to be sent in the current exchange: on one link, or on any link.
 class Backlog {
  public:
   void note(TimePoint now, bool waiting);  // every tick
-  // Some has waited, and none does for a while: the exchange has ended.
+  // Data has waited, and none has for a while: the exchange is over.
   [[nodiscard]] bool over(TimePoint now) const;
-  // Of that of all, at the end of an exchange; counts anew.
+  // The part of the time of all links, at the end of an exchange. Counts anew.
   [[nodiscard]] double take_share(const Backlog& of);
 
  private:

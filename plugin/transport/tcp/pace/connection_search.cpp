@@ -45,7 +45,7 @@ void ConnectionSearch::judge(double goodput, bool full) {
   if (growing_ && before_ != 0 && goodput < (uncertain_ ? kUncertainGain : kGain) * goodput_before_) {
     growing_ = uncertain_ = false;
     wanted_ = before_;
-    return;  // what was measured before is what is had again
+    return;  // what was measured before is there again
   }
   if (!growing_ && !look_again(goodput, full)) return;
   growing_ = true;

@@ -10,18 +10,18 @@
 
 namespace collab::tcp {
 
-// Hill climbing on goodput while there is a backlog: doubles the connections while that brings a twentieth more, goes
-// back one step when it does not, and looks again when goodput has changed by a third since. Chance losses may hide a
-// gain: so it looks again, too, while no queue is seen before the line, but seldom and more seldom, and wants to see
-// more for it, compared with all that was measured since.
+// Hill climbing on goodput while there is a backlog. It doubles the connections while that brings a twentieth more, and
+// goes back one step if it does not. It looks again when goodput has changed by a third since. Chance losses may hide a
+// gain. So it also looks again while no queue is seen before the line, but less and less often. Then it wants to see a
+// larger gain, compared with all that was measured since.
 //
 //   settled ──goodput changed, or the line is not full──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {
  public:
   ConnectionSearch(std::uint16_t start, std::uint16_t most) : wanted_(start), most_(most) {}
-  // `bytes` have arrived at the peer in all; `backlogged`: data has been waiting to be sent since the last call;
-  // `attached` connections are there; `queue`: there is one before the line, or nobody can tell. Called about every
-  // tick; returns the number of data connections wanted.
+  // `bytes` have arrived at the peer in all. `backlogged`: data has waited to be sent since the last call. `attached`
+  // connections are there. `queue`: there is one before the line, or that is not known. Called about every tick.
+  // Returns the number of data connections wanted.
   std::uint16_t observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,
                         std::uint16_t attached, bool queue);
   [[nodiscard]] std::uint16_t wanted() const { return wanted_; }
@@ -44,7 +44,7 @@ class ConnectionSearch {
   int looks_ = 0, queues_ = 0;       // in this measurement
   int not_full_ = 0, patience_ = 0;  // measurements: since it settled, and before it looks again
   double not_full_goodput_ = 0;      // their sum
-  bool uncertain_ = false;           // nothing has changed, and yet it looks
+  bool uncertain_ = false;           // nothing has changed, but it looks
 };
 
 }  // namespace collab::tcp

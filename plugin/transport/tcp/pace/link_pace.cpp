@@ -13,15 +13,15 @@ constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
 constexpr double kLeastEpochBytes = 16e3;  // at the rate, so that packets can be counted
 constexpr Duration kShortestHolds = std::chrono::seconds(10);
 constexpr Duration kDrainEvery = std::chrono::seconds(5);
-constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones tell of their climb only
+constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones only show how they climb
 // ---- the queue
 constexpr double kTargetSeconds = 0.015;
 constexpr double kTargetOfRoundTrip = 0.1;  // or this, if it is more
 constexpr double kNoQueueBelow = 0.25;      // of the target
 constexpr double kLongQueueFrom = 3;        // targets
-constexpr double kPatienceLost = 15;        // of the target, by a link that needs half as long as the others
+constexpr double kPatienceLost = 15;        // of the target, for a link that needs half as long as the others
 constexpr double kLeastPatience = 0.25;
-constexpr double kHorizonEpochs = 4;  // in which a deviation from the target is to be gone
+constexpr double kHorizonEpochs = 4;  // in which a deviation from the target should end
 // ---- the rate
 constexpr double kLeastOfLine = 0.75, kMostOfLine = 1.1;  // the rate, as a part of what the line carries
 constexpr double kLeastBytesPerSecond = 32.0 * 1024;
@@ -57,7 +57,7 @@ double LinkPace::target() const {
   return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds_of(shortest_round_trip_.value()));
 }
 
-// The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
+// The smaller of two estimates: a lost ping looks like a long way, data on the way back like a long round trip.
 double LinkPace::queue() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
@@ -89,12 +89,12 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     return rate_;
   }
   if (!measuring_) {
-    // Round trips are old news, and nothing has arrived yet.
+    // The round trips are old, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * sight.round_trip;
     rate_ = before_ = line_;
     drained_ = now;
-    if (line_ > 0) last_delivered_ = 0;  // else what the line carries is still to be seen
+    if (line_ > 0) last_delivered_ = 0;  // otherwise what the line carries is still to be seen
     step_ = kFirstStep;
     way_out_.reset();
     way_out_before_.reset();
@@ -155,7 +155,7 @@ void LinkPace::find(double delivered) {
   if (most >= kLeastBytesPerSecond) line_ = rate_ = most;
 }
 
-// What arrives tells what the line carries only where there is a queue, or where less arrives than was sent.
+// What arrives shows what the line carries only if there is a queue, or if less arrives than was sent.
 void LinkPace::follow(double delivered, double carried) {
   if (queue() < kNoQueueBelow * target()) {
     if (delivered < kKeepsUp * before_) {

@@ -11,7 +11,7 @@
 
 namespace collab::tcp {
 
-// The shortest of what was noted lately: in ten to twenty seconds.
+// The shortest time that was noted in the last ten to twenty seconds.
 class Shortest {
  public:
   void note(TimePoint now, Duration time);
@@ -22,17 +22,17 @@ class Shortest {
   TimePoint since_{};
 };
 
-// The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
-// control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
-// hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
-// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017); data on the way back then makes it
-// worse.
+// The rate at which the data connections of a link together keep the line busy, with a short queue before it.
+// Congestion control by itself does not do that. If it looks at losses, it fills the queue first. Several flows of BBR
+// (version 1) each keep the highest rate they have ever had. Together they keep the queue full and lose packets there
+// (Hock, Bless, Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017). Data on the way back makes
+// that worse.
 //
-// As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
-// with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
-// target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
-// epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
-// again once next to nothing arrives, as in a black hole.
+// As in LEDBAT (RFC 6817), the queue is what the way out takes beyond its shortest time, and the pace leans towards a
+// target. With a queue, what arrives is what the line carries. The rate is that, a little more while the queue is below
+// the target and a little less above it. Without a queue the rate grows, faster and faster, while what arrives follows.
+// Time is cut into epochs of a round trip, or of some packets if that is longer. Until a queue has been seen there is
+// no limit. The same holds once almost nothing arrives, as in a black hole.
 //
 // Links that share a line do not coordinate, and each keeps the share of it that it starts an exchange with. Two rules
 // make all links finish together:
@@ -41,23 +41,23 @@ class Shortest {
 // - A link that is ahead of the others has a shorter target queue, which leaves more of the line to those behind.
 class LinkPace {
  public:
-  struct Sight {                  // of all data connections, now
+  struct Sight {                  // of all data connections, at this moment
     std::uint64_t delivered = 0;  // bytes that have arrived in all
     std::uint64_t resent = 0;     // bytes that were sent again, in all
     Duration round_trip{0};       // the shortest of those at work; 0: none is
-    // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
+    // The newest time to the peer, in clocks that differ by a constant. A queue on the way back does not hold it up.
     std::optional<Duration> way_out;
     bool backlogged = false;  // data has been waiting to be sent since the last call
     double behind = 0;        // of all links with data, see Remaining
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
-  // An exchange of all links has ended: this one had data to send for `share` of it.
+  // An exchange of all links has ended. This link had data to send for `share` of it.
   void exchange_ended(double share);
-  // There are no connections: what is known of the line stays, what goes on now tells nothing of it.
+  // There are no connections. What is known of the line stays, and what happens now tells nothing of it.
   void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
-  [[nodiscard]] double line() const { return line_; }  // what it carries of ours; 0: not known
+  [[nodiscard]] double line() const { return line_; }  // what the line carries for this link; 0: not known
   [[nodiscard]] bool sees_queue() const;               // or cannot tell
 
  private:
@@ -67,7 +67,7 @@ class LinkPace {
   void follow(double delivered, double carried);
   [[nodiscard]] Duration epoch() const;
   [[nodiscard]] double queue() const;   // seconds
-  [[nodiscard]] double target() const;  // of it
+  [[nodiscard]] double target() const;  // of the queue
 
   double rate_ = 0;
   double line_ = 0;                  // what it carries, as far as is known

@@ -1,10 +1,11 @@
-// What makes the transport fast beyond plain TCP, a row each, so that a benchmark can switch it off and measure what it
-// is worth. Only tests/bench defines COLLAB_MECHANISMS: everywhere else a hook is a constant, and nothing of it is
-// compiled. tests/bench/bench_mechanisms.py says what each is called.
+// What makes the transport faster than plain TCP, one row for each mechanism. A benchmark can switch each one off and
+// measure its worth. Only tests/bench defines COLLAB_MECHANISMS. Everywhere else a hook is a constant, and nothing of
+// it is compiled. tests/bench/bench_mechanisms.py has the names.
 //
-// Hooks are in sources and never in headers: what is compiled with them and what is not is linked into one program.
+// Hooks are in sources and never in headers: objects that are compiled with and without them are linked into one
+// program.
 //
-// Threads: any; what is switched off is set before there are threads. Ownership: none.
+// Threads: any. Mechanisms are switched off before there are threads. Ownership: none.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 
 namespace collab::tcp {
 
-// What the links of a site are all still to send, and at what rate: says how much longer than all of them together one
-// needs, as a part of that. Below 0: it is ahead of them; one alone is neither.
+// Adds up what each link of a site has still to send, and at what rate. Gives how much longer one link needs than all
+// of them together, as a part of that. Below 0: the link is ahead of them. A single link is neither ahead nor behind.
 class Remaining {
  public:
   void add(double bytes, double line) {

@@ -9,7 +9,7 @@
 
 namespace collab::tcp {
 
-// Whether a line that carried data has fallen silent: some is on its way, and for longer than a round trip nothing of
+// Whether a line that carried data has fallen silent: some data is on its way, and for longer than a round trip none of
 // it has been heard to arrive. What goes out then would most likely be lost with the rest.
 class Silence {
  public:

@@ -16,7 +16,7 @@ class TokenBucket {
   void set(double bytes_per_second, TimePoint now);  // from now on
   [[nodiscard]] double rate() const { return rate_; }
   [[nodiscard]] bool capped() const { return rate_ > 0; }
-  // Some bytes may pass now. What passes is taken whole, into debt if need be.
+  // Some bytes may pass now. They pass whole, into debt if need be.
   [[nodiscard]] bool open(TimePoint now);
   void take(std::uint64_t bytes);
   [[nodiscard]] TimePoint opens_at(TimePoint now) const;

@@ -8,7 +8,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;  // one byte costs as much
+constexpr std::size_t kPageBytes = 4096;  // one byte costs a page
 
 std::string name_of(const SegmentHeader& header) {
   return "segment " + std::to_string(header.number) + " of message " + std::to_string(header.message);
@@ -72,7 +72,7 @@ Result<Inbox::Assembly*> Inbox::assembly_of(const SegmentHeader& header) {
   return &assembly;
 }
 
-// Each byte of a message belongs to one segment: so nobody writes into a message that is complete.
+// Each byte of a message belongs to one segment, so no segment writes into a complete message.
 Status Inbox::note_begun(Assembly& assembly, const SegmentHeader& header) {
   const auto after = assembly.begun.lower_bound(header.offset);
   if (after != assembly.begun.end() && after->first == header.offset && assembly.total > 0) {

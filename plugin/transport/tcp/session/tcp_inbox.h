@@ -1,9 +1,10 @@
-// What has arrived on one lane of a link: segments put in their place, messages handed on whole and in order.
+// What has arrived on one lane of a link: segments in their places, and messages, handed on whole and in order.
 //
-// A segment may come over any connection and more than once; the first whole copy counts. While one is being written
-// into its place no second copy is: the newer connection takes the place over.
-// What a peer may make us hold is bounded, for both lanes of a link together: numbers by the window, announced messages
-// by kMaxAssemblyBytes, and memory, which grows as bytes arrive, by kMaxUnfinishedBytes and by a budget for all links.
+// A segment may come over any connection and more than once. The first whole copy counts. While one copy is written
+// into its place, no second one is: the newer connection takes over the place.
+// What a peer may make this process hold is limited, for both lanes of a link together. The window limits numbers, and
+// kMaxAssemblyBytes limits announced messages. Memory grows as bytes arrive, up to kMaxUnfinishedBytes and a budget for
+// all links.
 // Threads: one at a time. Ownership: holds unfinished messages; takes payload buffers from the pool.
 #pragma once
 
@@ -21,12 +22,12 @@
 
 namespace collab::tcp {
 
-// Announced by unfinished messages: the window, with a message reaching over each of its ends.
+// What unfinished messages may announce: the window, with a message over each of its ends.
 inline constexpr std::size_t kMaxAssemblyBytes = kWindowBytes + 2 * (kMaxPayloadBytes + kMaxHeadBytes);
-// Arrived of them, on both lanes of a link: what an honest peer may have sent ahead of the first byte that is missing,
-// and of the message that byte belongs to.
+// What may have arrived of them, on both lanes of a link. An honest peer may have sent this much ahead of the first
+// missing byte, and of the message of that byte.
 inline constexpr std::size_t kMaxUnfinishedBytes = kWindowBytes + kMaxPayloadBytes + 2 * kMaxHeadBytes;
-// Of all links of a process. Beyond it no link may hold more than its share.
+// For all links of a process. Beyond it no link may hold more than its share.
 inline constexpr std::size_t kMaxUnfinishedInAll = std::size_t{512} << 20;
 
 // What has arrived of unfinished messages over several links.
@@ -36,7 +37,7 @@ struct UnfinishedBytes {
   std::size_t most = kMaxUnfinishedInAll;
 };
 
-// A link's part of that, over both its lanes.
+// A link's part of it, over both lanes.
 class UnfinishedShare {
  public:
   explicit UnfinishedShare(std::shared_ptr<UnfinishedBytes> all) : all_(std::move(all)) { ++all_->links; }
@@ -68,9 +69,9 @@ class Inbox {
     std::span<std::byte> data;
     Carrier taken_from = 0;  // this connection was writing there and must forget the place
   };
-  // Nothing for a segment that has arrived before. kCorrupt: outside the window, or it contradicts another segment.
+  // Nothing for a segment that has arrived before. kCorrupt: it is outside the window, or contradicts another segment.
   Result<std::optional<Place>> begin(const SegmentHeader& header, Carrier carrier);
-  // The place is full. Messages that are complete, in order, are added to `messages`.
+  // The place is full. Complete messages are added to `messages`, in order.
   Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
   // The connection ended before its segment did.
   void lost(Carrier carrier);

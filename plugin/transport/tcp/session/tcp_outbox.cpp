@@ -87,7 +87,7 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
   return piece;
 }
 
-// Called when a segment has arrived and nobody reads it any more.
+// Called when a segment has arrived and no connection reads it any more.
 void Outbox::settle(Segment& segment) {
   Message& message = *segment.message;
   if (--message.pending == 0 && message.all_cut) {
@@ -129,7 +129,7 @@ std::uint64_t Outbox::lost(Carrier carrier) {
     } else {
       continue;
     }
-    // Whatever the other copy: the peer may have given it up for the one that is lost.
+    // Even if there is another copy: the peer may have given it up for the one that is lost.
     if (!segment.arrived) {
       if (again_.insert(first_ + i).second) bytes += segment.length;
     } else if (was_reading && !segment.reading()) {
@@ -141,7 +141,7 @@ std::uint64_t Outbox::lost(Carrier carrier) {
 }
 
 Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now) {
-  std::uint64_t end = arrivals.below;  // of what is said to have arrived
+  std::uint64_t end = arrivals.below;  // end of what is said to have arrived
   for (std::size_t word = arrivals.beyond.size(); word-- > 0;) {
     if (arrivals.beyond[word] == 0) continue;
     std::uint64_t top = 63;

@@ -1,12 +1,12 @@
-// What one lane of a link still has to send: messages cut into segments, which of them have arrived, which are on the
-// way over which connection, and which must be sent again.
+// What one lane of a link still has to send. Messages are cut into segments. The outbox knows which segments have
+// arrived, which are on their way over which connection, and which must be sent again.
 //
 //   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
 //                                   │        ▲      └──hung()──▶ on a second connection as well
 //                                   └ lost() ┴ next(), before anything new
 //
-// A segment that was acknowledged is never sent again. At most kWindowSegments segments and kWindowBytes bytes, one
-// segment more, lie between the first that has not arrived and the newest.
+// A segment that was acknowledged is never sent again. Between the first that has not arrived and the newest lie at
+// most kWindowSegments segments, and at most kWindowBytes bytes and one segment.
 // Threads: one at a time. Ownership: holds each message until all of it has arrived and no connection still reads it.
 #pragma once
 
@@ -27,24 +27,24 @@
 namespace collab::tcp {
 
 inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
-// What a message costs beside its bytes, about.
+// What a message costs apart from its bytes, about.
 inline constexpr std::size_t kMessageCost = 512;
-// Control messages, and what they cost, that wait for a peer to take them: who asks and does not read is left. Of all
-// links of a process: beyond it no link may have more than its share.
+// Control messages that wait for a peer to take them, and their cost. A peer that asks and does not read is given up.
+// For all links of a process: beyond this no link may have more than its share.
 inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxControlInAll = std::size_t{256} << 20;
-// Of a connection that is slow, or one of many: they do not stay long on it.
+// For a slow connection, or one of many: small segments do not stay long on it.
 inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
 using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
 
-// What control messages hold that wait, over several links.
+// What waiting control messages hold, over several links.
 struct ControlBytes {
   std::size_t held = 0;
   std::size_t links = 0;
   std::size_t in_all = kMaxControlInAll;
 };
 
-// A link's part of that.
+// A link's part of it.
 class ControlShare {
  public:
   explicit ControlShare(std::shared_ptr<ControlBytes> all) : all_(std::move(all)) { ++all_->links; }
@@ -59,7 +59,7 @@ class ControlShare {
     all_->held += held - held_;
     held_ = held;
   }
-  // What the link may have waiting, with so much more of it.
+  // What may wait for the link, if so much more comes.
   [[nodiscard]] std::size_t most(std::size_t more) const {
     if (all_->held + more <= all_->in_all) return kMaxControlBytes;
     return std::min(kMaxControlBytes, all_->in_all / std::max<std::size_t>(1, all_->links));
@@ -76,7 +76,7 @@ class Outbox {
   explicit Outbox(Lane lane) : lane_(lane) {}
 
   void push(TransportMessage message, std::uint64_t token);
-  // Of the largest segments from now on.
+  // The size of the largest segments from now on.
   void cut_at(std::size_t bytes) { segment_bytes_ = std::min(bytes, kMaxSegmentBytes); }
 
   struct Piece {
@@ -89,13 +89,14 @@ class Outbox {
   // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
   // reads the data, unless it is lost().
   std::optional<Piece> next(Carrier carrier, TimePoint now = {});
-  // The oldest segment that has been on its way over another connection, and only that, since before `since`: a second
-  // copy of it, for a connection that has nothing better to do.
+  // A second copy of a segment, for a connection that has nothing better to do. It is the oldest segment that has been
+  // on its way over only one other connection, since before `since`.
   std::optional<Piece> hung(Carrier carrier, TimePoint since);
   void written(Carrier carrier, std::uint64_t number);
-  // The connection has ended: what it carried and has not arrived is to be sent again. Returns the bytes of that.
+  // The connection has ended. What it carried and has not arrived is to be sent again. Returns the bytes of that.
   std::uint64_t lost(Carrier carrier);
-  // Old news is fine; news of what was never sent is kCorrupt. Tokens that are due are added to `tokens`.
+  // Old reports are fine; a report of a segment that was never sent is kCorrupt. Tokens that are due are added to
+  // `tokens`.
   Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now = {});
   // Tokens that became due by written() or lost().
   void take_tokens(std::vector<std::uint64_t>& tokens);
@@ -104,12 +105,12 @@ class Outbox {
   [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
-  // That have not arrived, with those that the newest message said are to follow it.
+  // Bytes that have not arrived, with those that the newest message said will follow it.
   [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes_pushed_ - bytes_arrived_ + more_; }
-  // Of memory: what was pushed and has not arrived.
+  // Bytes of memory: what was pushed and has not arrived.
   [[nodiscard]] std::size_t held() const { return bytes_pushed_ - bytes_arrived_ + waiting_ * kMessageCost; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
-  // How long a segment takes to be known to have arrived, lately: with the queues before it. 0: none has.
+  // How long it lately took until a segment was known to have arrived, with the queues before it. 0: none has arrived.
   [[nodiscard]] Duration usual() const { return usual_; }
 
  private:
@@ -129,7 +130,7 @@ class Outbox {
     std::shared_ptr<Message> message;
     std::uint32_t offset = 0;
     std::uint32_t length = 0;
-    std::array<Copy, 2> copies;  // on their way; none: to be sent again, or arrived
+    std::array<Copy, 2> copies;  // copies on their way; none: to be sent again, or arrived
     TimePoint sent{};
     bool arrived = false;
     [[nodiscard]] bool reading() const { return copies[0].reading || copies[1].reading; }
@@ -151,7 +152,7 @@ class Outbox {
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;
-  std::uint64_t hung_ = 0;  // below this there is no segment to be sent a second time
+  std::uint64_t hung_ = 0;  // no segment below this is to be sent a second time
   std::size_t segment_bytes_ = kMaxSegmentBytes;
   std::vector<std::uint64_t> due_;
 };

@@ -1,7 +1,7 @@
-// What was handed to the process and is not handled yet. A link that sends faster than that is not read meanwhile.
+// What was handed to the process and is not handled yet. A link that sends faster than that is not read for a while.
 //
-// Threads: hold() and is_full() on the IO thread; what was held is released on any. Ownership: a link shares it with
-// its messages.
+// Threads: hold() and is_full() on the IO thread. What was held is released on any thread. Ownership: a link shares it
+// with its messages.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,11 @@
 
 namespace collab::tcp {
 
-// Of a link, and the message that reaches beyond it. Of all links of a process: beyond it no link has more than its
-// share, and one of which nothing was handled is not read; beyond twice as much nobody is. Of those that have ended:
-// beyond it a link of which nothing was handled is not read, or whoever opens one after the other and leaves a message
-// each would be bounded by nothing.
+// The limits. kMaxUnhandledBytes is for a link, apart from the message that goes beyond it. Above kMaxUnhandledInAll
+// for all links of a process, no link has more than its share, and a link of which nothing was handled is not read.
+// Above twice as much, no link is read. Links that have ended have a limit too: above it, a link of which nothing was
+// handled is not read. Otherwise a peer could open one link after the other and leave a message in each, without a
+// limit.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
 
@@ -29,7 +30,7 @@ struct UnhandledBytes {
 
 class Unhandled : public std::enable_shared_from_this<Unhandled> {
  public:
-  // `room` is called once there is room again for a link that was full of its own, on whatever thread made it.
+  // `room` is called once a link that was full has room again, on the thread that made the room.
   Unhandled(std::shared_ptr<UnhandledBytes> all, std::function<void()> room)
       : all_(std::move(all)), room_(std::move(room)) {
     ++all_->links;
@@ -38,26 +39,26 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   Unhandled(const Unhandled&) = delete;
   Unhandled& operator=(const Unhandled&) = delete;
 
-  // Counts as unhandled until the last copy of what is returned is gone.
+  // It counts as unhandled until the last copy of the returned pointer is gone.
   [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     held_ += bytes;
     all_->held += bytes;
     return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
   }
-  // The link has ended; what is held may stay.
+  // The link has ended. What is held may stay.
   void end() {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(ended_, true)) all_->of_ended += held_;
   }
 
-  // Something has been handled.
+  // Something was handled.
   [[nodiscard]] bool any_handled() const { return any_handled_; }
   [[nodiscard]] bool is_full() {
     if (!is_above(kMaxUnhandledBytes)) return false;
     waits_ = true;
     if (is_above(kMaxUnhandledBytes)) return true;
-    return !waits_.exchange(false);  // somebody has made room since, and says so
+    return !waits_.exchange(false);  // room was made since, and is reported
   }
 
  private:

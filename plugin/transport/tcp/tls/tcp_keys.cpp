@@ -27,7 +27,7 @@ constexpr std::string_view kSpace = " \t\r\v\f";
 constexpr std::size_t kLongestToken = 4096;
 constexpr std::size_t kMostTokens = 2;
 
-// Once a process and file.
+// Once for each process and file.
 void warn_if_exposed(const std::string& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || (info.st_mode & 077) == 0) return;
@@ -124,7 +124,7 @@ Result<std::shared_ptr<TlsKeys>> TlsKeys::make(const TcpOptions& options) {
   std::shared_ptr<TlsKeys> keys(new TlsKeys);
   keys->options_.token_file = options.token_file;
   keys->looked_ = keys->clock_.now();
-  (void)keys->file_changed();  // seen before it is read: what is written meanwhile is a change
+  (void)keys->file_changed();  // before the file is read, so that a later write counts as a change
   Result<std::shared_ptr<const TlsContext>> context = make_context(options);
   if (!context.ok()) return context.status();
   if (*context == nullptr) return std::shared_ptr<TlsKeys>();
@@ -146,7 +146,7 @@ bool TlsKeys::look_in_background() {
     std::thread([self = shared_from_this()] { self->look(); }).detach();
     return true;
   } catch (const std::system_error&) {
-    return false;  // no more threads: in a second again
+    return false;  // no more threads; the next try is in a second
   }
 }
 
@@ -165,7 +165,7 @@ std::shared_ptr<const TlsContext> TlsKeys::read_if_changed() {
     log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections now use its new contents");
     return *std::move(context);
   }
-  log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +
+  log_warning("COLLAB_TOKEN_FILE has changed, but its new contents cannot be used, so the old ones still apply: " +
               context.status().message() + " [token.file-unfit]");
   return nullptr;
 }

@@ -31,7 +31,7 @@ std::string read_all(BIO* memory) {
   return read;
 }
 
-// Whose it is and until when.
+// The subject of a certificate, and until when it is valid.
 std::string describe(const X509& certificate) {
   BIO* const memory = BIO_new(BIO_s_mem());
   if (memory == nullptr) return "a certificate";
@@ -41,7 +41,7 @@ std::string describe(const X509& certificate) {
   return "the certificate of " + read_all(memory);
 }
 
-// Empty: it can be read.
+// Why a file cannot be read. Empty: it can.
 std::string why_unreadable(const std::string& path) {
   std::ifstream file(path);
   if (!file) return std::strerror(errno);
@@ -99,7 +99,7 @@ struct TlsCallbacks {
       return *found != nullptr ? 1 : 0;
     }
     stream.stranger_ = true;
-    return 1;  // goes on without a key, and fails for want of a certificate
+    return 1;  // goes on without a key, and fails as there is no certificate
   }
 
   static int verify(int sound, X509_STORE_CTX* store) {
@@ -112,7 +112,7 @@ struct TlsCallbacks {
     return 0;
   }
 
-  // A question on the terminal would stop a start without one.
+  // A question on the terminal would block a start that has no terminal.
   static int no_passphrase(char*, int, int, void*) { return 0; }
 
   static int bio_write(BIO* bio, const char* data, int length) {
@@ -187,7 +187,7 @@ Status TlsContext::take_token(const std::string& token) {
     identity += "0123456789abcdef"[byte & 15U];
   }
   keys_.push_back({std::move(*key), std::move(identity)});
-  // The suites that go with a key for SHA-256.
+  // The cipher suites for a key with SHA-256.
   SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
   SSL_CTX_set_psk_use_session_callback(context_, TlsCallbacks::use);
   SSL_CTX_set_psk_find_session_callback(context_, TlsCallbacks::find);
@@ -220,8 +220,8 @@ Status TlsContext::take_files(const TlsSettings& settings) {
   if (settings.authority_file.empty() || SSL_CTX_load_verify_file(context_, settings.authority_file.c_str()) != 1) {
     return wrong("COLLAB_TLS_CA", settings.authority_file, "the certificate of the swarm's own authority");
   }
-  // Of the authority's leaves only: what a site's own certificate has signed is no site's, whatever it may sign. Any
-  // certificate in COLLAB_TLS_CA is an authority, also one that another has signed.
+  // Only leaves of the authority count: a certificate that a site's own certificate has signed belongs to no site. Each
+  // certificate in COLLAB_TLS_CA is an authority, even if another has signed it.
   SSL_CTX_set_verify_depth(context_, 0);
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, TlsCallbacks::verify);
@@ -240,7 +240,7 @@ TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, bool dialler)
   if (dialler) {
     SSL_set_connect_state(ssl_);
     SSL_set_verify(ssl_, SSL_VERIFY_PEER,
-                   TlsCallbacks::verify);  // by token no certificate will do: there is no authority
+                   TlsCallbacks::verify);  // with a token no certificate will do: there is no authority
   } else {
     SSL_set_accept_state(ssl_);
   }

@@ -1,10 +1,10 @@
 // TLS 1.3 for one connection, without a socket: ciphertext goes in and comes out as bytes.
 //
-// Both sides prove that they hold the swarm's key (RFC 8446, external PSK with ephemeral Diffie-Hellman, so that a key
-// that leaks later does not open what was recorded), or show certificates of the same authority. No version below 1.3,
-// no tickets, no early data, no renegotiation.
-// Threads: a context may be used by several threads; a stream by one at a time. Ownership: streams share their context;
-// a stream borrows the ciphertext it is given during the call.
+// Both sides prove that they hold the swarm's key, or show certificates of the same authority. With a key it is RFC
+// 8446's external PSK with ephemeral Diffie-Hellman: a key that leaks later does not open what was recorded. No version
+// below 1.3, no tickets, no early data, no renegotiation.
+// Threads: several threads may use a context; a stream, one at a time. Ownership: streams share their context. A stream
+// borrows the ciphertext that it is given during the call.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class TlsContext {
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
   [[nodiscard]] bool by_token() const { return !keys_.empty(); }
-  // Whether a connection with this key may begin; always without a key, by certificates.
+  // Whether a connection with this key may begin. With certificates there is no key, and it always may.
   [[nodiscard]] bool accepts(std::string_view key) const;
 
  private:
@@ -55,7 +55,7 @@ class TlsContext {
   bio_method_st* bio_ = nullptr;
   struct Key {
     std::vector<unsigned char> secret;
-    std::string identity;  // tells keys apart, and nothing else about them
+    std::string identity;  // tells keys apart, and shows nothing else about them
   };
   std::vector<Key> keys_;  // the first one is spoken; empty: certificates
   std::uint64_t key_bytes_ = 0;
@@ -70,18 +70,17 @@ class TlsStream {
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Ciphertext that came; borrowed until the calls of handshake() and read() that use it up.
+  // Ciphertext that came. It is borrowed until calls of handshake() and read() have used it up.
   void incoming(std::span<const std::byte> ciphertext) { in_ = ciphertext; }
   // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
-  // By a token, once it is open: what tells the key from others, and nothing else about it.
+  // With a token, once it is open: what tells the key from others, and nothing else about it.
   [[nodiscard]] std::string_view key() const { return key_; }
-  // Once it is open: those in the other side's certificate, its common name and its alternative DNS names; none by a
-  // token.
+  // Once it is open: the common name and the alternative DNS names of the other side's certificate. None with a token.
   [[nodiscard]] std::vector<std::string> names() const;
-  // Up to all of `into`; 0: nothing more is there now. Fails once the other side has asked for new keys so often,
-  // without reading what was said to that, that more than kMostAnswers wait.
+  // Reads up to all of `into`. 0: there is no more now. Fails if the other side asks for new keys again and again
+  // without reading the answers, so that more than kMostAnswers bytes of them wait.
   Result<std::size_t> read(std::span<std::byte> into);
   Status write(std::span<const std::byte> plain);
 
@@ -98,8 +97,8 @@ class TlsStream {
   std::string_view key_;  // in the context
   bool open_ = false;
   bool heard_ = false;           // the other side has taken us in
-  bool stranger_ = false;        // named a key that is not ours
-  std::string doubt_;            // why the other side's certificate will not do
+  bool stranger_ = false;        // it named a key that is not ours
+  std::string doubt_;            // why the other side's certificate is not accepted
   std::uint64_t under_key_ = 0;  // bytes written since it was changed
   std::span<const std::byte> in_;
   std::vector<std::byte> out_;

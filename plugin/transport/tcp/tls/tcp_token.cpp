@@ -29,7 +29,7 @@ OSSL_PARAM octets(const char* name, std::string_view text) {
   return OSSL_PARAM_construct_octet_string(name, const_cast<char*>(text.data()), text.size());
 }
 
-// Empty where OpenSSL has no such function, or refuses.
+// Empty if OpenSSL has no such function, or refuses.
 Octets derive(const char* function, const OSSL_PARAM* parameters, std::size_t bytes) {
   EVP_KDF* const kdf = EVP_KDF_fetch(nullptr, function, nullptr);
   EVP_KDF_CTX* const context = kdf != nullptr ? EVP_KDF_CTX_new(kdf) : nullptr;
@@ -60,14 +60,14 @@ std::string check_digits(std::string_view text) {
   return digits;
 }
 
-// Looks like one of `collab token`'s, but for the check.
+// Looks like a token of `collab token`, apart from the check digits.
 bool has_started(const std::string& token) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return token.size() == kMadeLength && token.starts_with(kPrefix) &&
          token.find_first_not_of(kDigits) == std::string::npos;
 }
 
-// By the token's hash, so that the token itself is not kept.
+// Kept by the token's hash, so that the token itself is not.
 Result<Octets> stretched(const std::string& token) {
   static std::mutex mutex;
   static auto* const made = new std::map<std::string, Octets>;  // never destroyed: threads may outlive main()
@@ -75,10 +75,9 @@ Result<Octets> stretched(const std::string& token) {
   const std::lock_guard lock(mutex);
   if (const auto found = made->find(hash); found != made->end()) return found->second;
   log_warning(
-      "COLLAB_TOKEN was not made by `collab token` of this version, and may be guessed by who hears a connection "
-      "begin: "
-      "it is stretched, which makes that slow and this start some tenths of a second longer; `collab token` makes a "
-      "better one [token.not-made]");
+      "COLLAB_TOKEN was not made by `collab token` of this version, and anyone who records the start of a connection "
+      "may guess it. So it is stretched: guesses get slow, and this start takes some tenths of a second longer. "
+      "`collab token` makes a better one [token.not-made]");
   Result<Octets> key = scrypt(token, kSwarmSalt, {}, kStretchedBytes);
   if (key.ok()) made->emplace(hash, *key);
   return key;

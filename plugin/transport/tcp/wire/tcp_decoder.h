@@ -1,9 +1,9 @@
-// Takes the bytes of one connection as they come and tells a sink of each frame.
+// Takes the bytes of one connection as they come, and tells a sink of each frame.
 //
-// The data of a segment is written once, where the sink says it belongs: room() is that place while one is under way,
+// The data of a segment is written once, where the sink says it belongs. While a segment is read, room() is that place,
 // so that a socket can be read straight into it. Bytes may come in pieces of any size.
-// Threads: one at a time. Ownership: borrows the sink during each call and, while a segment is under way, the place it
-// named; forget_place() takes that back.
+// Threads: one at a time. Ownership: borrows the sink during each call. While a segment is read, it also borrows the
+// place that the sink named; forget_place() takes that back.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ namespace collab::tcp {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  // Where the segment's data goes: as long as it, or nothing when it is to be passed over.
+  // Where the segment's data goes: as long as the data, or nothing if it is to be passed over.
   virtual Result<std::optional<std::span<std::byte>>> segment_begins(const SegmentHeader& header) = 0;
-  // All data of the last segment begun have come; `placed` is false when they were passed over.
+  // All data of the segment that began last have come. `placed` is false if they were passed over.
   virtual Status segment_ended(const SegmentHeader& header, bool placed) = 0;
   // Every other frame.
   virtual Status frame_came(FrameType type, std::span<const std::byte> body) = 0;
@@ -29,15 +29,15 @@ class FrameSink {
 
 class FrameDecoder {
  public:
-  // An error is final: the bytes are no conversation of ours.
+  // An error is final: the bytes do not follow this format.
   Status feed(std::span<const std::byte> bytes, FrameSink& sink);
 
   [[nodiscard]] std::span<std::byte> room() { return place_; }
   Status filled(std::size_t bytes, FrameSink& sink);  // of room(), from its beginning
 
-  // The rest of the segment under way is passed over.
+  // The rest of the current segment is passed over.
   void forget_place();
-  // Frames and segments that have ended since it was asked last: each costs time, however small it is.
+  // Frames and segments that have ended since the last call. Each costs time, however small it is.
   [[nodiscard]] std::size_t take_count() { return std::exchange(count_, 0); }
 
  private:

@@ -26,7 +26,7 @@ class Writer {
   }
   void words(std::string_view words) {
     std::size_t size = std::min(words.size(), kMaxWordsBytes);
-    while (size > 0 && !is_valid_utf8(words.substr(0, size))) --size;  // not in the middle of a character
+    while (size > 0 && !is_valid_utf8(words.substr(0, size))) --size;  // not within a character
     for (const char c : words.substr(0, size)) bytes_.push_back(static_cast<std::byte>(c));
   }
   Bytes finish(std::size_t body_follows = 0) {

@@ -1,4 +1,4 @@
-// The bytes two tcp transports exchange on each of a link's connections: a preface, then frames.
+// The bytes that two tcp transports exchange on each connection of a link: a preface, then frames.
 //
 // docs/protocol/tcp.md has the tables; the golden bytes are in tests/golden/tcp. All numbers
 // are little-endian. Everything from the wire is bounded here before anything is allocated.
@@ -25,7 +25,7 @@ inline constexpr std::size_t kPrefixBytes = 8;
 inline constexpr std::size_t kSegmentFieldBytes = 32;
 inline constexpr std::size_t kSegmentHeaderBytes = kPrefixBytes + kSegmentFieldBytes;
 inline constexpr std::size_t kMaxSegmentBytes = std::size_t{64} << 10;
-inline constexpr std::size_t kMaxBodyBytes = 2048;        // of any frame but a segment
+inline constexpr std::size_t kMaxBodyBytes = 2048;        // of any frame except a segment
 inline constexpr std::size_t kMaxWordsBytes = 1024;       // of a sentence for people
 inline constexpr std::uint64_t kWindowSegments = 4096;    // of a lane, from the first that has not arrived
 inline constexpr std::uint16_t kMaxDataConnections = 64;  // of a link; the control connection is one more
@@ -50,7 +50,7 @@ struct Hello {
   Id link{};
   Id process{};                  // drawn by each transport when it starts
   std::uint16_t connection = 0;  // 0: the control connection
-  bool opens = false;            // the link is new; else it is known to the listener
+  bool opens = false;            // the link is new; otherwise the listener knows it
   bool operator==(const Hello&) const = default;
 };
 
@@ -93,7 +93,7 @@ using Arrivals = std::array<LaneArrivals, 2>;  // by lane
 
 struct Pong {
   std::uint64_t stamp = 0;  // of the ping
-  std::uint64_t clock = 0;  // microseconds of a clock of the answering side's own, when it came
+  std::uint64_t clock = 0;  // microseconds of the answering side's own clock, when it came
   bool operator==(const Pong&) const = default;
 };
 
@@ -123,7 +123,7 @@ struct Prefix {
   std::uint32_t body_bytes = 0;
 };
 
-// kCorrupt says what breaks the format. Bodies are whole.
+// kCorrupt says what breaks the format. Bodies are complete.
 [[nodiscard]] Status check_preface(std::span<const std::byte, kPrefaceBytes> bytes);
 [[nodiscard]] Result<Prefix> decode_prefix(std::span<const std::byte, kPrefixBytes> bytes);
 [[nodiscard]] Result<SegmentHeader> decode_segment(const Prefix& prefix,
