@@ -29,9 +29,14 @@ BUILD = Path(__file__).parents[2] / "build"
 
 MIB = 1 << 20
 MEMORY = 200 * MIB  # of a process, above its peak without an attack
-# Beside that, what docs/protocol says: of unfinished messages, over all links of a process; of what a hub holds of its
-# ranks' parts; of what it remembers of them; and of Joins that wait.
+# Beside that, what docs/protocol says: of answers that are not read; of parts of anchors on their way; of unfinished
+# messages, over all links of a process; of what a hub holds of its ranks' parts; of what it remembers of them; and of
+# Joins that wait.
 DOCUMENTED = {
+    "status": 256 * MIB,
+    "unread": 256 * MIB,
+    "fetch": 256 * MIB,
+    "fetch-names": 256 * MIB,
     "heads": 512 * MIB,
     "early-chunks": 512 * MIB,
     "bring": 512 * MIB,

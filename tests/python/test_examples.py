@@ -40,11 +40,16 @@ def run_ranks(world: int, *arguments: object) -> list[tuple[int, str, str]]:
     return [(process.returncode, out, err) for process, (out, err) in zip(processes, outputs, strict=True)]
 
 
+def write_text(folder: Path, lines: int) -> None:
+    text = "".join(f"{n} squared is {n * n}, cubed {n**3}.\n" for n in range(lines))
+    (folder / "text.txt").write_text(text)
+
+
 def train(world: int, folder: Path, *arguments: object) -> list[list[dict[str, float]]]:
     """Runs the script on a few steps of a small text; the lines of each rank's log."""
     text = folder / "text.txt"
     if not text.exists():
-        text.write_text("".join(f"{n} squared is {n * n}, cubed {n**3}.\n" for n in range(4000)))
+        write_text(folder, lines=4000)
     common = ("--backend", "gloo", "--data", f"text:{text}", "--context", 32, "--batch", 4, "--warmup", 2)
     results = run_ranks(world, *common, "--eval-samples", 8, "--log-file", folder / "loss.jsonl", *arguments)
     for code, _, err in results:
@@ -75,6 +80,7 @@ def test_two_ranks_learn_and_each_keeps_its_own_log(tmp_path: Path) -> None:
 
 
 def test_resume_continues_the_same_training(tmp_path: Path) -> None:
+    write_text(tmp_path, lines=100_000)  # of which the second run evaluates long enough to be killed meanwhile
     whole = losses(train(1, tmp_path, "--steps", 8, "--checkpoint", tmp_path / "a.pt", "--save-every", 5)[0])
     # The checkpoint of step 5 comes from a run that stops there without knowing it is early.
     checkpoint = tmp_path / "b.pt"

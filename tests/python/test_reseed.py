@@ -54,7 +54,7 @@ def test_the_seed_is_left_alone_where_that_is_asked_for(monkeypatch: pytest.Monk
 def test_a_site_with_an_index_takes_its_shard_of_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     shard = a_sampler(monkeypatch, reseed=True, site_index=1, num_shards=2)
     assert shard.seed == 0 and list(shard) == [1, 3]
-    with pytest.raises(ValueError, match="COLLAB_SITE_INDEX=2 names no shard of COLLAB_NUM_SHARDS=2"):
+    with pytest.raises(ValueError, match="COLLAB_SITE_INDEX=2 is not a shard of COLLAB_NUM_SHARDS=2"):
         a_sampler(monkeypatch, reseed=True, site_index=2, num_shards=2)
 
 

@@ -81,7 +81,7 @@ TEST_F(SiteAcceptor, NamesThatAreLongTogetherAreNotFollowed) {
   const wire::StartAttempt longer = lengthen(fits, kMaxNamesBytes + 1);
   EXPECT_THAT(notes(s.hear(1, longer)), HasSubstr("its names are longer in total than a site can remember"));
   fits = lengthen(fits, kMaxNamesBytes);
-  EXPECT_THAT(notes(s.hear(1, fits)), Not(HasSubstr("longer together")));
+  EXPECT_THAT(notes(s.hear(1, fits)), Not(HasSubstr("longer in total")));
   wire::InstallAnchor install{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong};
   for (std::uint32_t i = 0; i < wire::kMaxSites; ++i) {
     install.voters.push_back({SiteId{i}, std::string(wire::kMaxNameBytes, 'x'), AcceptorId{i + 1}});
@@ -319,7 +319,7 @@ TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for another model than this site trains"));
   other = H::start(1, 1, 2);
   other.generation = 2;
-  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("of generation 2, this site trains generation 1"));
+  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("its generation is 2, this site's is 1"));
   EXPECT_THAT(s.site.record().proposals, IsEmpty());
 }
 

@@ -527,7 +527,7 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
        std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::PeerUnreachable{},
                                   wire::Leave{}, wire::AnchorInstalled{}, wire::Hello{}, wire::FetchAnchor{},
                                   wire::AnchorMoved{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
-    EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("which it never sends a site"));
+    EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("[link.not-for-a-site]"));
   }
   EXPECT_THAT(notes(s.hear(1, wire::Welcome{})), HasSubstr("had not asked"));
   EXPECT_TRUE(s.hear(1, wire::LeaveAck{}).empty());

@@ -145,7 +145,7 @@ TEST_F(SiteReachability, ALinkThatCannotBeMadeNamesTheHelper) {
     const auto unreachable = sent<wire::PeerUnreachable>(t.pass(seconds(21)));
     ASSERT_EQ(unreachable.size(), 1U);
     EXPECT_THAT(unreachable[0].second.reason, HasSubstr("no link within 20 s"));
-    EXPECT_EQ(unreachable[0].second.reason.find("nobody can dial tokyo: run `collab helper`") != std::string::npos,
+    EXPECT_EQ(unreachable[0].second.reason.find("no site can dial tokyo: run `collab helper`") != std::string::npos,
               hidden);
   }
 }
