@@ -1,6 +1,7 @@
 // Where a connection belongs: the link, and which of its connections it is.
 //
-// Threads: one at a time. Ownership: plain values, a connection's own; the engine's Dialler and Greeter fill it.
+// Threads: one at a time. Ownership: plain values, a connection's own; the engine's Dialler and Greeter fill it, its
+// Sessions release it.
 #pragma once
 
 #include <cstdint>

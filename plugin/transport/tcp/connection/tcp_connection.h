@@ -102,7 +102,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void pause(Pause why) { pause_ = why; }
 
   const Carrier name;
-  LinkSlot slot;      // the engine's Dialler and Greeter
+  LinkSlot slot;      // the engine's Dialler, Greeter and Sessions
   SignsOfLife signs;  // its Liveness
   BatchSize batch;    // its Striping
   SocketPace pace;    // its Pacing
