@@ -72,6 +72,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "transport/choice": {"core/base"},
     "transport/ucx": {"core/base"},
+    "transport/ucx/engine": {"core/base", "transport/ucx"},
     "transport/tcp": {"core/base"},
     "transport/tcp/wire": {"core/base"},
     "transport/tcp/tls": {"core/base", "transport/tcp"},

@@ -5,31 +5,29 @@
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; ends when each side has taken all the
 //   other sent and said so. A connection that breaks before that ends the link with the reason.
 //
-// Threads: the progress thread only. Ownership: the engine owns links; links share connections, and those their
-// worker, with the operations under way on them.
+// Threads: the progress thread only. Ownership: the engine's UcxLinks owns links; links share connections, and those
+// their worker, with the operations under way on them.
 #pragma once
 
 #include <ucp/api/ucp.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collab/transport.h"
 #include "transport/ucx/ucx_api.h"
+#include "transport/ucx/ucx_closing.h"
+#include "transport/ucx/ucx_lane.h"
 #include "transport/ucx/ucx_resolver.h"
 
 namespace collab {
 
-inline constexpr unsigned kActiveMessage = 1;
 inline constexpr Duration kCloseLimit = std::chrono::seconds(5);  // of a link, without a sign of life
-// A lane's messages that the peer has not taken: at most this many, or these bytes and one message more.
-inline constexpr std::uint64_t kLaneMessages = 1024;
-inline constexpr std::size_t kLaneBytes = kMaxPayloadBytes;
 
 // A UCX worker. Each link has its own, because over shared memory all peers of a worker write into one queue, which a
 // peer killed in the middle of writing leaves stuck: so only its own link is hurt. Ends with its last connection.
@@ -47,81 +45,117 @@ struct UcxWorker {
 };
 using UcxWorkerPtr = std::shared_ptr<UcxWorker>;
 
-// One UCX endpoint: over TCP, a connection of its own.
-struct UcxConnection {
-  UcxWorkerPtr worker;
-  ucp_ep_h endpoint = nullptr;  // null once closed
-  std::string peer;
-  LinkId link;  // 0: accepted, and its hello has not come
-  std::size_t messages_in_flight = 0;
-  std::size_t bytes_in_flight = 0;
-  TimePoint deadline = kNever;  // for the hello
+// One UCX endpoint: over TCP, a connection of its own. UcxEndpoints opens and closes it.
+class UcxConnection {
+ public:
+  UcxConnection(UcxWorkerPtr worker, ucp_ep_h endpoint, std::string peer)
+      : worker_(std::move(worker)), endpoint_(endpoint), peer_(std::move(peer)) {}
+
+  [[nodiscard]] const UcxWorkerPtr& worker() const { return worker_; }
+  [[nodiscard]] ucp_ep_h endpoint() const { return endpoint_; }
+  [[nodiscard]] bool closed() const { return endpoint_ == nullptr; }
+  ucp_ep_h take_endpoint() { return std::exchange(endpoint_, nullptr); }
+  [[nodiscard]] const std::string& peer() const { return peer_; }
+
+  [[nodiscard]] LinkId link() const { return link_; }
+  [[nodiscard]] bool stranger() const { return link_ == LinkId(); }  // accepted, and its hello has not come
+  [[nodiscard]] TimePoint deadline() const { return deadline_; }     // of the hello
+  void wait_until(TimePoint deadline) { deadline_ = deadline; }
+  void belong_to(LinkId link) {
+    link_ = link;
+    deadline_ = kNever;
+  }
+
+  // What is in flight.
+  void begin(std::size_t bytes) {
+    ++messages_;
+    bytes_ += bytes;
+  }
+  void end(std::size_t bytes) {
+    --messages_;
+    bytes_ -= bytes;
+  }
+  [[nodiscard]] std::size_t messages_in_flight() const { return messages_; }
+  [[nodiscard]] std::size_t bytes_in_flight() const { return bytes_; }
+
+ private:
+  const UcxWorkerPtr worker_;
+  ucp_ep_h endpoint_;
+  const std::string peer_;
+  LinkId link_;
+  TimePoint deadline_ = kNever;
+  std::size_t messages_ = 0;
+  std::size_t bytes_ = 0;
 };
 using UcxConnectionPtr = std::shared_ptr<UcxConnection>;
 
-struct UcxLane {
-  struct Outgoing {
-    TransportMessage message;
-    std::uint64_t token = 0;
-    [[nodiscard]] std::size_t bytes() const { return message.bytes(); }
-  };
+// Where a dial goes: the addresses of the name in turn, from one worker. UcxDialler's.
+class UcxDial {
+ public:
+  void found(SocketAddresses addresses) { addresses_ = std::move(addresses); }
+  [[nodiscard]] bool more() const { return next_ < addresses_.size(); }
+  const SocketAddress& next() { return addresses_[next_++]; }
+  void use(UcxWorkerPtr worker) { worker_ = std::move(worker); }
+  [[nodiscard]] const UcxWorkerPtr& worker() const { return worker_; }  // null before the first address
 
-  // Sending.
-  std::deque<Outgoing> queue;
-  std::uint64_t sent = 0;           // numbers given out
-  std::deque<std::size_t> untaken;  // bytes of each message sent and not taken by the peer
-  std::size_t untaken_bytes = 0;
-  [[nodiscard]] bool may_send() const { return untaken.size() < kLaneMessages && untaken_bytes < kLaneBytes; }
-  // The peer has taken this number of messages in all; false when that cannot be.
-  [[nodiscard]] bool peer_has_taken(std::uint64_t number) {
-    const std::uint64_t before = sent - untaken.size();
-    if (number < before || number > sent) return false;
-    for (std::uint64_t i = before; i < number; ++i) {
-      untaken_bytes -= untaken.front();
-      untaken.pop_front();
-    }
-    return true;
-  }
-
-  // Receiving.
-  std::uint64_t taken = 0;  // handed to the handler, in order
-  std::uint64_t told = 0;   // what the peer knows of `taken`
-  std::size_t untold_bytes = 0;
-  std::map<std::uint64_t, TransportMessage> early;  // arrived before one with a lower number
-  [[nodiscard]] bool expects(std::uint64_t number) const {
-    return number >= taken && number - taken < kLaneMessages && early.count(number) == 0;
-  }
+ private:
+  UcxWorkerPtr worker_;
+  SocketAddresses addresses_;
+  std::size_t next_ = 0;
 };
 
-struct UcxLink {
+class UcxLink {
+ public:
   enum class State : std::uint8_t { kResolving, kConnecting, kOpen };
+  using Token = std::array<std::uint64_t, 2>;
+  using Connections = std::vector<UcxConnectionPtr>;
 
-  LinkId id;
-  State state = State::kResolving;
-  bool dialled = false;
-  std::string peer;                           // for messages to people
-  std::array<std::uint64_t, 2> token{};       // drawn by the dialler; groups the connections
-  std::vector<UcxConnectionPtr> connections;  // an acceptor's are null until their hello
-  std::array<UcxLane, 2> lanes;
-  TimePoint deadline = kNever;  // for opening, then for closing
+  UcxLink(LinkId id, bool dialled, std::string peer, const Token& token, TimePoint deadline)
+      : id_(id), dialled_(dialled), peer_(std::move(peer)), token_(token), deadline_(deadline) {}
 
-  // A dial tries the addresses of the name in turn.
-  UcxWorkerPtr worker;
-  SocketAddresses addresses;
-  std::size_t next_address = 0;
+  [[nodiscard]] LinkId id() const { return id_; }
+  [[nodiscard]] bool dialled() const { return dialled_; }
+  [[nodiscard]] const std::string& peer() const { return peer_; }  // for messages to people
+  [[nodiscard]] const Token& token() const { return token_; }      // drawn by the dialler; groups the connections
 
-  // Closing.
-  bool closing = false;  // nothing new is queued
-  bool bye_sent = false;
-  bool bye_taken = false;  // the peer has everything
-  bool peer_said_bye = false;
-  std::array<std::uint64_t, 2> peer_sent{};  // in all, from its bye
-  bool told_bye_taken = false;               // we have everything, and said so
+  [[nodiscard]] bool connecting() const { return state_ == State::kConnecting; }
+  [[nodiscard]] bool open() const { return state_ == State::kOpen; }
+  void connect() { state_ = State::kConnecting; }
+  void opened() {
+    state_ = State::kOpen;
+    deadline_ = kNever;
+  }
+  // For opening, then for closing.
+  [[nodiscard]] TimePoint deadline() const { return deadline_; }
+  void close(TimePoint now) { deadline_ = now + kCloseLimit; }
+  // Something was heard of it.
+  void go_on(TimePoint now) {
+    if (closing.begun()) close(now);
+  }
+
+  // The first one carries control messages. An acceptor's are null until their hello.
+  [[nodiscard]] const Connections& connections() const { return connections_; }
+  [[nodiscard]] const UcxConnectionPtr& control() const { return connections_.front(); }
+  void add(UcxConnectionPtr connection) { connections_.push_back(std::move(connection)); }
+  void expect(std::size_t connections) { connections_.resize(connections); }
+  void put(std::size_t index, UcxConnectionPtr connection) { connections_[index] = std::move(connection); }
+  [[nodiscard]] bool complete() const { return std::count(connections_.begin(), connections_.end(), nullptr) == 0; }
+  Connections take_connections() { return std::exchange(connections_, {}); }
 
   [[nodiscard]] UcxLane& lane(Lane which) { return lanes[static_cast<std::size_t>(which)]; }
-  [[nodiscard]] bool has_everything() const {
-    return peer_said_bye && lanes[0].taken == peer_sent[0] && lanes[1].taken == peer_sent[1];
-  }
+
+  std::array<UcxLane, 2> lanes;
+  UcxClosing closing;
+  UcxDial dial;
+
+ private:
+  const LinkId id_;
+  State state_ = State::kResolving;
+  const bool dialled_;
+  const std::string peer_;
+  const Token token_;
+  TimePoint deadline_;
+  Connections connections_;
 };
 
 }  // namespace collab

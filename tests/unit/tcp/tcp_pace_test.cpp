@@ -9,6 +9,7 @@
 #include "core/base/prng.h"
 #include "transport/tcp/pace/connection_search.h"
 #include "transport/tcp/pace/link_pace.h"
+#include "transport/tcp/pace/queue_delay.h"
 #include "transport/tcp/pace/silence.h"
 #include "transport/tcp/pace/token_bucket.h"
 
@@ -322,6 +323,33 @@ TEST(TcpConnectionSearch, WithoutABacklogNothingIsLearnt) {
     search.observe(clock.now(), static_cast<std::uint64_t>(i) * 1000, i % 3 != 0, milliseconds(10), 2, false);
   }
   EXPECT_EQ(search.wanted(), 2);
+}
+
+TEST(TcpQueueDelay, IsTheSmallerOfWhatBothSightsSay) {
+  ManualClock clock;
+  QueueDelay queue;
+  EXPECT_FALSE(queue.known());
+  queue.note(clock.now(), milliseconds(100), milliseconds(-500));  // clocks differ
+  EXPECT_TRUE(queue.known());
+  EXPECT_EQ(queue.seconds(), 0);
+  queue.end_epoch();
+  queue.note(clock.now(), milliseconds(140), milliseconds(-470));
+  EXPECT_DOUBLE_EQ(queue.seconds(), 0.03);
+  queue.note(clock.now(), milliseconds(110), std::nullopt);
+  EXPECT_DOUBLE_EQ(queue.seconds(), 0.01);
+}
+
+TEST(TcpQueueDelay, ALongerWayIsNoQueueOnceTheShorterOneIsForgotten) {
+  ManualClock clock;
+  QueueDelay queue;
+  queue.note(clock.now(), milliseconds(100), std::nullopt);
+  queue.note(clock.now(), milliseconds(130), std::nullopt);
+  EXPECT_DOUBLE_EQ(queue.seconds(), 0.03);
+  for (int i = 0; i < 250; ++i) {
+    clock.advance(milliseconds(100));
+    queue.note(clock.now(), milliseconds(130), std::nullopt);
+  }
+  EXPECT_EQ(queue.seconds(), 0);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class TcpShifts : public ::testing::Test {
     for (std::size_t i = 0; i < connections_.size(); ++i) {
       const auto connection = std::make_shared<Connection>(context_, i + 1);
       connection->attached(now_);
-      connection->belong_to(LinkId{1}, static_cast<std::uint16_t>(i));
+      connection->slot.belong_to(LinkId{1}, static_cast<std::uint16_t>(i));
       connections_.put(i, connection);
       rotation_.attached(*connection, "bbr");
     }
@@ -40,13 +40,13 @@ class TcpShifts : public ::testing::Test {
   }
   [[nodiscard]] std::vector<std::uint16_t> at_work() const {
     std::vector<std::uint16_t> indices;
-    for (const Connection* each : rotation_.at_work(connections_, 64)) indices.push_back(each->index());
+    for (const Connection* each : rotation_.at_work(connections_, 64)) indices.push_back(each->slot.index());
     return indices;
   }
 
   boost::asio::io_context io_;
   Nobody nobody_;
-  ConnectionContext context_{io_, nobody_, nullptr, "bbr", Duration(0), {}, {}};
+  ConnectionContext context_{io_, nobody_, nullptr, {"bbr", Duration(0)}, {}, {}};
   TimePoint now_{std::chrono::seconds(1)};
   LinkConnections connections_;
   Rotation rotation_;
@@ -73,7 +73,7 @@ TEST_F(TcpShifts, AllWorkWhereNobodyNeedsARest) {
 }
 
 TEST_F(TcpShifts, AllWorkWhereNobodyOnShiftIsThere) {
-  connections_.at(3)->hold();
+  connections_.at(3)->slot.hold();
   connections_.take(6);
   EXPECT_THAT(at_work(), ElementsAre(1, 2, 4, 5));
 }

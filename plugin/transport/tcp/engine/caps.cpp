@@ -35,11 +35,11 @@ void Caps::sent(TcpLink& link, std::size_t bytes) {
 bool Caps::may_read(Connection& from, std::size_t bytes) {
   if (down_.capped()) down_.take(bytes);
   if (from.state() != Connection::State::kAttached) return true;
-  if (TcpLink* const link = all_.links.find(from.link()); link != nullptr && link->session.is_full()) {
+  if (TcpLink* const link = all_.links.find(from.slot.link()); link != nullptr && link->session.is_full()) {
     from.pause(Connection::Pause::kUnhandled);
     return false;
   }
-  if (!down_.capped() || from.index() == 0 || down_.open(all_.now())) return true;
+  if (!down_.capped() || from.slot.index() == 0 || down_.open(all_.now())) return true;
   from.pause(Connection::Pause::kCap);
   paused_.push_back(from.weak_from_this());
   wait_for_bucket(down_.opens_at(all_.now()));

@@ -96,7 +96,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
   }
   const ConnectionPtr connection = all_.make_connection();
   link.connections.put(index, connection);
-  connection->belong_to(link.id(), index);
+  connection->slot.belong_to(link.id(), index);
   const bool opens = !link.open();
   const Duration limit = std::clamp<Duration>(kRedialLimit + 4 * link.round_trip.value(), kRedialLimit, kGreetLimit);
   connection->wait_until(opens ? link.redial.opening_limit(all_.now()) : all_.now() + limit);
@@ -104,7 +104,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
   connection->send(encode(Hello{link.name(), all_.context.process, index, opens}));
   if (!opens) {
     connection->send(encode(link.session.arrivals()));
-    connection->hold();
+    connection->slot.hold();
   }
   connection->dial(to);
 }

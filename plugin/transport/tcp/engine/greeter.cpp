@@ -34,9 +34,9 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
   from.send(encode_welcome(all_.context.process));
   if (!fresh) {
     from.send(encode(link->session.arrivals()));
-    from.hold();
+    from.slot.hold();
   }
-  from.belong_to(LinkId(), hello.connection);
+  from.slot.belong_to(LinkId(), hello.connection);
   link->connections.grow(std::size_t{hello.connection} + 1);
   if (const ConnectionPtr old = link->connections.at(hello.connection); old != nullptr) {
     old->close();  // the dialler knows better: this one is dead
@@ -59,12 +59,12 @@ TcpLink& Greeter::open_link(Connection& from, const Hello& hello) {
 }
 
 void Greeter::tell_proved(const TcpLink& link, const Connection& by) const {
-  const std::vector<std::string> names = by.proved_names();
+  const std::vector<std::string> names = by.security().proved_names();
   if (!names.empty()) all_.context.handler->on_proved(link.id(), names);
 }
 
 Status Greeter::on_welcome(Connection& from, const Id& process) {
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (!from.dialled() || link == nullptr || from.state() == Connection::State::kAttached) {
     return corrupt("a welcome out of turn");
   }
@@ -73,7 +73,7 @@ Status Greeter::on_welcome(Connection& from, const Id& process) {
                                       " than before: it was restarted [tcp.restarted]"));
     return {};
   }
-  const ConnectionPtr connection = link->connections.at(from.index());
+  const ConnectionPtr connection = link->connections.at(from.slot.index());
   if (!link->open()) {
     link->welcomed(process);
     link->session.go_on(all_.now());
@@ -86,10 +86,10 @@ Status Greeter::on_welcome(Connection& from, const Id& process) {
 }
 
 void Greeter::on_refuse(Connection& from, const Refuse& refusal) {
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (!from.dialled() || link == nullptr || from.state() == Connection::State::kAttached) return;
   const std::string words = link->peer() + " refuses: " + refusal.words;
-  if (from.unproven() && link->open()) {
+  if (from.security().unproven() && link->open()) {
     from.fail(Fault::kNoAnswer, unavailable(words));
     return;
   }
@@ -103,10 +103,10 @@ void Greeter::on_refuse(Connection& from, const Refuse& refusal) {
 
 void Greeter::attach(TcpLink& link, const ConnectionPtr& connection) {
   const TimePoint time = all_.now();
-  const std::uint16_t index = connection->index();
+  const std::uint16_t index = connection->slot.index();
   ++all_.context.counters.opened;
   connection->attached(time);
-  connection->belong_to(link.id(), index);
+  connection->slot.belong_to(link.id(), index);
   all_.liveness.attached(*connection, time);
   link.connections.put(index, connection);
   link.redial.dialled(index);
@@ -154,8 +154,8 @@ void Greeter::detach(TcpLink& link, Connection& connection) {
   std::vector<std::uint64_t> tokens;
   const std::uint64_t lost = link.session.lose(connection.name, tokens);
   if (lost > connection.never_sent()) link.connections.note_cut(lost - connection.never_sent());
-  connection.leave_link();
-  const std::uint16_t index = connection.index();
+  connection.slot.leave_link();
+  const std::uint16_t index = connection.slot.index();
   if (link.connections.at(index).get() == &connection) link.connections.take(index);
   all_.sessions.deliver(link, tokens);
 }

@@ -58,7 +58,7 @@ void Links::end(TcpLink& link, const Status& why) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     const ConnectionPtr connection = link.connections.take(i);
     if (connection == nullptr) continue;
-    connection->leave_link();
+    connection->slot.leave_link();
     if (connection->state() == Connection::State::kAttached) {
       all_.strangers.let_drain(connection);
     } else if (connection->state() != Connection::State::kDraining) {

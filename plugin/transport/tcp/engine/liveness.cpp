@@ -39,13 +39,13 @@ void Liveness::answer(Connection& from) {
 
 void Liveness::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
   const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
-  if (from.index() == 0 && -kFarApart < way && way < kFarApart) {  // no own data is in front of it
+  if (from.slot.index() == 0 && -kFarApart < way && way < kFarApart) {  // no own data is in front of it
     link.pacing.note_way_out(Duration(way));
   }
   const std::optional<Duration> took = from.signs.answered(all_.now(), pong.stamp);
   if (!took) return;
   link.connections.answered();
-  if (from.index() != 0 && link.round_trip.value() != Duration(0)) return;  // data is in front of it
+  if (from.slot.index() != 0 && link.round_trip.value() != Duration(0)) return;  // data is in front of it
   link.round_trip.note(*took);
 }
 
@@ -73,7 +73,7 @@ void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
   const Duration heartbeat = all_.context.options.heartbeat;
   if (!signs.answer_due()) {
     // Data connections are asked rarely: the control connection shows which peers live, and a ping spoils a rest.
-    if (connection.index() != 0 && signs.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
+    if (connection.slot.index() != 0 && signs.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
     if (!signs.may_ask(now)) return;
     signs.ask(now, heartbeat);
     connection.send(encode_ping(stamp_of(now)));

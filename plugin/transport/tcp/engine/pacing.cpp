@@ -34,7 +34,7 @@ void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
 void Pacing::ask_way_out(const TcpLink& link, TimePoint now) {
   if (off(Mechanism::kWayOut) || !link.connections.attached(0)) return;
   Connection& control = *link.connections.at(0);
-  if (control.held() || control.overfull()) return;
+  if (control.slot.held() || control.overfull()) return;
   control.send(encode_ping(stamp_of(now)));
   control.flush();
 }

@@ -16,7 +16,7 @@ Sessions::Sessions(EngineParts& all) : all_(all), ack_timer_(all.context.io) {}
 // ---- receiving -----------------------------------------------------------------------------------
 
 Result<std::optional<std::span<std::byte>>> Sessions::segment_begins(Connection& from, const SegmentHeader& header) {
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return std::optional<std::span<std::byte>>();
   link->connections.answered();
   const auto place = link->session.begin(header, from.name);
@@ -32,7 +32,7 @@ Result<std::optional<std::span<std::byte>>> Sessions::segment_begins(Connection&
 }
 
 Status Sessions::segment_ended(Connection& from, const SegmentHeader& header) {
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return {};
   std::vector<TransportMessage> messages;
   COLLAB_RETURN_IF_ERROR(link->session.end(header, messages));
@@ -44,7 +44,7 @@ Status Sessions::segment_ended(Connection& from, const SegmentHeader& header) {
 }
 
 void Sessions::segment_written(Connection& from, Lane lane, std::uint64_t number) {
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return;
   Outbox& out = link->session.outbox(lane);
   out.written(from.name, number);
@@ -90,7 +90,7 @@ void Sessions::acknowledge_later() {
 }
 
 Status Sessions::on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals) {
-  from.release();
+  from.slot.release();
   std::vector<std::uint64_t> tokens;
   const Result<LinkSession::Progress> progress = link.session.acknowledge(arrivals, tokens, all_.now());
   if (!progress.ok()) return progress.status();

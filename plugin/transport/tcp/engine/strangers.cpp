@@ -112,7 +112,7 @@ void Strangers::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
 // Connections whose hello has not come go first. With a token, only holders of it can send one. So however many
 // strangers knock, a newcomer keeps its place through the handshake, however far away it is.
 void Strangers::make_room() {
-  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
+  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->security().hello_came(); };
   const std::size_t most = most_strangers();
   while (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) turn_out(is_silent);
   while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
@@ -226,7 +226,7 @@ void Strangers::let_drain(const ConnectionPtr& connection) {
 // ---- what becomes of them --------------------------------------------------------------------------
 
 void Strangers::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
-  if (!from->dialled() && from->link() == LinkId() && fault != Fault::kEndedByPeer) {
+  if (!from->dialled() && from->slot.link() == LinkId() && fault != Fault::kEndedByPeer) {
     ++all_.context.counters.refused;
     if (fault == Fault::kNotAllowed) {
       tell_turned_away(from->peer(), why.message());

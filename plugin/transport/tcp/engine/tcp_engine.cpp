@@ -134,7 +134,7 @@ Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const s
     case FrameType::kAllow: break;
   }
   if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   return link != nullptr ? link_frame_came(*link, from, type, body) : Status();
 }
 
@@ -187,22 +187,22 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
 void TcpEngine::reading_paused(Connection& from) {
   all_.liveness.heard(from);
   all_.liveness.answer(from);
-  TcpLink* const link = all_.links.find(from.link());
+  TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return;
   all_.sessions.acknowledge_soon(*link);
   all_.striping.pump(*link);
 }
 
 void TcpEngine::ran_dry(Connection& from) {
-  if (TcpLink* const link = all_.links.find(from.link()); link != nullptr) all_.striping.pump(*link);
+  if (TcpLink* const link = all_.links.find(from.slot.link()); link != nullptr) all_.striping.pump(*link);
 }
 
 void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
   if (all_.context.stopped) return;
-  TcpLink* const link = all_.links.find(from->link());
+  TcpLink* const link = all_.links.find(from->slot.link());
   if (link == nullptr) return all_.strangers.failed(from, fault, why);
   if (!link->open()) return all_.dialler.opening_failed(*link, fault, why);
-  all_.dialler.failed(*link, from->index(), fault, why);
+  all_.dialler.failed(*link, from->slot.index(), fault, why);
 }
 
 // ---- what is due -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ void TokenWatch::tick(TimePoint now) {
 bool TokenWatch::close_old(const TcpLink& link, const TlsContext& keys) {
   bool any = false;
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
-    if (!link.connections.attached(i) || link.connections.at(i)->fits(keys)) continue;
+    if (!link.connections.attached(i) || link.connections.at(i)->security().fits(keys)) continue;
     link.connections.at(i)->fail(Fault::kNoAnswer, unavailable("its token was taken out of COLLAB_TOKEN_FILE"));
     any = true;
   }

@@ -25,7 +25,7 @@ bool LinkConnections::alone() const {
 
 Connection* LinkConnections::control() const {
   for (std::size_t i = 0; i < size(); ++i) {
-    if (attached(i) && !places_[i]->held()) return places_[i].get();
+    if (attached(i) && !places_[i]->slot.held()) return places_[i].get();
   }
   return nullptr;
 }

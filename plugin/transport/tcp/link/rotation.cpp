@@ -17,7 +17,7 @@ bool needs_rest(const std::string& congestion) { return congestion == "bbr" && !
 }  // namespace
 
 void Rotation::attached(const Connection& connection, const std::string& congestion) {
-  const std::size_t index = connection.index();
+  const std::size_t index = connection.slot.index();
   if (rests_.size() <= index) rests_.resize(index + 1);
   rests_[index] = needs_rest(congestion) && !connection.peer().address().is_loopback();
 }
@@ -49,7 +49,7 @@ bool Rotation::next_is_at_rest(const LinkConnections& connections) const {
 std::vector<Connection*> Rotation::at_work(const LinkConnections& connections, std::size_t most) const {
   std::vector<Connection*> all, on_shift;
   for (std::size_t i = 1; i < connections.size() && i <= most; ++i) {
-    if (!connections.attached(i) || connections.at(i)->held()) continue;
+    if (!connections.attached(i) || connections.at(i)->slot.held()) continue;
     all.push_back(connections.at(i).get());
     if (i < rests_.size() && rests_[i] && i % kShifts == shift_ % kShifts) on_shift.push_back(all.back());
   }

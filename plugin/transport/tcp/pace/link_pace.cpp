@@ -1,7 +1,6 @@
 #include "transport/tcp/pace/link_pace.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "transport/tcp/pace/mechanisms.h"
 
@@ -11,7 +10,6 @@ namespace {
 // ---- time
 constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
 constexpr double kLeastEpochBytes = 16e3;  // at the rate, so that packets can be counted
-constexpr Duration kShortestHolds = std::chrono::seconds(10);
 constexpr Duration kDrainEvery = std::chrono::seconds(5);
 constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones only show how they climb
 // ---- the queue
@@ -38,36 +36,17 @@ constexpr int kEpochsWithQueue = 2;   // running, and the line is full
 
 }  // namespace
 
-void Shortest::note(TimePoint now, Duration time) {
-  if (now - since_ > kShortestHolds) {
-    before_ = now_;
-    now_ = time;
-    since_ = now;
-  }
-  now_ = std::min(now_, time);
-}
-
 Duration LinkPace::epoch() const {
   const Duration packets =
       rate_ > 0 ? Duration(static_cast<Duration::rep>(1e6 * kLeastEpochBytes / rate_)) : Duration(0);
-  return std::max({kShortestEpoch, round_trip_, packets});
+  return std::max({kShortestEpoch, queue_.round_trip(), packets});
 }
 
 double LinkPace::target() const {
-  return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds_of(shortest_round_trip_.value()));
+  return patience_ * std::max(kTargetSeconds, kTargetOfRoundTrip * seconds_of(queue_.shortest_round_trip()));
 }
 
-// The smaller of two estimates: a lost ping looks like a long way, data on the way back like a long round trip.
-double LinkPace::queue() const {
-  const Duration both_ways = round_trip_ - shortest_round_trip_.value();
-  const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
-  return seconds_of(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
-}
-
-bool LinkPace::sees_queue() const {
-  return round_trip_ == Duration(0) || shortest_round_trip_.value() == Duration::max() ||
-         queue() >= kNoQueueBelow * target();
-}
+bool LinkPace::sees_queue() const { return !queue_.known() || queue_.seconds() >= kNoQueueBelow * target(); }
 
 void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
   since_ = now;
@@ -76,14 +55,7 @@ void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
 }
 
 double LinkPace::observe(TimePoint now, const Sight& sight) {
-  if (sight.round_trip != Duration(0)) {
-    round_trip_ = sight.round_trip;
-    shortest_round_trip_.note(now, sight.round_trip);
-  }
-  if (sight.way_out) {
-    shortest_way_out_.note(now, *sight.way_out);
-    way_out_ = std::min(way_out_.value_or(*sight.way_out), *sight.way_out);
-  }
+  queue_.note(now, sight.round_trip, sight.way_out);
   if (!sight.backlogged || sight.round_trip == Duration(0)) {
     measuring_ = false;
     return rate_;
@@ -96,8 +68,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     drained_ = now;
     if (line_ > 0) last_delivered_ = 0;  // otherwise what the line carries is still to be seen
     step_ = kFirstStep;
-    way_out_.reset();
-    way_out_before_.reset();
+    queue_.begin_anew();
   }
   if (now < settled_) {
     begin_epoch(now, sight);
@@ -113,7 +84,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;
-  way_out_before_ = std::exchange(way_out_, std::nullopt);
+  queue_.end_epoch();
   return rate_;
 }
 
@@ -125,29 +96,28 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
   follow(delivered, carried);
   if (line_ < kLeastBytesPerSecond) {
     line_ = rate_ = 0;
-    lines_ = measured_ = 0;
+    lines_.forget();
     full_ = 0;
     return;
   }
-  lines_ += line_ * took;
-  measured_ += took;
+  lines_.note(line_, took);
   const double time = seconds_of(epoch());
-  double lean = (target() - queue()) / (kHorizonEpochs * time);
+  double lean = (target() - queue_.seconds()) / (kHorizonEpochs * time);
   if (now - drained_ > kDrainEvery && !off(Mechanism::kDrain)) {  // the shortest way stays known
     drained_ = now;
-    lean = -queue() / time;
+    lean = -queue_.seconds() / time;
   }
   rate_ = line_ * std::clamp(1 + lean, kLeastOfLine, kMostOfLine);
 }
 
 void LinkPace::exchange_ended(double share) {
-  if (measured_ > kLeastMeasuredSeconds)
-    line_ = std::max(kLeastBytesPerSecond, lines_ / measured_ * std::max(kLeastShare, share));
-  lines_ = measured_ = 0;
+  if (lines_.seconds() > kLeastMeasuredSeconds)
+    line_ = std::max(kLeastBytesPerSecond, lines_.value() * std::max(kLeastShare, share));
+  lines_.forget();
 }
 
 void LinkPace::find(double delivered) {
-  const bool full = queue() > target() && delivered < kStillClimbs * last_delivered_;
+  const bool full = queue_.seconds() > target() && delivered < kStillClimbs * last_delivered_;
   full_ = full ? full_ + 1 : 0;
   if (full_ < kEpochsWithQueue) return;
   full_ = 0;
@@ -157,7 +127,7 @@ void LinkPace::find(double delivered) {
 
 // What arrives shows what the line carries only if there is a queue, or if less arrives than was sent.
 void LinkPace::follow(double delivered, double carried) {
-  if (queue() < kNoQueueBelow * target()) {
+  if (queue_.seconds() < kNoQueueBelow * target()) {
     if (delivered < kKeepsUp * before_) {
       step_ = kFirstStep;
     } else {
@@ -168,7 +138,7 @@ void LinkPace::follow(double delivered, double carried) {
   }
   step_ = kFirstStep;
   const double most = std::max(delivered, last_delivered_);
-  if (queue() > kLongQueueFrom * target() && most < kFarLess * before_) {
+  if (queue_.seconds() > kLongQueueFrom * target() && most < kFarLess * before_) {
     line_ = most;
   } else if (carried > line_ || delivered < kCarriesAll * before_) {
     line_ += kWeightOfEpoch * (carried - line_);

@@ -3,23 +3,27 @@
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "collab/clock.h"
+#include "transport/tcp/pace/queue_delay.h"
 
 namespace collab::tcp {
 
-// The shortest time that was noted in the last ten to twenty seconds.
-class Shortest {
+// What a line carries on the mean, over the time that it was measured.
+class MeanRate {
  public:
-  void note(TimePoint now, Duration time);
-  [[nodiscard]] Duration value() const { return std::min(now_, before_); }
+  void note(double rate, double seconds) {
+    bytes_ += rate * seconds;
+    seconds_ += seconds;
+  }
+  void forget() { bytes_ = seconds_ = 0; }
+  [[nodiscard]] double seconds() const { return seconds_; }
+  [[nodiscard]] double value() const { return bytes_ / seconds_; }
 
  private:
-  Duration now_ = Duration::max(), before_ = Duration::max();
-  TimePoint since_{};
+  double bytes_ = 0, seconds_ = 0;
 };
 
 // The rate at which the data connections of a link together keep the line busy, with a short queue before it.
@@ -66,13 +70,12 @@ class LinkPace {
   void find(double delivered);
   void follow(double delivered, double carried);
   [[nodiscard]] Duration epoch() const;
-  [[nodiscard]] double queue() const;   // seconds
-  [[nodiscard]] double target() const;  // of the queue
+  [[nodiscard]] double target() const;  // of the queue, in seconds
 
   double rate_ = 0;
-  double line_ = 0;                  // what it carries, as far as is known
-  double lines_ = 0, measured_ = 0;  // line_ times seconds, and these seconds, in this exchange
-  double before_ = 0;                // rate_ in the epoch before: what arrives in this one
+  double line_ = 0;    // what it carries, as far as is known
+  MeanRate lines_;     // line_ in this exchange
+  double before_ = 0;  // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
   double patience_ = 1;  // with the queue, see Sight::behind
@@ -82,9 +85,7 @@ class LinkPace {
   TimePoint drained_{};
   TimePoint since_{};
   std::uint64_t delivered_since_ = 0, resent_since_ = 0;
-  Duration round_trip_{0};
-  Shortest shortest_round_trip_, shortest_way_out_;
-  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
+  QueueDelay queue_;
 };
 
 }  // namespace collab::tcp

@@ -5,9 +5,7 @@
 
 namespace collab::tcp {
 void Outbox::push(TransportMessage message, std::uint64_t token) {
-  more_ = message.more;
-  bytes_pushed_ += message.bytes();
-  ++waiting_;
+  unarrived_.pushed(message.bytes(), message.more);
   auto entry = std::make_shared<Message>();
   entry->content = std::make_shared<TransportMessage>(std::move(message));
   entry->token = token;
@@ -91,7 +89,7 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
 void Outbox::settle(Segment& segment) {
   Message& message = *segment.message;
   if (--message.pending == 0 && message.all_cut) {
-    --waiting_;
+    unarrived_.message_done();
     if (message.token != 0) due_.push_back(message.token);
   }
   segment.message.reset();
@@ -159,7 +157,7 @@ Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64
     segment.arrived = true;
     const Duration took = now - segment.sent;
     usual_ = usual_ == Duration(0) ? took : (7 * usual_ + took) / 8;
-    bytes_arrived_ += segment.length;
+    unarrived_.arrived(segment.length);
     again_.erase(number);
     if (!segment.reading()) settle(segment);
   }

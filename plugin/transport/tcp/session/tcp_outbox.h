@@ -71,6 +71,27 @@ class ControlShare {
   std::size_t held_ = 0;
 };
 
+// What of the messages of a lane has not arrived.
+class Unarrived {
+ public:
+  void pushed(std::size_t bytes, std::uint64_t more) {
+    pushed_ += bytes;
+    more_ = more;
+    ++messages_;
+  }
+  void arrived(std::size_t bytes) { arrived_ += bytes; }
+  void message_done() { --messages_; }
+  [[nodiscard]] std::uint64_t bytes_arrived() const { return arrived_; }
+  [[nodiscard]] std::uint64_t bytes() const { return pushed_ - arrived_; }
+  // With those that the newest message said are to follow it.
+  [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes() + more_; }
+  [[nodiscard]] std::size_t memory() const { return bytes() + messages_ * kMessageCost; }
+
+ private:
+  std::uint64_t pushed_ = 0, arrived_ = 0, more_ = 0;  // bytes
+  std::size_t messages_ = 0;
+};
+
 class Outbox {
  public:
   explicit Outbox(Lane lane) : lane_(lane) {}
@@ -104,11 +125,11 @@ class Outbox {
   [[nodiscard]] bool empty() const { return queue_.empty() && segments_.empty(); }  // all has arrived
   [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
-  [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
+  [[nodiscard]] std::uint64_t bytes_arrived() const { return unarrived_.bytes_arrived(); }
   // Bytes that have not arrived, with those that the newest message said will follow it.
-  [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes_pushed_ - bytes_arrived_ + more_; }
+  [[nodiscard]] std::uint64_t bytes_to_go() const { return unarrived_.bytes_to_go(); }
   // Bytes of memory: what was pushed and has not arrived.
-  [[nodiscard]] std::size_t held() const { return bytes_pushed_ - bytes_arrived_ + waiting_ * kMessageCost; }
+  [[nodiscard]] std::size_t held() const { return unarrived_.memory(); }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   // How long it lately took until a segment was known to have arrived, with the queues before it. 0: none has arrived.
   [[nodiscard]] Duration usual() const { return usual_; }
@@ -147,8 +168,7 @@ class Outbox {
   std::uint64_t first_ = 0;
   std::uint64_t next_message_ = 0;
   std::size_t window_bytes_ = 0;
-  std::uint64_t bytes_arrived_ = 0, bytes_pushed_ = 0, more_ = 0;
-  std::size_t waiting_ = 0;  // messages
+  Unarrived unarrived_;
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/base/engine_transport.h"
+#include "transport/ucx/engine/ucx_engine.h"
 #include "transport/ucx/ucx_api.h"
-#include "transport/ucx/ucx_engine.h"
 
 namespace collab {
 UcxOptions ucx_options(const LoadedConfig& loaded) {

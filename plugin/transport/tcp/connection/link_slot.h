@@ -1,0 +1,33 @@
+// Where a connection belongs: the link, and which of its connections it is.
+//
+// Threads: one at a time. Ownership: plain values, a connection's own; the engine's Dialler and Greeter fill it, its
+// Sessions release it.
+#pragma once
+
+#include <cstdint>
+
+#include "collab/types.h"
+
+namespace collab::tcp {
+
+class LinkSlot {
+ public:
+  [[nodiscard]] LinkId link() const { return link_; }  // 0: not known yet
+  [[nodiscard]] std::uint16_t index() const { return index_; }
+  void belong_to(LinkId link, std::uint16_t index) {
+    link_ = link;
+    index_ = index;
+  }
+  void leave_link() { link_ = LinkId(); }
+  // Held: nothing of a lane before the peer has said what arrived.
+  [[nodiscard]] bool held() const { return held_; }
+  void hold() { held_ = true; }
+  void release() { held_ = false; }
+
+ private:
+  LinkId link_;
+  std::uint16_t index_ = 0;
+  bool held_ = false;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,46 @@
+#include "transport/tcp/connection/security_layer.h"
+
+#include "transport/tcp/wire/tcp_wire.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr std::byte kTlsRecord{0x16};
+
+}  // namespace
+
+Status SecurityLayer::begin(TlsKeys* keys) {
+  if (keys == nullptr) return {};
+  tls_ = std::make_unique<TlsStream>(keys->current(), true);
+  return tls_->handshake().status();
+}
+
+SecurityLayer::FirstByte SecurityLayer::settle(std::byte first, TlsKeys* keys) {
+  first_byte_seen_ = true;
+  const bool clear = first == static_cast<std::byte>(kMagic[0]);
+  if (dialled_) {
+    unproven_ = clear;
+    return FirstByte::kGoesOn;
+  }
+  if (keys != nullptr && first == kTlsRecord) {
+    tls_ = std::make_unique<TlsStream>(keys->current(), false);
+    return FirstByte::kGoesOn;
+  }
+  if (keys == nullptr && clear) {
+    hello_came_ = true;
+    return FirstByte::kClear;
+  }
+  return clear || first == kTlsRecord ? FirstByte::kMismatch : FirstByte::kForeign;
+}
+
+Result<bool> SecurityLayer::handshake() {
+  const Result<bool> done = tls_->handshake();
+  if (done.ok()) hello_came_ = hello_came_ || *done || has_outgoing();
+  return done;
+}
+
+std::vector<std::string> SecurityLayer::proved_names() const {
+  return tls_ != nullptr && tls_->open() ? tls_->names() : std::vector<std::string>();
+}
+
+}  // namespace collab::tcp

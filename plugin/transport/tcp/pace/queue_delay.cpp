@@ -1,0 +1,37 @@
+#include "transport/tcp/pace/queue_delay.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr Duration kShortestHolds = std::chrono::seconds(10);
+
+}  // namespace
+
+void Shortest::note(TimePoint now, Duration time) {
+  if (now - since_ > kShortestHolds) {
+    before_ = now_;
+    now_ = time;
+    since_ = now;
+  }
+  now_ = std::min(now_, time);
+}
+
+void QueueDelay::note(TimePoint now, Duration round_trip, std::optional<Duration> way_out) {
+  if (round_trip != Duration(0)) {
+    round_trip_ = round_trip;
+    shortest_round_trip_.note(now, round_trip);
+  }
+  if (way_out) {
+    shortest_way_out_.note(now, *way_out);
+    way_out_ = std::min(way_out_.value_or(*way_out), *way_out);
+  }
+}
+
+// The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
+double QueueDelay::seconds() const {
+  const Duration both_ways = round_trip_ - shortest_round_trip_.value();
+  const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
+  return seconds_of(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
+}
+
+}  // namespace collab::tcp

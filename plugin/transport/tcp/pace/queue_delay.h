@@ -1,0 +1,46 @@
+// How long the queue before a line is, by what the way takes beyond its shortest.
+//
+// Threads: one at a time. Ownership: plain values; time is a parameter.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "collab/clock.h"
+
+namespace collab::tcp {
+
+// The shortest of what was noted lately: in ten to twenty seconds.
+class Shortest {
+ public:
+  void note(TimePoint now, Duration time);
+  [[nodiscard]] Duration value() const { return std::min(now_, before_); }
+
+ private:
+  Duration now_ = Duration::max(), before_ = Duration::max();
+  TimePoint since_{};
+};
+
+class QueueDelay {
+ public:
+  // A round trip of 0: none was measured. The way out is in clocks that differ by a constant.
+  void note(TimePoint now, Duration round_trip, std::optional<Duration> way_out);
+  // What was sent before now tells nothing of what follows.
+  void begin_anew() { way_out_ = way_out_before_ = std::nullopt; }
+  void end_epoch() { way_out_before_ = std::exchange(way_out_, std::nullopt); }
+
+  [[nodiscard]] Duration round_trip() const { return round_trip_; }  // the newest
+  [[nodiscard]] Duration shortest_round_trip() const { return shortest_round_trip_.value(); }
+  [[nodiscard]] bool known() const {
+    return round_trip_ != Duration(0) && shortest_round_trip_.value() != Duration::max();
+  }
+  [[nodiscard]] double seconds() const;
+
+ private:
+  Duration round_trip_{0};
+  Shortest shortest_round_trip_, shortest_way_out_;
+  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
+};
+
+}  // namespace collab::tcp

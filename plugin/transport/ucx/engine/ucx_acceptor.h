@@ -1,0 +1,44 @@
+// The ports we listen at, and how the connections that come there become links: each says hello with its link's token,
+// and the last one opens the link.
+//
+// Threads: listen() from any thread; all else on the progress thread. UCX's callback only notes the request.
+// Ownership: owns the listeners.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/rate_limit.h"
+#include "transport/ucx/ucx_link.h"
+#include "transport/ucx/ucx_preamble.h"
+
+namespace collab {
+
+struct UcxParts;
+
+class UcxAcceptor {
+ public:
+  explicit UcxAcceptor(UcxParts& all) : all_(all) {}
+
+  Result<std::string> listen(const std::string& address);
+  bool accept_requests();  // true: there were some
+  // A hello came on an accepted connection.
+  void greeted(const UcxConnectionPtr& connection, const Preamble& hello);
+  // The link has ended before it was open.
+  void forget(const UcxLink::Token& token) { half_open_.erase(token); }
+  void stop();
+
+ private:
+  void accept(ucp_conn_request_h request);
+  Result<UcxWorkerPtr> worker_for(std::uint64_t client_id);
+
+  UcxParts& all_;
+  std::vector<ucp_listener_h> listeners_;
+  std::vector<ucp_conn_request_h> requests_;
+  std::map<UcxLink::Token, LinkId> half_open_;  // links that lack a hello
+  RateLimit turned_away_{std::chrono::seconds(1)};
+};
+
+}  // namespace collab

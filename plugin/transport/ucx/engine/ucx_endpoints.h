@@ -1,0 +1,46 @@
+// The connections that are open, a UCX endpoint each, and those that have failed until that is dealt with.
+//
+// Threads: the progress thread; UCX's callback for errors only notes the failure. Ownership: shares connections with
+// their links and with the operations under way on them.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "transport/ucx/ucx_link.h"
+
+namespace collab {
+
+struct UcxParts;
+
+class UcxEndpoints {
+ public:
+  explicit UcxEndpoints(UcxParts& all) : all_(all) {}
+
+  Result<UcxConnectionPtr> open(const UcxWorkerPtr& worker, ucp_ep_params_t params, std::string peer);
+  // Operations under way are cancelled. Nothing is lost by it: a link that ends well has nothing under way.
+  void close(const UcxConnectionPtr& connection);
+  void close_all();
+
+  void note_failure(const UcxConnectionPtr& connection, Status why) {
+    failures_.emplace_back(connection, std::move(why));
+  }
+  bool handle_failures();  // true: there were some
+  void drop_failures() { failures_.clear(); }
+
+  [[nodiscard]] UcxConnectionPtr find(ucp_ep_h endpoint) const;  // null: it was closed
+  [[nodiscard]] std::size_t strangers() const;
+  // That of the accepted connections whose dialler gave this id; null: there are none.
+  [[nodiscard]] UcxWorkerPtr accepted_worker(std::uint64_t client_id) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+  void close_silent(TimePoint now);  // strangers whose time is over
+
+ private:
+  UcxParts& all_;
+  std::unordered_map<ucp_ep_h, UcxConnectionPtr> connections_;
+  std::vector<std::pair<UcxConnectionPtr, Status>> failures_;
+};
+
+}  // namespace collab

@@ -1,0 +1,49 @@
+// Which links there are, how they open and how they end.
+//
+// Threads: draw_id() from any thread; all else on the progress thread. Ownership: owns the links.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+
+#include "transport/ucx/ucx_link.h"
+#include "transport/ucx/ucx_preamble.h"
+
+namespace collab {
+
+struct UcxParts;
+
+class UcxLinks {
+ public:
+  explicit UcxLinks(UcxParts& all) : all_(all) {}
+
+  [[nodiscard]] LinkId draw_id() { return LinkId(next_.fetch_add(1)); }
+  UcxLink& add(LinkId id, bool dialled, const std::string& peer, const UcxLink::Token& token, TimePoint deadline);
+  [[nodiscard]] UcxLink* find(LinkId id);
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void opened(UcxLink& link);
+  void close(LinkId id);
+  // The handler is told, unless it never heard of the link.
+  void end(UcxLink& link, Status why);
+  void end_late(TimePoint now);  // those whose time to open, or to close, is over
+  void drop() { links_.clear(); }
+
+  void connection_failed(const UcxConnectionPtr& connection, Status why);
+  // False: it does not fit what came before.
+  bool welcomed(UcxLink& link);
+  bool peer_closes(UcxLink& link, const Preamble& bye);
+  bool peer_has_all(UcxLink& link);
+  // Each side ends the link once it has all the other sent, and the other has said the same.
+  void finish_close(UcxLink& link);
+
+ private:
+  void begin_close(UcxLink& link);
+
+  UcxParts& all_;
+  std::atomic<std::uint64_t> next_{1};
+  std::map<LinkId, UcxLink> links_;
+};
+
+}  // namespace collab

@@ -1,0 +1,50 @@
+// UCX's context and its workers: one that listens and has no connections, and one for each link.
+//
+// Threads: open() before there is a progress thread; then that alone. Ownership: owns the context, and shares each
+// worker with its connections; a worker that nothing else refers to is let go.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/ucx/ucx_link.h"
+
+namespace collab {
+
+struct UcxParts;
+
+class UcxWorkers {
+ public:
+  explicit UcxWorkers(UcxParts& all) : all_(all) {}
+  ~UcxWorkers();
+  UcxWorkers(const UcxWorkers&) = delete;
+  UcxWorkers& operator=(const UcxWorkers&) = delete;
+
+  Status open();  // the context, and the worker that listens
+  Result<UcxWorkerPtr> add(std::uint64_t client_id);
+  [[nodiscard]] ucp_worker_h listening() const { return workers_.front()->handle; }
+  [[nodiscard]] std::size_t of_links() const { return workers_.size() - 1; }
+  [[nodiscard]] std::size_t max_header() const { return max_header_; }  // of an active message
+
+  bool progress();  // true: something was done
+  // Adds what wakes a thread that waits. False when UCX has work that no event will announce, such as a full queue of a
+  // peer in shared memory.
+  bool arm(std::vector<pollfd>& waits);
+  // They have operations that cannot be cancelled: their memory is left to the system.
+  void abandon();
+
+ private:
+  [[nodiscard]] std::string net_devices() const;
+  Status configure(ucp_config_t* config) const;
+  Status prepare(UcxWorker& worker);
+
+  UcxParts& all_;
+  ucp_context_h context_ = nullptr;
+  std::vector<UcxWorkerPtr> workers_;  // the first one listens
+  std::size_t max_header_ = 0;
+};
+
+}  // namespace collab

@@ -1,0 +1,44 @@
+// How far a link of the ucx transport is in closing.
+//
+//   begun ──queues are empty──▶ bye sent ──the peer has all──▶ ┐
+//     └──bye came, and all it announces──▶ the peer was told ──┴──▶ over
+//
+// Threads: the progress thread only. Ownership: plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace collab {
+
+class UcxClosing {
+ public:
+  using Counts = std::array<std::uint64_t, 2>;  // of messages, a lane each
+
+  void begin() { begun_ = true; }
+  [[nodiscard]] bool begun() const { return begun_; }  // nothing new is queued
+
+  [[nodiscard]] bool may_say_bye() const { return begun_ && !bye_sent_; }
+  void say_bye() { bye_sent_ = true; }
+  [[nodiscard]] bool bye_sent() const { return bye_sent_; }
+  void peer_has_all() { peer_has_all_ = true; }
+
+  void bye_came(const Counts& sent) { peer_sent_ = sent; }
+  [[nodiscard]] bool peer_said_bye() const { return peer_sent_.has_value(); }
+  // We have taken all the other side sent, and it does not know yet.
+  [[nodiscard]] bool may_say_all_taken(const Counts& taken) const { return !said_all_taken_ && peer_sent_ == taken; }
+  void say_all_taken() { said_all_taken_ = true; }
+  [[nodiscard]] bool said_all_taken() const { return said_all_taken_; }
+
+  [[nodiscard]] bool over() const { return said_all_taken_ && peer_has_all_; }
+
+ private:
+  bool begun_ = false;
+  bool bye_sent_ = false;
+  bool peer_has_all_ = false;
+  std::optional<Counts> peer_sent_;  // in all, from its bye
+  bool said_all_taken_ = false;
+};
+
+}  // namespace collab
