@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from commands import PATIENCE, bare_environment
+from commands import PATIENCE
+from forks import usual_environment
 from ranks import SCRIPTS, Finished, expect_success, free_port, listing, run_once, run_ranks
 
 EVERY_4 = {"COLLAB_SYNC_EVERY": "4"}
@@ -161,9 +162,9 @@ def test_ranks_of_a_site_know_a_new_optimizer_alike(case: str) -> None:
 
 
 def start_with(method: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**bare_environment(), **EVERY_4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environment = {**usual_environment(), **EVERY_4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, str(SCRIPTS / "forked.py"), method, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE)
 
 
 @pytest.mark.slow

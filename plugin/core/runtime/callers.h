@@ -1,10 +1,12 @@
-// Calls of the script's thread that wait for the loop: each is answered once, with a result or with why there is none.
+// Calls of the script's thread that wait for the loop: each is answered once, with a result or with why there is none,
+// and those that come once the loop can do nothing any more with why that is.
 //
 // Threads: the loop's; the other end of each promise is the caller's. Ownership: plain values.
 #pragma once
 
 #include <future>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "collab/clock.h"
@@ -39,6 +41,24 @@ class Callers {
   Answer<Result<BufferPtr>> optimizer;   // its bytes
   Answer<void> departure;
 
+  // Nothing is done for them any more: whoever calls from here on is told why.
+  void refuse(Status why) { refused_ = std::move(why); }
+  [[nodiscard]] bool refused() const { return refused_.has_value(); }
+  // One of them waits from here on; false: it is refused.
+  template <typename T>
+  [[nodiscard]] bool wait(Answer<T>& answer, std::promise<T> promise) {
+    if (!refused_) {
+      answer.wait(std::move(promise));
+      return true;
+    }
+    if constexpr (std::is_void_v<T>) {
+      promise.set_value();
+    } else {
+      promise.set_value(*refused_);
+    }
+    return false;
+  }
+
   // One of them has begun to wait, and its training stands still.
   void stand_still(TimePoint now) { standing_still_.start(now); }
   [[nodiscard]] TimePoint next_deadline() const { return standing_still_.next(); }
@@ -57,6 +77,7 @@ class Callers {
   }
 
  private:
+  std::optional<Status> refused_;
   protocol::WaitProgress standing_still_;
 };
 

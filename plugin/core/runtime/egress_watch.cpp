@@ -16,8 +16,10 @@ namespace {
 EgressWatch::EgressWatch(double gigabytes, protocol::Egress before)
     : budget_(static_cast<std::uint64_t>(std::ceil(gigabytes * 1e9)), before), over_(budget_.over()) {}
 
-void EgressWatch::sent(std::uint64_t bytes) {
-  budget_.sent(bytes);
+void EgressWatch::count(std::uint64_t sent, std::uint64_t received, std::uint64_t beside) {
+  bytes_sent_ = sent;
+  bytes_received_ = received;
+  budget_.sent(sent + beside);
   spent_ = budget_.so_far().spent;
 }
 

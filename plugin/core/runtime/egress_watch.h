@@ -1,6 +1,7 @@
-// COLLAB_EGRESS_BUDGET_GB in this process: what is spent of it, in numbers, fields of events and words.
+// What this process has sent and received, and what that leaves of COLLAB_EGRESS_BUDGET_GB: in numbers, fields of
+// events and words.
 //
-// Threads: over() and spent() for any; else the loop's. Ownership: plain values.
+// Threads: over(), spent() and bytes_...() for any; else the loop's. Ownership: plain values.
 #pragma once
 
 #include <atomic>
@@ -22,9 +23,11 @@ class EgressWatch {
   // It does not pay for another round. Known between rounds.
   [[nodiscard]] bool over() const { return over_; }
   [[nodiscard]] std::uint64_t spent() const { return spent_; }
+  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
 
-  // By this process, in all.
-  void sent(std::uint64_t bytes);
+  // By this process, in all; `beside`: what it has sent of optimizer states, which counts for the budget alone.
+  void count(std::uint64_t sent, std::uint64_t received, std::uint64_t beside);
   void round_ended(std::uint64_t bytes) { budget_.round_ended(bytes); }
   // What is to be said where a mark was passed. To be asked between rounds.
   [[nodiscard]] std::optional<protocol::Note> news();
@@ -38,6 +41,8 @@ class EgressWatch {
   protocol::EgressBudget budget_;
   std::atomic<std::uint64_t> spent_{0};
   std::atomic<bool> over_{false};
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  std::atomic<std::uint64_t> bytes_received_{0};
 };
 
 }  // namespace collab

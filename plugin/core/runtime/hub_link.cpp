@@ -42,7 +42,7 @@ Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr
   if (!fits.ok()) return fits.status();
   std::unique_ptr<HubLink> hub_link(new HubLink(std::move(options), std::move(transport)));
   COLLAB_RETURN_IF_ERROR(hub_link->transport_->start(&hub_link->mailbox_));
-  std::future<Status> entered = hub_link->entering_.emplace().get_future();
+  std::future<Status> entered = hub_link->calls_.enters();
   hub_link->thread_ = std::thread([raw = hub_link.get()] { raw->loop(); });
   hub_link->mailbox_.post([raw = hub_link.get()] { raw->feed(protocol::HubBegin{}); });
   COLLAB_RETURN_IF_ERROR(entered.get());  // the machine's join time-out bounds it
@@ -72,8 +72,7 @@ void HubLink::close(GroupId group) {
 
 void HubLink::exchange(protocol::HubRequest request, Done done) {
   mailbox_.post([this, request = std::move(request), done = std::move(done)]() mutable {
-    request.id = ++last_id_;
-    exchanges_[request.id] = std::move(done);
+    request.id = calls_.exchanges(std::move(done));
     feed(request);
   });
 }
@@ -86,12 +85,10 @@ protocol::HubExchanged HubLink::exchange(protocol::HubRequest request) {
 }
 
 Result<std::uint32_t> HubLink::resolve(GroupId group, std::uint32_t tag, Duration timeout) {
-  auto promise = std::make_shared<std::promise<Result<std::uint32_t>>>();
-  std::future<Result<std::uint32_t>> future = promise->get_future();
-  mailbox_.post([this, group, tag, timeout, promise] {
-    const std::uint64_t id = ++last_id_;
-    resolving_[id] = promise;
-    feed(protocol::ResolveSender{id, group, tag, timeout});
+  std::promise<Result<std::uint32_t>> promise;
+  std::future<Result<std::uint32_t>> future = promise.get_future();
+  mailbox_.post([this, group, tag, timeout, promise = std::move(promise)]() mutable {
+    feed(protocol::ResolveSender{calls_.resolves(std::move(promise)), group, tag, timeout});
   });
   return future.get();
 }
@@ -100,11 +97,9 @@ void HubLink::leave(const std::string& reason) {
   std::promise<void> promise;
   std::future<void> future = promise.get_future();
   mailbox_.post([this, reason, promise = std::move(promise)]() mutable {
-    if (ended_) return promise.set_value();
-    ended_ = cancelled("this rank has left its world's collectives [hub.left-group]");
-    leaving_ = std::move(promise);
+    if (!calls_.leaves(std::move(promise))) return;
     feed(protocol::HubLeave{reason});
-    if (!closing_ && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+    if (!closing_) calls_.left();
   });
   if (future.wait_for(kLeaveLimit) != std::future_status::ready) log_debug("leaving the collective hub took too long");
 }
@@ -118,10 +113,8 @@ void HubLink::loop() {
     ease_at_ = clock_.now() + kEaseEvery;
   }
   feed(protocol::HubLeave{"its process ends"});
-  if (entering_)
-    std::exchange(entering_, std::nullopt)
-        ->set_value(cancelled("the link to the hub was given up before it let this rank in [hub.entry-given-up]"));
-  if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+  calls_.broken(cancelled("the link to the hub was given up before it let this rank in [hub.entry-given-up]"));
+  calls_.left();
 }
 
 void HubLink::handle(LoopEvent event) {
@@ -136,7 +129,7 @@ void HubLink::handle(LoopEvent event) {
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
     if (closing_ == closed->link) {
       closing_.reset();
-      if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+      calls_.left();
     }
     if (dialing_ != closed->link) return feed(protocol::Closed{closed->link, std::move(closed->why)});
     dialing_.reset();
@@ -176,33 +169,14 @@ void HubLink::act(const protocol::Hangup& action) {
   transport_->close(action.link);
 }
 
-void HubLink::act(const protocol::HubExchanged& action) {
-  const auto found = exchanges_.find(action.id);
-  if (found == exchanges_.end()) return;
-  const Done done = std::move(found->second);
-  exchanges_.erase(found);
-  done(action);
-}
+void HubLink::act(const protocol::HubExchanged& action) { calls_.exchanged(action); }
 
-void HubLink::act(const protocol::SenderResolved& action) {
-  const auto found = resolving_.find(action.id);
-  if (found == resolving_.end()) return;
-  const auto promise = std::move(found->second);
-  resolving_.erase(found);
-  if (action.status.ok()) {
-    promise->set_value(action.from);
-  } else {
-    promise->set_value(action.status);
-  }
-}
+void HubLink::act(const protocol::SenderResolved& action) { calls_.resolved(action); }
 
-void HubLink::act(const protocol::HubEntered&) {
-  if (entering_) std::exchange(entering_, std::nullopt)->set_value({});
-}
+void HubLink::act(const protocol::HubEntered&) { calls_.entered(); }
 
 void HubLink::act(const protocol::HubBroken& action) {
-  ended_ = action.why;
-  if (entering_) return std::exchange(entering_, std::nullopt)->set_value(action.why);
+  if (calls_.broken(action.why)) return;
   log_warning("this rank's collectives with other sites have ended: " + action.why.message() + " [hub.ended]");
 }
 

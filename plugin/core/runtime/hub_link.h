@@ -7,9 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <future>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +16,7 @@
 #include "collab/config.h"
 #include "core/base/rate_limit.h"
 #include "core/protocol/collectives/hub_client.h"
+#include "core/runtime/hub_callers.h"
 #include "core/runtime/mailbox.h"
 
 namespace collab {
@@ -33,7 +31,7 @@ class HubLink {
     std::vector<std::uint32_t> site_of;  // index into sites, of every rank
     std::vector<std::string> hubs;       // "host:port" of the coordinators, in order
   };
-  using Done = std::function<void(protocol::HubExchanged)>;
+  using Done = HubCallers::Done;
 
   // Blocks until a hub has let this rank in, up to the join time-out.
   static Result<std::unique_ptr<HubLink>> enter(Options options, std::unique_ptr<Transport> transport);
@@ -89,12 +87,7 @@ class HubLink {
   TimePoint ease_at_{};  // the pool
   std::optional<LinkId> dialing_;
   std::optional<LinkId> closing_;
-  std::uint64_t last_id_ = 0;
-  std::map<std::uint64_t, Done> exchanges_;
-  std::map<std::uint64_t, std::shared_ptr<std::promise<Result<std::uint32_t>>>> resolving_;
-  std::optional<std::promise<Status>> entering_;
-  std::optional<std::promise<void>> leaving_;
-  std::optional<Status> ended_;                  // broken, or left
+  HubCallers calls_;
   RateLimit told_{kLinesAtOnce, kLinesASecond};  // lines that whoever answers as the hub can cause
 
   // ---- last, so that they stop first

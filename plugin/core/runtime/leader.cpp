@@ -10,8 +10,6 @@
 #include "core/base/random.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
-#include "core/runtime/storage/beginning.h"
-#include "core/wire/encoding.h"
 
 namespace collab {
 namespace {
@@ -30,27 +28,6 @@ namespace {
   return hash128(std::as_bytes(std::span(text)));
 }
 
-[[nodiscard]] std::vector<std::string> left_out(const std::vector<TensorInfo>& model) {
-  std::vector<std::string> names;
-  for (const TensorInfo& tensor : model) {
-    if (tensor.kind == TensorKind::kLeftOut) names.push_back(tensor.name);
-  }
-  return names;
-}
-
-// Why a state file is of another model than ours, where it is for the buffers left out of it; else empty.
-[[nodiscard]] std::string other_buffers(const std::vector<TensorInfo>& here, const std::vector<TensorInfo>& there) {
-  const std::vector<std::string> ours = left_out(here);
-  const std::vector<std::string> theirs = left_out(there);
-  if (ours == theirs) return {};
-  return ", buffers left out of the average: " + protocol::names_text(theirs, ours) + " there, " +
-         protocol::names_text(ours, theirs) + " here";
-}
-
-[[nodiscard]] std::optional<wire::Offer> kept_in(const std::optional<StateHeader>& state) {
-  return state ? std::optional(wire::Offer{state->run, state->round, state->digest}) : std::nullopt;
-}
-
 [[nodiscard]] Digest job_of(const std::string& name) {
   if (!name.empty()) return hash128(std::as_bytes(std::span(name)));
   const arena::ProcessIdentity self = arena::this_process();
@@ -58,6 +35,14 @@ namespace {
 }
 
 }  // namespace
+
+std::vector<std::string> left_out(const std::vector<TensorInfo>& model) {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : model) {
+    if (tensor.kind == TensorKind::kLeftOut) names.push_back(tensor.name);
+  }
+  return names;
+}
 
 MergeSettings merge_settings(const SessionOptions& options) {
   return {.merge = options.config.merge, .trained = options.compared_elements};
@@ -98,101 +83,6 @@ Status Leader::prepare() {
   return {};
 }
 
-// What this site has promised and accepted, if an earlier process has left it.
-Result<std::optional<wire::Record>> Leader::open_record() {
-  Result<RecordStore> store = RecordStore::open(options_.record_dir, record_scope(options_),
-                                                options_.disk != nullptr ? *options_.disk : system_disk());
-  if (!store.ok()) return store.status();
-  store_ = std::move(*store);
-  if (store_->stale()) {
-    return invalid_argument(
-        "the record " + store_->path() +
-        " can be neither written nor removed, and it would be out of date after this start: remove it, or name another "
-        "folder with COLLAB_STATE_DIR [record.stuck]");
-  }
-  if (!store_->read()) return std::optional<wire::Record>();
-  Result<wire::Record> found = wire::decode_record(*store_->read());
-  if (found.ok()) return std::optional(std::move(*found));
-  COLLAB_RETURN_IF_ERROR(store_->set_aside(found.status().message()));
-  return std::optional<wire::Record>();
-}
-
-// Looked at before the record is: a start that fails here changes nothing.
-Result<std::optional<StateHeader>> Leader::find_state_file() const {
-  if (options_.config.state_dir.empty()) return std::optional<StateHeader>();
-  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
-  COLLAB_RETURN_IF_ERROR(check_state_writable(path));
-  Result<std::optional<StateHeader>> found = read_state_header(path);
-  if (!found.ok() || !found->has_value()) return found;
-  const StateHeader& header = **found;
-  const ArenaSpec spec = arena_spec(options_, parameters_.size());
-  if (header.swarm != options_.config.run && options_.run_of_rendezvous) {
-    log_info("going on with the state of run " + header.swarm + " in " + path + ", as run " + options_.config.run);
-  } else if (header.swarm != options_.config.run) {
-    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of run " + header.swarm + ", this is run " +
-                            options_.config.run + "; name another directory, move the file away, or set COLLAB_RUN=" +
-                            header.swarm + " to go on with it [state.other-run]");
-  }
-  if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
-    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
-                            " elements, this model has " + std::to_string(spec.elements) +
-                            other_buffers(options_.model, header.model) +
-                            "); move it away or name another directory [state.other-model]");
-  }
-  if (header.outer_state != spec.outer_state) {
-    return invalid_argument(
-        "COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
-        " the state of an outer optimizer, and COLLAB_OUTER_OPTIMIZER says otherwise; set it as it was, or "
-        "move the file away [state.other-outer]");
-  }
-  return found;
-}
-
-// The newest anchor that is kept here becomes the sealed one.
-Status Leader::begin_with_remains() {
-  Result<std::optional<StateHeader>> state = find_state_file();
-  if (!state.ok()) return state.status();
-  state_ = std::move(*state);
-  const Result<std::optional<wire::Record>> record = open_record();
-  if (!record.ok()) return record.status();
-  Remains remains{*record, arena_->sealed()};
-  // One of another COLLAB_RUN is of a swarm of which nobody comes to this one.
-  if (state_) remains.state = {*kept_in(state_), state_->record, state_->ended || state_->swarm != options_.config.run};
-  Beginning beginning = begin_with(remains, fresh_acceptor());
-  known_ = std::move(beginning.record);
-  if (!state_) return {};
-  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
-  COLLAB_RETURN_IF_ERROR(load_residual(path, *state_));
-  egress_ = state_->egress;
-  // Rounds after the last write to the disk, by a process that was killed.
-  const std::optional<SealedAnchor>& held = remains.arena;
-  if (held && held->run == state_->run && held->round > state_->round) {
-    egress_.spent += (held->round.value - state_->round.value) * egress_.round;
-  }
-  return beginning.from_state ? load_state_file(*state_, *beginning.anchor) : Status();
-}
-
-Status Leader::load_state_file(const StateHeader& header, const SealedAnchor& anchor) {
-  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
-  if (!arena_->outer().empty()) arena_->begin_outer_update();
-  COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->next_anchor(), arena_->outer()));
-  arena_->seal(anchor);
-  log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
-  return {};
-}
-
-// That of an older round is closer to what is missing than none.
-Status Leader::load_residual(const std::string& path, const StateHeader& header) {
-  const Codecs& codec = options_.config.codec;
-  const bool wanted =
-      options_.config.error_feedback && (needs_error_feedback(codec.up) || needs_error_feedback(codec.down));
-  if (!wanted || header.residual.empty()) return {};
-  Result<StoredResidual> stored = read_residual(path, header);
-  if (!stored.ok()) return stored.status();
-  residual_ = std::move(*stored);
-  return {};
-}
-
 // A checkpoint that the script has loaded is not looked at where there is an anchor: nobody is to train on unawares.
 Status Leader::warn_if_passed_over(const SealedAnchor& anchor) {
   if (!options_.resumed) return {};
@@ -220,7 +110,7 @@ Result<wire::Join> Leader::describe() {
   join.address = node_->address();
   join.elements = parameters_.size();
   join.fingerprint = fingerprint_of(options_);
-  join.report.record = known_;
+  join.report.record = remains_.known();
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
     join.offer = {sealed->run, sealed->round, sealed->digest};
     COLLAB_RETURN_IF_ERROR(warn_if_passed_over(*sealed));
@@ -250,8 +140,7 @@ Result<SealedAnchor> Leader::join() {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
              protocol::names_text(names, {}));
   }
-  COLLAB_RETURN_IF_ERROR(begin_with_remains());
-  egress_.spent = std::max(egress_.spent, options_.egress_spent);
+  COLLAB_RETURN_IF_ERROR(remains_.find(*arena_, parameters_.size()));
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();
   Node::Options node_options{.config = options_.config,
@@ -262,11 +151,11 @@ Result<SealedAnchor> Leader::join() {
                              .generation = options_.generation,
                              .outer_elements = options_.compared_elements,
                              .serves_optimizer = options_.serves_optimizer,
-                             .residual = std::exchange(residual_, std::nullopt),
-                             .record = std::exchange(store_, std::nullopt),
-                             .kept = kept_in(state_),
-                             .kept_ended = state_ && state_->ended,
-                             .egress = egress_,
+                             .residual = remains_.take_residual(),
+                             .record = remains_.take_record(),
+                             .kept = remains_.state(),
+                             .kept_ended = remains_.state_ended(),
+                             .egress = remains_.egress(),
                              .disk = options_.disk};
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
   ParameterVector& worked_on = copy_ ? static_cast<ParameterVector&>(*copy_) : parameters_;

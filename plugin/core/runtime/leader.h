@@ -1,4 +1,4 @@
-// What only the site's leader does: holds the arena and the node, finds the anchor it can offer.
+// What only the site's leader does: holds the arena and the node, offers the anchor it has.
 //
 // Threads: the session's caller. Ownership: the arena, the node.
 #pragma once
@@ -8,8 +8,8 @@
 
 #include "core/arena/arena.h"
 #include "core/runtime/node.h"
+#include "core/runtime/site_remains.h"
 #include "core/runtime/storage/record_store.h"
-#include "core/runtime/storage/state_file.h"
 #include "core/runtime/termination.h"
 
 namespace collab {
@@ -39,11 +39,6 @@ class Leader {
   [[nodiscard]] Node* node() { return node_.get(); }
 
  private:
-  [[nodiscard]] Result<std::optional<wire::Record>> open_record();
-  [[nodiscard]] Result<std::optional<StateHeader>> find_state_file() const;
-  Status begin_with_remains();
-  Status load_state_file(const StateHeader& header, const SealedAnchor& anchor);
-  Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
   Status warn_if_passed_over(const SealedAnchor& anchor);
   Status judge(const RoundReport& report);
@@ -65,13 +60,9 @@ class Leader {
   std::optional<TrainingCopy> copy_;  // with COLLAB_OVERLAP
   std::shared_ptr<void> lent_;        // its memory, to the parameters
   std::unique_ptr<Node> node_;
-  wire::Record known_;                // what this site remembers
-  std::optional<RecordStore> store_;  // until the node has it
-  std::optional<StateHeader> state_;  // found at the start
-  protocol::Egress egress_;
-  std::optional<StoredResidual> residual_;  // likewise, until the node has it
-  std::uint32_t unfit_rounds_ = 0;          // running
-  std::uint32_t fit_rounds_ = 0;            // since
+  SiteRemains remains_{options_};
+  std::uint32_t unfit_rounds_ = 0;  // running
+  std::uint32_t fit_rounds_ = 0;    // since
   std::optional<Flight> flight_;
   std::optional<LastWord> last_word_;  // while it is a member
 };
@@ -81,6 +72,7 @@ class Leader {
 // A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.
 inline constexpr const char* kOuterElements = "outer_elements";
 
+[[nodiscard]] std::vector<std::string> left_out(const std::vector<TensorInfo>& model);  // names of buffers
 [[nodiscard]] MergeSettings merge_settings(const SessionOptions& options);
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);
 [[nodiscard]] RecordScope record_scope(const SessionOptions& options);

@@ -5,56 +5,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "core/base/log.h"
 #include "core/base/open_files.h"
-#include "core/base/text.h"
 #include "core/runtime/addresses.h"
-#include "core/runtime/schedule.h"
-#include "core/runtime/tensors/kept_tensors.h"
-#include "core/runtime/tensors/radial_tensors.h"
-#include "core/wire/encoding.h"
+#include "core/runtime/node_settings.h"
 
 namespace collab {
 namespace {
 
 // The machine bounds every wait itself; this is for a loop thread that cannot, a bug.
 constexpr std::chrono::seconds kBeyondLimit{60};
-
-// Chunks are whole groups of top-k, so that their size does not change what is sent.
-constexpr std::uint64_t kGrain = 4096;
-
-// By which COLLAB_OUTER_LR=auto goes. All sites must have the same, whenever they came: not what the leader has chosen.
-[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
-  const std::uint64_t steps = period_of_elements(config.sync_every, fragments);
-  return steps == 0 ? kReferencePeriod : steps;
-}
-
-// With `rda` norms follow a mean: at most 16 bytes for each of 65536 tensors, and two parts with 4096 sites each.
-constexpr std::uint32_t kMostRadialKib = 32 * 1024;
-
-[[nodiscard]] DataPlane::Settings data_settings(const Config& config, const protocol::Fragments& fragments,
-                                                std::uint64_t outer_elements, std::vector<ElementRange> kept,
-                                                std::vector<ElementRange> radial) {
-  const bool follows = config.outer_optimizer == OuterId::kRda;
-  const std::uint64_t kib = follows ? std::min(config.chunk_kib, kMostRadialKib) : config.chunk_kib;
-  const std::uint64_t chunk = kib * 1024 / sizeof(float);
-  return {.codec = config.codec,
-          .error_feedback = config.error_feedback,
-          .feedback_decay = static_cast<float>(config.feedback_decay),
-          .kept = std::move(kept),
-          .radial = std::move(radial),
-          .outer = {.id = config.outer_optimizer,
-                    .lr = static_cast<float>(config.outer_lr),
-                    .momentum = static_cast<float>(config.outer_momentum),
-                    .clip = static_cast<float>(config.outer_clip),
-                    .period = period_of(config, fragments.count)},
-          .keeps_mean = config.overlap && config.merge.rule == MergeRule::kRebase,
-          .outer_elements = outer_elements,
-          .chunk_elements = has_top_k(config.codec) ? (chunk + kGrain - 1) / kGrain * kGrain : chunk};
-}
 
 // The calling thread's work is to fill the time that the training leaves.
 void yield_to_the_script() {
@@ -88,49 +50,20 @@ Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Trans
 Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
            ParameterVector& parameters, TrainingCopy* copy)
     : options_(std::move(options)),
-      fragments_(protocol::fragments_for(options_.config.fragments, parameters.size())),
-      arena_(arena),
-      parameters_(parameters),
-      copy_(copy),
       egress_(options_.config.egress_budget_gb, options_.egress),
-      events_(std::move(events)),
-      saver_(options_.config.state_dir.empty()
-                 ? std::string()
-                 : state_path(options_.config.state_dir, options_.site, options_.generation),
-             options_.disk != nullptr ? *options_.disk : system_disk()),
+      parameters_(arena, parameters, copy, options_.config.fragments),
+      news_(options_.config, options_.site, transport->name(), parameters_.fragments(), std::move(events)),
+      storage_(storage_options(options_, parameters_.fragments()), arena,
+               [this](std::uint64_t number, const Status& how) {
+                 mailbox_.post([this, number, how] { persisted(number, how); });
+               }),
+      helping_(std::exchange(options_.helps, nullptr)),
       transport_(std::move(transport)) {
   allow_more_open_files();  // a link for each other site
-  const protocol::SiteConfig site{
-      .coordinators = options_.coordinators,
-      .join_timeout = options_.config.join_timeout,
-      .round_timeout = options_.config.round_timeout,
-      .link_grace = options_.config.link_grace,
-      .weight = options_.config.weight,
-      .terms = protocol::term_limit(std::chrono::system_clock::now().time_since_epoch(), SteadyClock().now())};
-  KeptTensors kept =
-      kept_tensors(options_.config.keep_fp16, options_.model, parameters.size(), options_.outer_elements);
-  for (const std::string& word : kept.unmatched) {
-    log_warning("COLLAB_KEEP_FP16: no tensor of the model has " + json_quote(word) +
-                " in its name, so it keeps nothing [knob.keeps-nothing]");
-  }
-  if (fragments_.count != options_.config.fragments) {
-    log_warning("COLLAB_FRAGMENTS=" + std::to_string(options_.config.fragments) + ": the model has " +
-                std::to_string(parameters.size()) + " elements, and a fragment at least " +
-                std::to_string(kBlockElements) + "; rounds average all of it [knob.too-many-fragments]");
-  }
-  std::vector<ElementRange> radial = radial_tensors(options_.model, parameters.size(), options_.outer_elements);
-  driver_.emplace(
-      site,
-      data_settings(options_.config, fragments_, options_.outer_elements, std::move(kept.ranges), std::move(radial)),
-      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                       [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
-      std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
-  if (options_.record) {
-    records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
-      mailbox_.post([this, number, how] { persisted(number, how); });
-    });
-  }
-  if (options_.kept) saver_.found(*options_.kept);
+  driver_.emplace(site_config(options_), data_settings(options_, parameters_.size(), parameters_.fragments()),
+                  DataPlane::Parts{transport_.get(), &clock_, &arena, &parameters,
+                                   [this](const protocol::Note& note) { act(note); }, options_.model, copy},
+                  std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
                      : options_.serves_optimizer     ? "it has not made a step yet"
@@ -141,14 +74,14 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
 Node::~Node() {
   mailbox_.close();
   if (thread_.joinable()) thread_.join();
-  saver_.wait();  // it may read the data plane's residual
+  storage_.wait();  // it may read the data plane's residual
   transport_.reset();
 }
 
 // A later process would take what lies there for all this one has promised and accepted: nothing more may be said.
 void Node::persisted(std::uint64_t number, const Status& how) {
-  if (broken_) return;
-  if (how.ok() || !records_->stale()) return driver_->feed(protocol::Persisted{number, how});
+  if (broken()) return;
+  if (how.ok() || !storage_.record_is_stale()) return driver_->feed(protocol::Persisted{number, how});
   act(protocol::Failed{unavailable(
       "this site's record can be neither written nor removed (" + how.message() +
       "), and a later process would trust the old one: this process cannot go on. Remove the record, or name another "
@@ -161,8 +94,7 @@ Result<T> Node::ask(Answer<Result<T>>& answer, const std::string& what, Duration
   std::promise<Result<T>> promise;
   std::future<Result<T>> future = promise.get_future();
   mailbox_.post([this, &answer, begin = std::move(begin), promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value(*broken_);
-    answer.wait(std::move(promise));
+    if (!callers_.wait(answer, std::move(promise))) return;
     callers_.stand_still(clock_.now());
     begin();
   });
@@ -183,9 +115,8 @@ Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
   std::promise<Result<RoundReport>> promise;
   Pending pending = promise.get_future();
   mailbox_.post([this, trigger, merges, promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value(*broken_);
-    callers_.round.wait(std::move(promise));
-    if (copy_ != nullptr) copy_->begin_round(merges);
+    if (!callers_.wait(callers_.round, std::move(promise))) return;
+    parameters_.begin_round(merges);
     begin_round(trigger);
   });
   return pending;
@@ -205,18 +136,18 @@ Result<RoundReport> Node::await(Pending pending) {
 
 void Node::warn_of_late_round(std::string slow) {
   mailbox_.post([this, slow = std::move(slow)] {
-    if (broken_ || !callers_.round.awaited()) return;
+    if (broken() || !callers_.round.awaited()) return;
     const std::string waits = driver_->site().waiting_for(clock_.now());
     log_warning(
         "a round is due, and the one before it is still on its way: the due one begins when that one is merged (" +
-        (exchanging_ ? slow + "; now " : "") + waits + ") [round.overlap-late]");
+        (round_.exchanging() ? slow + "; now " : "") + waits + ") [round.overlap-late]");
   });
 }
 
 void Node::merged(double overlap_seconds, double stall_seconds) {
   mailbox_.post([this, overlap_seconds, stall_seconds] {
     round_.merged(overlap_seconds, stall_seconds);
-    tell_of_round();
+    news_.round(round_.report(), egress_);
   });
 }
 
@@ -245,7 +176,7 @@ void Node::warn_if_nothing_changed(std::uint64_t steps) {
 
 void Node::help(wire::Join join) {
   mailbox_.post([this, join = std::move(join)]() mutable {
-    if (!broken_) driver_->feed(protocol::Begin{std::move(join)});
+    if (!broken()) driver_->feed(protocol::Begin{std::move(join)});
   });
 }
 
@@ -253,8 +184,7 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
   std::promise<void> promise;
   std::future<void> future = promise.get_future();
   mailbox_.post([this, reason, next_generation, promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value();
-    callers_.departure.wait(std::move(promise));
+    if (!callers_.wait(callers_.departure, std::move(promise))) return;
     driver_->feed(protocol::Depart{reason, next_generation});
   });
   if (future.wait_for(kBeyondLimit) != std::future_status::ready)
@@ -262,22 +192,20 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
 }
 
 void Node::loop() {
-  if (copy_ != nullptr) yield_to_the_script();
+  if (parameters_.copy() != nullptr) yield_to_the_script();
   while (!mailbox_.closed()) {
-    const TimePoint deadline = broken_ ? kNever
-                                       : std::min({driver_->next_deadline(), callers_.next_deadline(),
-                                                   optimizer_->next_deadline(), helping_.next_round});
+    const TimePoint deadline = broken() ? kNever
+                                        : std::min({driver_->next_deadline(), callers_.next_deadline(),
+                                                    optimizer_->next_deadline(), helping_.next_deadline()});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
-    if (!broken_ && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
-    if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
-    if (!broken_ && clock_.now() >= helping_.next_round) {
-      helping_.next_round = kNever;
-      begin_round({});  // it counts no steps, and offers itself until the others come
-    }
+    if (!broken() && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
+    if (!broken() && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
+    // It counts no steps, and offers itself until the others come.
+    if (!broken() && helping_.is_due(clock_.now())) begin_round({});
     tell_what_is_waited_for();
     count_what_is_sent();
-    if (!callers_.round.awaited() && !options_.helps) watch_the_budget();  // joiners are given models between rounds
+    if (!callers_.round.awaited() && !helping_.on()) watch_the_budget();  // joiners are given models between rounds
   }
   callers_.fail(cancelled("the node was stopped [join.stopped]"));
 }
@@ -292,7 +220,7 @@ void Node::tell_what_is_waited_for() {
 
 void Node::handle(LoopEvent event) {
   if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
-  if (broken_) return handle_in_vain(event);
+  if (broken()) return handle_in_vain(event);
   if (auto* arrived = std::get_if<MessageArrived>(&event)) {
     return driver_->on_message(arrived->link, std::move(arrived->message));
   }
@@ -347,7 +275,7 @@ Result<BufferPtr> Node::take_optimizer() {
 
 void Node::end_optimizer(std::string cold) {
   mailbox_.post([this, cold = std::move(cold)]() {
-    if (broken_) return;
+    if (broken()) return;
     act(optimizer_->ended(cold));
     driver_->feed(protocol::EndOptimizer{});
   });

@@ -6,7 +6,6 @@
 // parameters, which outlive it.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
@@ -17,16 +16,17 @@
 
 #include "collab/clock.h"
 #include "collab/session.h"
-#include "core/protocol/fragments.h"
 #include "core/runtime/callers.h"
 #include "core/runtime/data/optimizer_transfer.h"
 #include "core/runtime/egress_watch.h"
 #include "core/runtime/events_file.h"
+#include "core/runtime/helping.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/round_in_progress.h"
 #include "core/runtime/site_driver.h"
-#include "core/runtime/storage/record_writer.h"
-#include "core/runtime/storage/state_saver.h"
+#include "core/runtime/site_news.h"
+#include "core/runtime/site_parameters.h"
+#include "core/runtime/storage/site_storage.h"
 
 namespace collab {
 
@@ -46,7 +46,7 @@ class Node final : private SiteDriver::Host {
     bool serves_optimizer = false;
     // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
     // joined, and why it has come to its end.
-    std::function<void(const Status&)> helps{};
+    Helping::Told helps{};
     std::optional<StoredResidual> residual{};  // moved on to the data plane
     std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
     std::optional<wire::Offer> kept{};         // lies in the state file
@@ -76,8 +76,8 @@ class Node final : private SiteDriver::Host {
   void merged(double overlap_seconds, double stall_seconds);
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
-  [[nodiscard]] std::uint32_t period() const { return period_; }  // as in RoundReport
-  [[nodiscard]] bool exchanging() const { return exchanging_; }
+  [[nodiscard]] std::uint32_t period() const { return round_.period(); }  // as in RoundReport
+  [[nodiscard]] bool exchanging() const { return round_.exchanging(); }
   // COLLAB_EGRESS_BUDGET_GB does not pay for another round. Known between rounds.
   [[nodiscard]] bool budget_over() const { return egress_.over(); }
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
@@ -91,8 +91,8 @@ class Node final : private SiteDriver::Host {
   Result<BufferPtr> take_optimizer();
   void end_optimizer(std::string cold);
 
-  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
-  [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
+  [[nodiscard]] std::uint64_t bytes_sent() const { return egress_.bytes_sent(); }
+  [[nodiscard]] std::uint64_t bytes_received() const { return egress_.bytes_received(); }
   [[nodiscard]] std::uint64_t egress_spent() const { return egress_.spent(); }
 
  private:
@@ -137,14 +137,10 @@ class Node final : private SiteDriver::Host {
   // What the site's ranks are to do with their parameters, and what they need for it, is in place.
   [[nodiscard]] Status settle_parameters();
   [[nodiscard]] Status publish_moved();
-  // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
-  void change_slot() {
-    round_.slot_changes();
-    saver_.let_go(arena_.scratch());
-  }
+  // The arena's other slot is about to change; that, outer state and residual.
+  void change_slot();
   void change_state();
-  void save_state(const SealedAnchor& anchor);
-  void tell_of_round();
+  [[nodiscard]] bool broken() const { return callers_.refused(); }  // it has failed: nothing is done any more
   void count_what_is_sent();
   void answer_round();
   void watch_the_budget();  // between rounds
@@ -154,38 +150,25 @@ class Node final : private SiteDriver::Host {
 
   // ---- fixed after start()
   Options options_;
-  protocol::Fragments fragments_;
   std::string address_;
   SteadyClock clock_;
-  ArenaWriter& arena_;
-  ParameterVector& parameters_;
-  TrainingCopy* copy_;  // the same, where rounds may run behind the training
 
-  // ---- any thread
+  // ---- any thread, as far as they say
   Mailbox mailbox_;
-  std::atomic<std::uint64_t> bytes_sent_{0};
-  std::atomic<std::uint64_t> bytes_received_{0};
-  std::atomic<bool> exchanging_{false};
-  std::atomic<std::uint32_t> period_{0};  // as in RoundReport
   EgressWatch egress_;
+  RoundInProgress round_;
 
   // ---- loop thread only
-  EventsFile events_;
-  Notes notes_{events_, options_.site};
-  StateSaver saver_;
+  SiteParameters parameters_;
+  SiteNews news_;
+  SiteStorage storage_;
   Callers callers_;
-  RoundInProgress round_;
-  std::optional<Status> broken_;
-  struct Helping {
-    bool joined = false;
-    TimePoint next_round = kNever;  // it is ready for another one
-  } helping_;
+  Helping helping_;
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;
   std::optional<SiteDriver> driver_;
   std::optional<OptimizerTransfer> optimizer_;
-  std::optional<RecordWriter> records_;
   std::thread thread_;
 };
 

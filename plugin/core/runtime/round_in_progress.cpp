@@ -66,14 +66,14 @@ bool RoundInProgress::can_be_repeated(std::uint64_t elements) const {
   return !moved_ || (report_.change == ParameterChange::kToAnchor && common(report_.range, all) == all);
 }
 
-void RoundInProgress::skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, std::uint32_t period,
-                              TimePoint now) {
+void RoundInProgress::skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, TimePoint now) {
+  exchange_ends();
   if (sealed) {
     report_.round = sealed->round;
     report_.state = sealed->digest;
   }
   report_.skipped = why;
-  report_.period = period;
+  report_.period = period_;
   report_.stall_seconds = seconds_between(triggered_, now);
 }
 
@@ -90,6 +90,8 @@ void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& 
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
   report_.bytes_sent = traffic.bytes_sent;
   report_.bytes_received = traffic.bytes_received;
+  period_ = done.period;
+  exchange_ends();
 }
 
 void RoundInProgress::merged(double overlap_seconds, double stall_seconds) {

@@ -1,10 +1,11 @@
 // A round at this site, from its trigger to the report: what it did to the parameters, what it counted, how long it
 // took.
 //
-// Threads: the loop's. Ownership: plain values.
+// Threads: exchanging() and period() for any; else the loop's. Ownership: plain values.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,7 +49,11 @@ class RoundInProgress {
  public:
   // Gives the steps since the last trigger.
   std::uint64_t begin(const protocol::Trigger& trigger, TimePoint now);
-  void exchange_begins(TimePoint now) { began_ = std::min(began_, now); }
+  void exchange_begins(TimePoint now) {
+    began_ = std::min(began_, now);
+    exchanging_ = true;
+  }
+  void exchange_ends() { exchanging_ = false; }
   void contribution_unfit(std::string why) { unfit_because_ = std::move(why); }
 
   // What lies in the arena's other slot changes: the ranks cannot repeat from it what was done before.
@@ -60,10 +65,14 @@ class RoundInProgress {
   // them.
   [[nodiscard]] bool can_be_repeated(std::uint64_t elements) const;
 
-  void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, std::uint32_t period, TimePoint now);
+  void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, TimePoint now);
   void done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now);
   void merged(double overlap_seconds, double stall_seconds);
 
+  // As in RoundReport, by a join or the last round.
+  void joined(std::uint32_t period) { period_ = period; }
+  [[nodiscard]] std::uint32_t period() const { return period_; }
+  [[nodiscard]] bool exchanging() const { return exchanging_; }
   [[nodiscard]] std::uint64_t samples() const { return samples_; }  // at the trigger
   [[nodiscard]] const RoundReport& report() const { return report_; }
 
@@ -75,6 +84,8 @@ class RoundInProgress {
   bool moved_ = false;         // the parameters were moved onto another anchor than the one before
   TimePoint triggered_{};
   TimePoint began_ = kNever;  // its exchange
+  std::atomic<bool> exchanging_{false};
+  std::atomic<std::uint32_t> period_{0};
 };
 
 // Of the event `round`, less what settings add to it.

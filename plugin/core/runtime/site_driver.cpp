@@ -22,7 +22,13 @@ SiteDriver::SiteDriver(const protocol::SiteConfig& site, const DataPlane::Settin
       host_(host),
       coordinators_(site.coordinators),
       site_(site),
-      data_(settings, with_heartbeats(parts), std::move(residual)) {}
+      data_(settings, with_heartbeats(parts), std::move(residual)),
+      links_(
+          transport_, clock_, [this](LinkId link) { return site_.knows(link); },
+          [this](LinkId link, const std::string& why) {
+            return "a message of " + end_of(link) + " was refused and its link closed: " + why +
+                   " [link.site-message-refused]";
+          }) {}
 
 // A pass over the elements of a large model takes longer than the grace after which a silent site is dropped.
 DataPlane::Parts SiteDriver::with_heartbeats(DataPlane::Parts parts) {
@@ -45,12 +51,11 @@ void SiteDriver::while_passing() {
 void SiteDriver::feed(protocol::SiteEvent event) {
   if (stopped_) return;
   if (std::holds_alternative<protocol::Tick>(event)) {
-    const auto is_known = [this](LinkId link) { return site_.knows(link); };
-    for (const LinkId link : doorstep_.due(clock_.now(), is_known)) transport_.close(link);
+    links_.tick();
     if (const auto link = data_.anchors().in_the_way()) {
-      refuse(*link, "it has taken nothing of the anchor that it asked for within " +
-                        std::to_string(AnchorStreams::kTakesNothing / std::chrono::seconds(1)) +
-                        " s, and others wait for the room that this takes [join.fetch-not-taken]");
+      links_.refuse(*link, "it has taken nothing of the anchor that it asked for within " +
+                               std::to_string(AnchorStreams::kTakesNothing / std::chrono::seconds(1)) +
+                               " s, and others wait for the room that this takes [join.fetch-not-taken]");
     }
   }
   pending_.push_back(std::move(event));
@@ -78,9 +83,8 @@ void SiteDriver::drain() {
 }
 
 void SiteDriver::on_accepted(LinkId link, const std::string& peer) {
-  const auto is_known = [this](LinkId other) { return site_.knows(other); };
   ends_[link] = peer;
-  for (const LinkId other : doorstep_.came(clock_.now(), link, peer, is_known)) transport_.close(other);
+  links_.came(link, peer);
 }
 
 void SiteDriver::on_connected(LinkId link) {
@@ -96,25 +100,14 @@ void SiteDriver::on_connected(LinkId link) {
 }
 
 void SiteDriver::on_closed(LinkId link, Status why) {
-  left_.closed(link);
+  links_.closed(link);
   ends_.erase(link);
   data_.link_closed(link);
-  doorstep_.closed(link);
-  taken_.closed(link);
-  proved_.closed(link);
   const auto dial = dials_.extract(link);
   if (!dial) return feed(protocol::Closed{link, std::move(why)});
   if (const auto* peer = std::get_if<SiteId>(&dial.mapped())) return feed(protocol::DialFailed{*peer, std::move(why)});
   const auto& asked = std::get<protocol::DialCoordinator>(dial.mapped());
   feed(protocol::DialFailed{std::nullopt, std::move(why), asked.inquiry, asked.candidate});
-}
-
-void SiteDriver::refuse(LinkId link, const std::string& why) {
-  const auto line =
-      refused_.allow(clock_.now(), "a message of " + end_of(link) + " was refused and its link closed: " + why +
-                                       " [link.site-message-refused]");
-  if (line) log_warning(*line);
-  transport_.close(link);
 }
 
 // Its name, where it has a say in what is agreed on.
@@ -127,17 +120,15 @@ std::string SiteDriver::voter_of(SiteId site) const {
 
 // Another site comes, or was reached.
 void SiteDriver::make_room_for_link(LinkId link, const std::string& site) {
-  if (taken_.has(link)) return;
+  if (links_.is_taken(link)) return;
   const auto has_say = [voters = site_.record().voters](const std::string& name) {
     return std::ranges::any_of(voters, [&](const wire::Voter& voter) { return voter.name == name; });
   };
-  const std::optional<LinkId> gone = taken_.came(link, network_of(end_of(link)), site, has_say);
+  const std::optional<LinkId> gone = links_.take_in(link, network_of(end_of(link)), site, has_say);
   if (!gone) return;
-  taken_.closed(*gone);
-  left_.leave(*gone);
-  refuse(*gone,
-         "its host has more links here than its share, of a quarter of the files that this process may have open "
-         "[link.site-links-full]");
+  links_.expel(*gone,
+               "its host has more links here than its share, of a quarter of the files that this process may have "
+               "open [link.site-links-full]");
 }
 
 std::string SiteDriver::end_of(LinkId link) const {
@@ -146,18 +137,18 @@ std::string SiteDriver::end_of(LinkId link) const {
 }
 
 void SiteDriver::on_message(LinkId link, TransportMessage message) {
-  if (left_.has(link)) return;  // what had come before it was closed
+  if (links_.has_left(link)) return;  // what had come before it was closed
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
-    if (!decode_line(message.head).ok()) return refuse(link, decoded.status().message());
+    if (!decode_line(message.head).ok()) return links_.refuse(link, decoded.status().message());
     const auto line = probed_.allow(clock_.now(), "`collab doctor --peer` at " + end_of(link) + " has tried this port");
     if (line) log_info(*line);
     return transport_.close(link);
   }
   if (const auto* hello = std::get_if<wire::Hello>(&*decoded)) {
-    if (const std::string why = proved_.difference(link, hello->name); !why.empty()) return refuse(link, why);
+    if (const std::string why = links_.difference(link, hello->name); !why.empty()) return links_.refuse(link, why);
     make_room_for_link(link, hello->name);
-    if (left_.has(link)) return;
+    if (links_.has_left(link)) return;
   }
   const auto* chunk = std::get_if<wire::Chunk>(&*decoded);
   if (chunk == nullptr) return feed(protocol::Received{link, std::move(*decoded)});
@@ -188,8 +179,7 @@ void SiteDriver::act(const protocol::Send& action) {
 
 void SiteDriver::act(const protocol::Hangup& action) {
   log_debug("closing a link: " + action.why);
-  left_.leave(action.link);
-  transport_.close(action.link);
+  links_.hang_up(action.link);
 }
 
 void SiteDriver::act(const protocol::DialCoordinator& action) {
@@ -238,7 +228,7 @@ void SiteDriver::act(const protocol::StopReceiving&) { data_.anchors().stop(); }
 void SiteDriver::act(const protocol::SendAnchor& action) {
   const Status status = data_.anchors().send(action);
   if (status.ok()) return;
-  refuse(action.to, status.message());
+  links_.refuse(action.to, status.message());
 }
 
 void SiteDriver::act(const protocol::Rebase& action) { check(data_.rebase(action.base)); }

@@ -18,10 +18,7 @@
 #include "core/base/rate_limit.h"
 #include "core/protocol/site/site.h"
 #include "core/runtime/data/data_plane.h"
-#include "core/runtime/doorstep.h"
-#include "core/runtime/left_links.h"
-#include "core/runtime/proved_names.h"
-#include "core/runtime/taken_links.h"
+#include "core/runtime/link_admission.h"
 
 namespace collab {
 
@@ -49,7 +46,7 @@ class SiteDriver final : public TransportHandler {
   // The machine is never entered twice: within a step events wait for its end.
   void feed(protocol::SiteEvent event);
   [[nodiscard]] TimePoint next_deadline() const {
-    return stopped_ ? kNever : std::min(site_.next_deadline(), doorstep_.next_deadline());
+    return stopped_ ? kNever : std::min(site_.next_deadline(), links_.next_deadline());
   }
   // Nothing is fed any more, nor kept.
   void stop() {
@@ -59,7 +56,7 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] std::size_t waiting() const { return pending_.size(); }  // events
 
   // ---- from the transport
-  void on_proved(LinkId link, const std::vector<std::string>& names) override { proved_.proved(link, names); }
+  void on_proved(LinkId link, const std::vector<std::string>& names) override { links_.proved(link, names); }
   void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;
@@ -90,7 +87,6 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] DataPlane::Parts with_heartbeats(DataPlane::Parts parts);
   // In the middle of a pass over all elements: the coordinator hears that this site is alive.
   void while_passing();
-  void refuse(LinkId link, const std::string& why);
   void make_room_for_link(LinkId link, const std::string& site);
   [[nodiscard]] std::string voter_of(SiteId site) const;
   [[nodiscard]] std::string end_of(LinkId link) const;
@@ -110,11 +106,7 @@ class SiteDriver final : public TransportHandler {
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
   std::map<LinkId, std::string> ends_;  // of each link the other end's address
-  LeftLinks left_;
-  Doorstep doorstep_;  // links whose peers have not said Hello
-  TakenLinks taken_;   // of other sites
-  ProvedNames proved_;
-  RateLimit refused_{std::chrono::seconds(10)};
+  LinkAdmission links_;                 // those whose peers have said Hello are taken in
   RateLimit probed_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;

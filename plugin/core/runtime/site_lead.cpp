@@ -1,7 +1,6 @@
 #include "core/runtime/site_lead.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "core/base/log.h"
@@ -31,14 +30,13 @@ Outcome SiteLead::join(const std::vector<RankReport>& reports) {
 
 Outcome SiteLead::call(const std::vector<RankReport>& reports, bool behind, TimePoint called) {
   one_model_.warn(reports);
-  const std::uint64_t before = samples_;
-  for (const RankReport& report : reports) samples_ += report.samples;
+  std::uint64_t samples = 0;
+  for (const RankReport& report : reports) samples += report.samples;
+  work_.count(samples);
   if (rounds_.in_flight()) {
     Outcome merged = outcome_of(leader_.end_round(called), false);
-    if (merged.took_anchor) {  // what was trained since the trigger is dropped with what was unfit
-      samples_ = before;
-      dropped_steps_ += rounds_.schedule().steps_since_round();
-    }
+    // What was trained since the trigger is dropped with what was unfit.
+    if (merged.took_anchor) work_.drop(rounds_.schedule().steps_since_round());
     return merged;
   }
   pace_.triggered(called, rounds_.steps());
@@ -98,11 +96,10 @@ bool SiteLead::asks_again(const Outcome& outcome, Duration waited) {
 }
 
 protocol::Trigger SiteLead::trigger() const {
-  return {.samples = samples_,
-          .steps = rounds_.steps() - dropped_steps_,
-          .step_us = pace_.step_us(),
-          .round_us = pace_.round_us(),
-          .loss = loss_};
+  protocol::Trigger told = work_.trigger(rounds_.steps());
+  told.step_us = pace_.step_us();
+  told.round_us = pace_.round_us();
+  return told;
 }
 
 bool SiteLead::budget_is_over() const { return node()->budget_over() && !leaving_ && !ends_; }
@@ -198,8 +195,6 @@ void SiteLead::tell_alone() {
   log_warning("a round is due, but " + why_alone_ + ": nothing is averaged, this site trains alone [round.alone]");
   rounds_.pass(now);
 }
-
-void SiteLead::note_loss(float loss) { loss_ = std::bit_cast<std::uint32_t>(loss); }
 
 void SiteLead::add_to(SessionStatus& status) const {
   status.state = state_;

@@ -14,6 +14,7 @@
 #include "core/runtime/rank_rounds.h"
 #include "core/runtime/site_channel.h"
 #include "core/runtime/step_pace.h"
+#include "core/runtime/trained_work.h"
 
 namespace collab {
 
@@ -47,7 +48,7 @@ class SiteLead {
   void goes_on_alone();
   void tell_alone();  // where a round would be due
 
-  void note_loss(float loss);
+  void note_loss(float loss) { work_.note_loss(loss); }
   void add_to(SessionStatus& status) const;
   // Why the site is alone, or a call has failed.
   [[nodiscard]] const std::string& why_alone() const { return why_alone_; }
@@ -73,10 +74,8 @@ class SiteLead {
   OneModel one_model_;
   StepPace pace_;
   RateLimit tells_of_delay_{std::chrono::minutes(1)};
-  std::uint64_t samples_ = 0;        // of all ranks, in all, but what was dropped
-  std::uint64_t dropped_steps_ = 0;  // likewise
-  std::uint32_t asked_again_ = 0;    // rounds that stayed due since the last one that came about
-  std::uint32_t loss_ = wire::kNoLoss;
+  TrainedWork work_;
+  std::uint32_t asked_again_ = 0;  // rounds that stayed due since the last one that came about
   Digest state_;
   std::uint64_t egress_spent_ = 0;  // once it has left
   bool leaving_ = false;            // was asked to

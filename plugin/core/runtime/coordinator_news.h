@@ -1,0 +1,47 @@
+// What a coordinator tells of: to the log and its events file, and the last of it to who looks at the swarm.
+//
+// Threads: one caller at a time. Ownership: the events file, and what it has told last.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/swarm_status.h"
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/runtime/events_file.h"
+#include "core/runtime/happenings.h"
+
+namespace collab {
+
+class CoordinatorNews {
+ public:
+  explicit CoordinatorNews(EventsFile events) : events_(std::move(events)) {}
+  CoordinatorNews(const CoordinatorNews&) = delete;
+  CoordinatorNews& operator=(const CoordinatorNews&) = delete;
+
+  void listens(const std::string& address) {
+    events_.write(kSite, "coordinator", {{"address", json_quote(address)}, {"term", "1"}});
+  }
+  void record(TimePoint now, const protocol::Note& note) {
+    const bool round = note.event == "round";
+    if (note.level != protocol::Note::Level::kDebug) (round ? rounds_ : notable_).add(note);
+    if (round) return log_debug(note.text);  // each member tells of it, with what it took there
+    notes_.record(now, note);
+  }
+
+  [[nodiscard]] std::vector<Happening> rounds() const { return rounds_.last(); }
+  [[nodiscard]] std::vector<Happening> notable() const { return notable_.last(); }
+
+ private:
+  static constexpr std::string_view kSite = "coordinator";  // of its events
+
+  EventsFile events_;
+  Notes notes_{events_, std::string(kSite)};
+  Happenings rounds_, notable_;
+};
+
+}  // namespace collab

@@ -1,0 +1,71 @@
+// Whoever has dialled a coordinator, by link: of which network it is, and how much it may ask. Questions that cost the
+// coordinator an answer are answered so many a second; the others are passed over.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+#include "core/base/rate_limit.h"
+#include "core/wire/messages.h"
+
+namespace collab {
+
+class Diallers {
+ public:
+  static constexpr double kStatusesOfLink = 4;
+  static constexpr double kStatusesOfHost = 16;
+  static constexpr double kStatusesInAll = 64;  // but for this machine's
+  static constexpr std::size_t kFewHosts = 256;
+  static constexpr double kSmallQuestionsOfLink = 20;  // who leads, what an operator says: a site asks each heartbeat
+
+  // `network`: of its host; empty: it is this machine.
+  void came(LinkId link, std::string network) { links_[link].network = std::move(network); }
+  void closed(LinkId link) { links_.erase(link); }
+  // Empty likewise, or nobody knows.
+  [[nodiscard]] std::string network(LinkId link) const {
+    const auto found = links_.find(link);
+    return found == links_.end() ? std::string() : found->second.network;
+  }
+
+  [[nodiscard]] bool may_ask(TimePoint now, LinkId link, const wire::Message& message) {
+    Dialler& dialler = links_[link];
+    if (std::holds_alternative<wire::StatusQuery>(message)) {
+      return dialler.statuses.allow(now).has_value() && may_ask_status(now, dialler.network);
+    }
+    const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
+    return !small || dialler.small_questions.allow(now).has_value();
+  }
+  [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }  // that are remembered
+
+ private:
+  struct Dialler {
+    std::string network;
+    RateLimit statuses{kStatusesOfLink, kStatusesOfLink};
+    RateLimit small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
+  };
+
+  // Each host has its share, and this machine one beside the others'.
+  [[nodiscard]] bool may_ask_status(TimePoint now, const std::string& network) {
+    if (hosts_.size() > kFewHosts) {
+      std::erase_if(hosts_, [now](auto each) { return each.second.would_allow(now, kStatusesOfHost); });
+    }
+    RateLimit& host = hosts_.try_emplace(network, kStatusesOfHost, kStatusesOfHost).first->second;
+    if (!host.would_allow(now, 1) || !(network.empty() || in_all_.would_allow(now, 1))) return false;
+    host.spend(1);
+    if (!network.empty()) in_all_.spend(1);
+    return true;
+  }
+
+  std::map<LinkId, Dialler> links_;
+  std::map<std::string, RateLimit> hosts_;  // by network
+  RateLimit in_all_{kStatusesInAll, kStatusesInAll};
+};
+
+}  // namespace collab

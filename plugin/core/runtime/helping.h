@@ -1,0 +1,51 @@
+// A helper's part at its node: when it offers itself for another round, and what whoever runs it is told. At a site
+// that trains there is none.
+//
+// Threads: the node's loop. Ownership: plain values.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+
+namespace collab {
+
+class Helping {
+ public:
+  static constexpr Duration kBetweenOffers = std::chrono::seconds(1);  // after a round that did not come about
+
+  using Told = std::function<void(const Status&)>;  // ok once it has joined; and why it has come to its end
+  explicit Helping(Told told) : told_(std::move(told)) {}
+
+  [[nodiscard]] bool on() const { return told_ != nullptr; }
+  // The next join is its first.
+  [[nodiscard]] bool is_joining() const { return on() && !joined_; }
+  void joined(TimePoint now) {
+    joined_ = true;
+    round_over(now);
+    told_({});
+  }
+  void round_over(TimePoint now) { next_round_ = on() ? now : kNever; }
+  void round_skipped(TimePoint now) { round_over(now + kBetweenOffers); }
+  void ended(const Status& why) {
+    if (on()) told_(why);
+  }
+
+  [[nodiscard]] TimePoint next_deadline() const { return next_round_; }
+  // It is to offer itself now; said once.
+  [[nodiscard]] bool is_due(TimePoint now) {
+    if (now < next_round_) return false;
+    next_round_ = kNever;
+    return true;
+  }
+
+ private:
+  Told told_;
+  bool joined_ = false;
+  TimePoint next_round_ = kNever;
+};
+
+}  // namespace collab

@@ -1,0 +1,56 @@
+// Joins the collective hub to its links: what ranks say becomes events, what the hub sends is sent, and a rank that
+// leaves too much lying on its way is left.
+//
+// Threads: one caller at a time. Ownership: owns the hub; borrows transport, links and who hears of its notes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collab/transport.h"
+#include "core/base/trim_debt.h"
+#include "core/protocol/collectives/collective_hub.h"
+#include "core/runtime/hub_outgoing.h"
+#include "core/runtime/link_admission.h"
+
+namespace collab {
+
+class HubDriver {
+ public:
+  using Noted = std::function<void(const protocol::Note&)>;
+  HubDriver(protocol::HubConfig config, Transport& transport, LinkAdmission& links, Noted noted)
+      : hub_(std::move(config)), transport_(transport), links_(links), noted_(std::move(noted)) {}
+
+  [[nodiscard]] const protocol::CollectiveHub& hub() const { return hub_; }
+  void feed(TimePoint now, const protocol::HubEvent& event);
+  // `host`: the network of who sends it; empty: it is this machine, or nobody knows.
+  void arrived(TimePoint now, LinkId link, wire::Message message, BufferPtr payload, std::string host);
+  void sent(LinkId link, std::uint64_t token) { outgoing_.taken(link, token); }
+  void closed(LinkId link) { outgoing_.closed(link); }
+
+  // What the coordinator is to know of calls under way, where that has changed. While nobody waits for a round it knows
+  // of none: what it was told for the last one would part the next. `changes`: how often its members have.
+  [[nodiscard]] std::optional<protocol::CallsUnderWay> news_of_calls(bool waits, std::uint64_t changes,
+                                                                     const protocol::CollectiveHub::SitesOf& sites_of);
+
+ private:
+  void act(const protocol::HubSend& action);
+  void act(const protocol::Hangup& action) { links_.hang_up(action.link); }
+  void act(const protocol::Note& action) { noted_(action); }
+
+  protocol::CollectiveHub hub_;
+  Transport& transport_;
+  LinkAdmission& links_;
+  const Noted noted_;
+  HubOutgoing outgoing_;
+  TrimDebt trims_;
+  protocol::CallsUnderWay calls_;                                // as the coordinator was told last
+  std::tuple<bool, std::uint64_t, std::uint64_t> calls_seen_{};  // whether a round waited then, and the changes
+};
+
+}  // namespace collab

@@ -1,0 +1,97 @@
+// Which links of others this process keeps: who waits at its door, who is taken in and makes another go, whose name is
+// proved, and which links it is closing.
+//
+//   came --> waits at the door --take_in--> taken in
+//              | says nothing of use, or      | too many of its host
+//              v too many wait there          v
+//            closed                         expelled: nothing that is said there is heard any more
+//
+// Threads: one caller at a time. Ownership: plain values; borrows transport and clock.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/transport.h"
+#include "core/base/log.h"
+#include "core/base/rate_limit.h"
+#include "core/runtime/doorstep.h"
+#include "core/runtime/left_links.h"
+#include "core/runtime/proved_names.h"
+#include "core/runtime/taken_links.h"
+
+namespace collab {
+
+class LinkAdmission {
+ public:
+  using IsKnown = std::function<bool(LinkId)>;                                 // a machine has taken it in
+  using Refusal = std::function<std::string(LinkId, const std::string& why)>;  // the line for the log
+  LinkAdmission(Transport& transport, const Clock& clock, IsKnown is_known, Refusal refusal)
+      : transport_(transport), clock_(clock), is_known_(std::move(is_known)), refusal_(std::move(refusal)) {}
+
+  // `peer` as the transport names it.
+  void came(LinkId link, const std::string& peer) { close_all(doorstep_.came(clock_.now(), link, peer, is_known_)); }
+  void tick() { close_all(doorstep_.due(clock_.now(), is_known_)); }
+  [[nodiscard]] TimePoint next_deadline() const { return doorstep_.next_deadline(); }
+
+  void proved(LinkId link, std::vector<std::string> names) { proved_.proved(link, std::move(names)); }
+  // Why whoever is there is not the site `name`; empty: it may be.
+  [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
+    return proved_.difference(link, name);
+  }
+
+  // See TakenLinks::came(). Gives the link that is to be expelled for it, which may be this one.
+  template <typename HasSay>
+  [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, HasSay has_say) {
+    const auto gone = taken_.came(link, std::move(network), std::move(name), has_say);
+    if (gone) taken_.closed(*gone);
+    return gone;
+  }
+  [[nodiscard]] bool is_taken(LinkId link) const { return taken_.has(link); }
+
+  // From here on nothing that is said there is heard.
+  void leave(LinkId link) { left_.leave(link); }
+  [[nodiscard]] bool has_left(LinkId link) const { return left_.has(link); }
+  void hang_up(LinkId link) {
+    leave(link);
+    transport_.close(link);
+  }
+  // It is closed, and the log has why, but for some lines where others cause many.
+  void refuse(LinkId link, const std::string& why) {
+    if (const auto line = refused_.allow(clock_.now(), refusal_(link, why))) log_warning(*line);
+    transport_.close(link);
+  }
+  void expel(LinkId link, const std::string& why) {
+    leave(link);
+    refuse(link, why);
+  }
+
+  void closed(LinkId link) {
+    left_.closed(link);
+    doorstep_.closed(link);
+    taken_.closed(link);
+    proved_.closed(link);
+  }
+
+ private:
+  void close_all(const std::vector<LinkId>& links) {
+    for (const LinkId link : links) transport_.close(link);
+  }
+
+  Transport& transport_;
+  const Clock& clock_;
+  const IsKnown is_known_;
+  const Refusal refusal_;
+  Doorstep doorstep_;
+  TakenLinks taken_;
+  ProvedNames proved_;
+  LeftLinks left_;
+  RateLimit refused_{std::chrono::seconds(10)};
+};
+
+}  // namespace collab

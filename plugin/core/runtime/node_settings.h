@@ -1,0 +1,23 @@
+// From what a node is started with to the settings of its parts; what does not fit the model is warned of.
+//
+// Threads: pure functions, but for the log. Ownership: plain values; what storage_options() gives borrows the model.
+#pragma once
+
+#include <cstdint>
+
+#include "core/protocol/fragments.h"
+#include "core/protocol/site/site.h"
+#include "core/runtime/data/data_settings.h"
+#include "core/runtime/node.h"
+#include "core/runtime/storage/site_storage.h"
+
+namespace collab {
+
+[[nodiscard]] protocol::SiteConfig site_config(const Node::Options& options);
+// `elements`: of the whole vector.
+[[nodiscard]] DataSettings data_settings(const Node::Options& options, std::uint64_t elements,
+                                         const protocol::Fragments& fragments);
+// Moves the record out of `options`.
+[[nodiscard]] SiteStorage::Options storage_options(Node::Options& options, const protocol::Fragments& fragments);
+
+}  // namespace collab

@@ -1,0 +1,41 @@
+// What a site's node tells of: to the log and the events file.
+//
+// Threads: the node's loop. Ownership: the events file; borrows the configuration.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "collab/config.h"
+#include "core/protocol/fragments.h"
+#include "core/runtime/egress_watch.h"
+#include "core/runtime/events_file.h"
+#include "core/runtime/round_in_progress.h"
+
+namespace collab {
+
+class SiteNews {
+ public:
+  SiteNews(const Config& config, std::string site, std::string transport, protocol::Fragments fragments,
+           EventsFile events)
+      : config_(config),
+        site_(std::move(site)),
+        transport_(std::move(transport)),
+        fragments_(fragments),
+        events_(std::move(events)) {}
+  SiteNews(const SiteNews&) = delete;
+  SiteNews& operator=(const SiteNews&) = delete;
+
+  void record(TimePoint now, const protocol::Note& note) { notes_.record(now, note); }
+  void round(const RoundReport& report, const EgressWatch& egress);
+
+ private:
+  const Config& config_;
+  const std::string site_;
+  const std::string transport_;  // its name
+  const protocol::Fragments fragments_;
+  EventsFile events_;
+  Notes notes_{events_, site_};
+};
+
+}  // namespace collab

@@ -1,0 +1,42 @@
+// What a site has trained since it joined, as its triggers tell it: samples and steps of all its ranks, in all, but
+// what was dropped with a delta that was unfit; and its loss.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "core/protocol/actions.h"
+#include "core/wire/messages.h"
+
+namespace collab {
+
+class TrainedWork {
+ public:
+  // Of all ranks, since the call before.
+  void count(std::uint64_t samples) { before_ = std::exchange(samples_, samples_ + samples); }
+  // What was counted last is dropped, with so many steps.
+  void drop(std::uint64_t steps) {
+    samples_ = before_;
+    dropped_steps_ += steps;
+  }
+  void note_loss(float loss) { loss_ = std::bit_cast<std::uint32_t>(loss); }
+  // With samples, steps and loss; `steps`: that were made.
+  [[nodiscard]] protocol::Trigger trigger(std::uint64_t steps) const {
+    protocol::Trigger told;
+    told.samples = samples_;
+    told.steps = steps - dropped_steps_;
+    told.loss = loss_;
+    return told;
+  }
+
+ private:
+  std::uint64_t samples_ = 0;
+  std::uint64_t before_ = 0;  // what was counted last
+  std::uint64_t dropped_steps_ = 0;
+  std::uint32_t loss_ = wire::kNoLoss;
+};
+
+}  // namespace collab

@@ -1,0 +1,106 @@
+// What a site begins with, of what earlier processes have left on its disk.
+#include "core/runtime/site_remains.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/base/digest.h"
+#include "core/runtime/leader.h"
+
+namespace collab {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class SiteRemainsTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kLength = 100;
+  SiteRemainsTest() {
+    folder_ = ::testing::TempDir() + "collab-remains-" + std::to_string(::getpid()) + "-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    options_.site = "paris";
+    options_.config.run = "gpt2";
+    options_.config.outer_optimizer = OuterId::kAverage;
+    options_.config.state_dir = folder_;
+    options_.record_dir = folder_;
+  }
+  ~SiteRemainsTest() override { std::filesystem::remove_all(folder_); }
+
+  // As a process of this site has left it: all ones, of round 5.
+  void leave(std::uint64_t elements = kLength) {
+    const ArenaSpec spec = arena_spec(options_, elements);
+    const std::vector<float> anchor(elements, 1.0F);
+    StateHeader header;
+    header.swarm = "gpt2";
+    header.site = "paris";
+    header.run = RunId(7);
+    header.round = RoundId(5);
+    header.digest = digest_of_state(digest_of_vector(anchor), {});
+    header.fingerprint = spec.key.fingerprint;
+    header.elements = elements;
+    header.egress = {.spent = 1000, .round = 10};
+    const Status written = write_state(state_path(folder_, "paris"), header, anchor, {});
+    ASSERT_TRUE(written.ok()) << written.to_string();
+  }
+  [[nodiscard]] std::unique_ptr<ArenaWriter> arena() const {
+    auto made = create_arena(arena_spec(options_, kLength));
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return std::move(*made);
+  }
+
+  std::string folder_;
+  SessionOptions options_;
+};
+
+TEST_F(SiteRemainsTest, WhereNothingLiesItRemembersNothing) {
+  const auto memory = arena();
+  SiteRemains remains(options_);
+  ASSERT_TRUE(remains.find(*memory, kLength).ok());
+  EXPECT_NE(remains.known().acceptor, AcceptorId(0)) << "a memory begins";
+  EXPECT_EQ(remains.state(), std::nullopt);
+  EXPECT_FALSE(memory->sealed().has_value());
+  EXPECT_TRUE(remains.take_record().has_value());
+  EXPECT_FALSE(remains.take_record().has_value()) << "once";
+}
+
+TEST_F(SiteRemainsTest, TheAnchorOfTheStateFileIsSealed) {
+  leave();
+  const auto memory = arena();
+  SiteRemains remains(options_);
+  ASSERT_TRUE(remains.find(*memory, kLength).ok());
+  ASSERT_TRUE(memory->sealed().has_value());
+  EXPECT_EQ(memory->sealed()->round, RoundId(5));
+  EXPECT_THAT(memory->anchor(), Each(1.0F));
+  EXPECT_EQ(remains.state()->round, RoundId(5));
+  EXPECT_FALSE(remains.state_ended());
+  EXPECT_EQ(remains.egress().spent, 1000U);
+}
+
+// It was killed after rounds that it had not saved.
+TEST_F(SiteRemainsTest, RoundsOfTheArenaBeyondTheStateFileCountAsSent) {
+  leave();
+  const auto memory = arena();
+  memory->seal({RunId(7), RoundId(8), {}});
+  SiteRemains remains(options_);
+  ASSERT_TRUE(remains.find(*memory, kLength).ok());
+  EXPECT_EQ(remains.egress().spent, 1030U);
+  options_.egress_spent = 2000;
+  EXPECT_EQ(remains.egress().spent, 2000U) << "by earlier sessions of this process";
+}
+
+TEST_F(SiteRemainsTest, AnotherModelsStateIsRefusedAndAnotherRunsUnlessARendezvousGaveItsName) {
+  leave(kLength + 1);
+  const auto memory = arena();
+  EXPECT_THAT(SiteRemains(options_).find(*memory, kLength).message(), HasSubstr("[state.other-model]"));
+  leave();
+  options_.config.run = "another";
+  EXPECT_THAT(SiteRemains(options_).find(*memory, kLength).message(), HasSubstr("set COLLAB_RUN=gpt2"));
+  options_.run_of_rendezvous = true;
+  EXPECT_TRUE(SiteRemains(options_).find(*memory, kLength).ok());
+}
+
+}  // namespace
+}  // namespace collab
