@@ -48,6 +48,7 @@ class Checkers {
   protocol::Invariants invariants;
 
   void contributes(const wire::StartAttempt& start, SiteId site, Contribution contribution);
+  void formed(const wire::StartAttempt&) { ++attempts_told_; }
   // From a coordinator's Commit: what counts now.
   void committed(const wire::Commit& commit);
   // The anchor in place at a process after its outer step.
@@ -66,6 +67,7 @@ class Checkers {
   void expect_all_counted(const std::string& process, std::uint64_t trained, std::uint32_t fragments);
   [[nodiscard]] std::vector<std::string> failures() const;
   [[nodiscard]] std::size_t commits() const { return commits_; }
+  [[nodiscard]] std::size_t attempts() const { return attempts_told_; }  // as coordinators have told of them, to each
 
  private:
   struct Interval {
@@ -111,6 +113,7 @@ class Checkers {
   std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;
   std::map<Told, std::pair<std::uint32_t, std::string>> periods_;  // and which process was the first to follow it
   std::size_t commits_ = 0;
+  std::size_t attempts_told_ = 0;
   std::vector<std::string> failures_;
 };
 

@@ -135,10 +135,12 @@ void Faults::inflict(Fault fault, const std::string& name) {
   if (site == nullptr || site->report().over) return;
   if (fault == Fault::kDie && (name == kHelper || !population_.may_lose_one())) return;
   if (fault == Fault::kCoordinatorDies && !population_.may_lose_a_candidate()) return;
+  if (fault == Fault::kLie && !population_.may_lie(name)) return;
   if (fault == Fault::kClaim && (!population_.may_claim() || population_.names().size() < 3)) return;
   ++inflicted_;
   population_.log(site->options().process, "FAULT " + std::string(name_of(fault)));
-  const TimePoint until = network_.now() + draw_length();
+  TimePoint until = network_.now() + draw_length();
+  if (population_.setting().one_liar) until += 5 * (until - network_.now());  // longer than what they may hold up
   population_.busy_until(until);
   on_site(fault, *site, until);
   on_swarm(fault, name, until);
@@ -158,7 +160,7 @@ void Faults::on_site(Fault fault, SimSite& site, TimePoint until) {
     case Fault::kFlipMean: return site.flip_mean_once();
     case Fault::kFlipAnchor: return site.flip_anchor_once();
     case Fault::kStore: population_.crash(site, Death::kProcess); return damage(population_.store_of(site));
-    case Fault::kLie: return site.lie(prng_.next(), until);
+    case Fault::kLie: return population_.lie(site, prng_.next(), until);
     case Fault::kDisk: return fill_disk(site, until);
     case Fault::kClock: return population_.jump_clock(site, seconds(30 * prng_.uniform() * prng_.uniform()));
     default: return;  // not a site's

@@ -262,6 +262,63 @@ TEST_F(VerdictBesideOneOfThem, WhoIsSetAsideIsNoneOfTheirMajority) {
   EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
 }
 
+// One of four lies, and nothing else befalls anybody.
+class VerdictOfALie : public VerdictTest {
+ protected:
+  VerdictOfALie() : VerdictTest(with_a_liar()) {}
+  static Setting with_a_liar() {
+    Setting setting = three_sites();
+    setting.sites = 4;
+    setting.liars = setting.one_liar = true;
+    return setting;
+  }
+  void SetUp() override {
+    VerdictTest::SetUp();
+    run_until(10);
+    population_.lie(*population_.live("site3"), 1, TimePoint(seconds(300)));
+  }
+};
+
+TEST_F(VerdictOfALie, ItIsBorne) {
+  run_until(200);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_GT(checkers_.commits(), 50U);
+}
+
+TEST_F(VerdictOfALie, ThatTheOthersHaveNoRoundsIsSeenAfterAGrace) {
+  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  run_until(45);
+  EXPECT_TRUE(failed_with("a lie holds an attempt up"));
+}
+
+TEST_F(VerdictOfALie, ThatAttemptFollowsAttemptAndNoRoundIsAgreedOnIsSeen) {
+  population_.kill_candidate(0, Death::kProcess, true);
+  for (int second = 10; second < 150; ++second) {
+    checkers_.formed({});
+    run_until(second);
+  }
+  EXPECT_TRUE(failed_with("a lie holds rounds up"));
+}
+
+TEST_F(VerdictOfALie, WhereTheOthersAreTooFewTheyAreNotJudged) {
+  for (const std::string name : {"site1", "site2"}) {
+    population_.crash(*population_.live(name), Death::kProcess, true);
+  }
+  run_until(45);
+  EXPECT_FALSE(failed_with("a lie holds"));
+}
+
+TEST_F(VerdictOfALie, WhatPilesUpOnItsWayFromOneThatDoesNotLieIsSeen) {
+  const NodeId node = population_.live("site1")->node();
+  const LinkId link = network_.connect(node, population_.live("site2")->options().address, seconds(5));
+  run_until(11);
+  network_.isolate(node, TimePoint(seconds(100)));
+  TransportMessage large{.lane = Lane::kControl, .head = std::vector<std::byte>(1U << 20), .payload = nullptr};
+  network_.send(node, link, std::move(large), 0);
+  run_until(13);
+  EXPECT_TRUE(failed_with("bytes of control messages on their way beside a lie"));
+}
+
 // Two of these three may send less than the twelve rounds take.
 class VerdictOfBudgets : public VerdictTest {
  protected:

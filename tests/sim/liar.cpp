@@ -1,5 +1,6 @@
 #include "tests/sim/liar.h"
 
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -11,6 +12,9 @@ namespace {
 constexpr double kLies = 0.3;
 constexpr double kSaysAgain = 0.1;
 constexpr std::size_t kRemembered = 32;
+constexpr double kBabbles = 0.1;
+constexpr double kFloods = 0.02;
+constexpr std::size_t kCopies = 100;
 
 Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
 
@@ -53,16 +57,63 @@ bool twist(Prng& prng, wire::Message& message) {
   return true;
 }
 
+TransportMessage control(std::vector<std::byte> head) {
+  return {.lane = Lane::kControl, .head = std::move(head), .payload = nullptr};
+}
+
 }  // namespace
+
+void Liar::note_place(const wire::Message& message) {
+  if (const auto* ready = std::get_if<wire::Ready>(&message)) round_ = ready->round;
+  if (const auto* done = std::get_if<wire::Done>(&message))
+    std::tie(round_, attempt_) = std::tie(done->round, done->attempt);
+}
+
+// Of another round, of another attempt, or in another's place.
+wire::Message Liar::babble() {
+  const RoundId round{round_.value + prng_.below(4)};
+  const AttemptId attempt{attempt_.value + static_cast<std::uint32_t>(prng_.below(3))};
+  const SiteId site{static_cast<std::uint32_t>(prng_.below(5))};
+  const RunId run{prng_.next() >> 2};
+  const TermId term{1 + prng_.below(3)};
+  switch (prng_.below(11)) {
+    case 0: return wire::Done{term, round, attempt, {draw_digest(prng_), draw_digest(prng_)}};
+    case 1: return wire::Decline{round, attempt, "a lie"};
+    case 2: return wire::PeerUnreachable{round, attempt, site, "a lie"};
+    case 3: return wire::Heartbeat{prng_.next(), true, prng_.next(), {}};
+    case 4: return wire::FetchAnchor{run, round, wire::ChunkKind::kAnchor, {0, 1 + prng_.below(1'000)}};
+    case 5: return wire::AnchorMoved{run, round};
+    case 6: return wire::Inquire{"sim"};
+    case 7: return wire::StatusQuery{};
+    case 8: return wire::Roster{term, {}};
+    case 9: return wire::RoundSkipped{};
+    default: {
+      wire::Enter enter;
+      enter.swarm = "sim";
+      enter.world = prng_.next();
+      enter.rank = RankId{static_cast<std::uint32_t>(prng_.below(2))};
+      enter.sites = {"site0", "site1"};
+      enter.site_of = {0, 1};
+      enter.acceptor = AcceptorId{prng_.next() | 1};
+      return enter;
+    }
+  }
+}
 
 std::vector<TransportMessage> Liar::tell(LinkId link, TransportMessage message) {
   std::vector<TransportMessage> all;
   if (message.lane == Lane::kControl) {
     std::deque<std::vector<std::byte>>& said = said_[link];
     if (!said.empty() && prng_.chance(kSaysAgain)) {
-      all.push_back({.lane = Lane::kControl, .head = said[prng_.below(said.size())], .payload = nullptr});
+      const std::size_t copies = floods_ && prng_.chance(kFloods / kSaysAgain) ? kCopies : 1;
+      all.insert(all.end(), copies, control(said[prng_.below(said.size())]));
+    }
+    if (!said.empty() && babbles_ && prng_.chance(kBabbles)) {  // not in a Join's place: then it would be nobody
+      const std::size_t copies = floods_ && prng_.chance(kFloods / kBabbles) ? kCopies : 1;
+      all.insert(all.end(), copies, control(wire::encode(babble())));
     }
     Result<wire::Message> decoded = wire::decode(message.head);
+    if (decoded.ok()) note_place(*decoded);
     // What it says it has trained is its own affair: no site can check it.
     if (decoded.ok() && !std::holds_alternative<wire::Ready>(*decoded)) said.push_back(message.head);
     if (said.size() > kRemembered) said.pop_front();

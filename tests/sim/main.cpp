@@ -18,7 +18,7 @@ using namespace collab;
 constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
     "                  [--faults drawn|none|all|LIST] [--mutation "
-    "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
+    "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale|keep-words] "
     "[--overlap 0|1] [--hubs 0|1] [--fragments N] [--verbose]\n"
     "Sites, candidates and rounds that are not given are drawn from the seed, and whether rounds run behind the "
     "training, and whether sites have collectives of a world.\n";
@@ -38,6 +38,7 @@ std::optional<sim::Mutation> mutation_from(const std::string& name) {
   if (name == "flip-bit") return sim::Mutation::kFlipBit;
   if (name == "lose-steps") return sim::Mutation::kLoseSteps;
   if (name == "carry-stale") return sim::Mutation::kCarryStale;
+  if (name == "keep-words") return sim::Mutation::kKeepWords;
   return std::nullopt;
 }
 

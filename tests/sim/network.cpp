@@ -219,13 +219,16 @@ void Network::send(NodeId from, LinkId id, TransportMessage message, std::uint64
   }
   TimePoint& last = link->arrival[end][static_cast<std::size_t>(message.lane)];
   last = std::max(last, passable(left + draw_delay(), from, to));
-  arrive(to, id, last, std::move(message));
+  arrive(from, to, id, last, std::move(message));
   if (token != 0) sent(from, id, passable(left, from, from), token);
 }
 
 // What has arrived at a process that stands still is there, whatever becomes of the link.
-void Network::arrive(NodeId to, LinkId id, TimePoint when, TransportMessage message) {
-  at(when, [this, to, id, message = std::make_shared<TransportMessage>(std::move(message))] {
+void Network::arrive(NodeId from, NodeId to, LinkId id, TimePoint when, TransportMessage message) {
+  const std::size_t bytes = message.lane == Lane::kControl ? bytes_of(message) : 0;
+  hosts_[from].under_way += bytes;
+  at(when, [this, from, to, id, bytes, message = std::make_shared<TransportMessage>(std::move(message))] {
+    hosts_[from].under_way -= bytes;
     const auto hung_up = [this, to, id] {
       const Link* link = find(id);
       return link != nullptr && link->hung_up[link->end_of(to)];
@@ -260,7 +263,7 @@ void Network::send_over_lines(NodeId from, NodeId to, LinkId id, TransportMessag
     if (link == nullptr) return;
     TimePoint& last = link->arrival[link->end_of(to)][static_cast<std::size_t>(message->lane)];
     last = std::max(last, passable(in + draw_delay(), from, to));
-    arrive(to, id, last, std::move(*message));
+    arrive(from, to, id, last, std::move(*message));
     if (token != 0) sent(from, id, passable(last + draw_delay(), to, from), token);
   });
 }

@@ -61,6 +61,8 @@ class Network {
   void kill(NodeId node, bool noticed);
   // A node listens there, or did.
   [[nodiscard]] bool knows(const std::string& address) const { return listeners_.count(address) != 0; }
+  // Bytes of control messages that a node has sent and that have not arrived.
+  [[nodiscard]] std::size_t under_way(NodeId from) const { return hosts_[from].under_way; }
 
   // What a node does: see Transport.
   Result<std::string> listen(NodeId node, const std::string& address);
@@ -104,6 +106,7 @@ class Network {
     bool alive = true;
     bool silent = false;  // it is gone, and nothing answers in its place
     Line line;
+    std::size_t under_way = 0;
     TimePoint up_free{};
     TimePoint down_free{};
     TimePoint isolated_until{};
@@ -131,7 +134,7 @@ class Network {
   void break_link(LinkId id, const std::string& why);
   [[nodiscard]] std::vector<LinkId> links_of(NodeId node) const;
   void send_over_lines(NodeId from, NodeId to, LinkId link, TransportMessage message, std::uint64_t token);
-  void arrive(NodeId to, LinkId link, TimePoint when, TransportMessage message);
+  void arrive(NodeId from, NodeId to, LinkId link, TimePoint when, TransportMessage message);
   void sent(NodeId from, LinkId link, TimePoint when, std::uint64_t token);
   [[nodiscard]] Link* find(LinkId id);
 

@@ -54,6 +54,24 @@ void Population::claim(const std::string& name) {
   restart(site);
 }
 
+void Population::lie(SimSite& site, std::uint64_t seed, TimePoint until) {
+  const std::string& name = site.options().name;
+  lies_[name] = {seed, until};
+  checkers_.invariants.distrust(name);
+  site.lie(seed, until);
+  network_.at(until, [this, name] {
+    SimSite* live = newest_[name];
+    if (lies(name) || live->report().over || is_dead(*live)) return;
+    end(*live, Death::kProcess);
+    busy_until(start_again(name, live->options().generation));
+  });
+}
+
+bool Population::lies(const std::string& name) const {
+  const auto found = lies_.find(name);
+  return found != lies_.end() && network_.now() < found->second.second;
+}
+
 // The newest that any site here knows, of that generation: earlier ones have names of runs that are over.
 wire::Record Population::newest_record(std::optional<std::uint32_t> generation) const {
   wire::Record newest;
@@ -135,6 +153,7 @@ void Population::start_site(const std::string& name, std::uint32_t generation) {
   set_clock(site.node());
   log(site.options().process, "starts");
   if (is_claimant(site)) site.claim(Claim::draw(claims_, name, newest_record(generation)));
+  if (lies(name)) site.lie(lies_[name].first, lies_[name].second);
   site.start();
 }
 

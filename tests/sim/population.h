@@ -41,6 +41,7 @@ struct Setting {
   bool nat = false;              // a site that cannot be dialled does not know that, and names an address
   bool claims = false;           // one site makes a false claim, and there are no other faults
   bool liars = false;            // sites lie; lines are wide enough for a chunk within a grace
+  bool one_liar = false;         // one of them, and nothing else befalls anybody
   bool leader_times = false;     // the leader chooses how often rounds come
   bool drift = false;            // clocks run too fast or too slow
   bool optimizers = false;       // sites lend their optimizers' states
@@ -78,6 +79,15 @@ class Population {
   [[nodiscard]] bool is_claimant(const SimSite& site) const { return site.options().name == claimant_; }
   // There are no other faults.
   [[nodiscard]] bool claims_alone() const { return setting_.claims && !claimant_.empty(); }
+
+  // What that site says from now until then is not all true, started again or not. Then another process takes its
+  // place and says the truth: what it has spoilt for itself, by lies about what it holds, stays so to the end.
+  void lie(SimSite& site, std::uint64_t seed, TimePoint until);
+  [[nodiscard]] bool lies(const std::string& name) const;
+  [[nodiscard]] bool has_lied(const std::string& name) const { return lies_.contains(name); }
+  [[nodiscard]] bool may_lie(const std::string& name) const {
+    return !setting_.one_liar || has_lied(name) || lies_.empty();
+  }
 
   // ---- sites
   // Every process that ever was.
@@ -165,6 +175,7 @@ class Population {
   TimePoint busy_until_{};
   std::string claimant_;
   Prng claims_;
+  std::map<std::string, std::pair<std::uint64_t, TimePoint>> lies_;  // by site: a seed, and until when
 };
 
 }  // namespace collab::sim

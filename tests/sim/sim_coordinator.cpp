@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/wire/encoding.h"
+#include "tests/sim/explorer/inside.h"
 
 namespace collab::sim {
 
@@ -10,6 +11,17 @@ using namespace protocol;
 
 constexpr Duration kProbeTakes{5'000'000};
 constexpr LinkId kOperator{UINT64_MAX};  // the answer's reader does not matter
+
+namespace {
+
+// To the planted mistake: no site that is sound says that.
+bool is_of_no_use(const wire::Message& message) {
+  return std::holds_alternative<wire::StatusQuery>(message) || std::holds_alternative<wire::Roster>(message) ||
+         std::holds_alternative<wire::RoundSkipped>(message) || std::holds_alternative<wire::Enter>(message) ||
+         std::holds_alternative<wire::AnchorMoved>(message) || std::holds_alternative<wire::FetchAnchor>(message);
+}
+
+}  // namespace
 
 SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, const std::string& address,
                                Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log,
@@ -33,11 +45,14 @@ SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, co
   COLLAB_CHECK(bound.ok(), "two coordinators live at one address");
 }
 
+std::size_t SimCoordinator::knows() const { return Inside::bytes_of(coordinator_) + kept_; }
+
 void SimCoordinator::on_message(LinkId link, TransportMessage arrived) {
   const Result<wire::Message> message = wire::decode(arrived.head);
   if (!message.ok()) return checkers_.fail("the coordinator got what it cannot read: " + message.status().to_string());
   if (hub_ && hub_->is_for(link, *message)) return step_hub(HubReceived{link, *message, std::move(arrived.payload)});
   step(Received{link, *message});
+  if (mutation_ == Mutation::kKeepWords && is_of_no_use(*message)) kept_ += arrived.head.size();
   const auto* done = std::get_if<wire::Done>(&*message);
   if (done != nullptr && mutation_ == Mutation::kForgeDone) forge(*done);
 }
@@ -81,6 +96,7 @@ void SimCoordinator::forge(const wire::Done& done) {
 bool SimCoordinator::send(LinkId link, const wire::Message& message) {
   const auto* commit = std::get_if<wire::Commit>(&message);
   if (commit != nullptr) checkers_.committed(*commit);
+  if (const auto* start = std::get_if<wire::StartAttempt>(&message)) checkers_.formed(*start);
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) links_[welcome->site] = link;
   transport_.send(link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
   if (commit == nullptr || !both_die_) return true;

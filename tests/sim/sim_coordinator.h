@@ -24,6 +24,7 @@ class SimCoordinator final : public TransportHandler {
   [[nodiscard]] std::string status() const { return coordinator_.status_json(clock_.now()); }
   [[nodiscard]] const std::string& process() const { return process_; }
   [[nodiscard]] std::size_t members() const { return coordinator_.members(); }
+  [[nodiscard]] std::size_t knows() const;  // bytes
   [[nodiscard]] bool dead() const { return dead_; }
   void kill() { dead_ = true; }
   // Its next commit reaches one member only: then `both_die` is called with that member.
@@ -68,6 +69,7 @@ class SimCoordinator final : public TransportHandler {
   std::optional<SimHub> hub_;
   protocol::CallsUnderWay calls_;  // the calls at the hub that the coordinator was last told of
   bool dead_ = false;
+  std::size_t kept_ = 0;  // bytes, by the mutation that keeps what it has no use for
   std::string distrusted_;
   std::set<LinkId> distrusted_links_;
   std::map<SiteId, LinkId> links_;  // for the mutation that forges a Done

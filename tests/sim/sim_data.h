@@ -19,7 +19,7 @@
 
 namespace collab::sim {
 
-enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps, kCarryStale };
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps, kCarryStale, kKeepWords };
 
 // An anchor with all that belongs to it, as a state file holds it.
 struct StoredAnchor {

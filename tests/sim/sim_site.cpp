@@ -9,6 +9,7 @@
 #include "core/runtime/storage/anchor_record.h"
 #include "core/runtime/storage/beginning.h"
 #include "core/wire/encoding.h"
+#include "tests/sim/explorer/inside.h"
 
 namespace collab::sim {
 
@@ -98,6 +99,8 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
   found.sealed = *std::move(beginning.anchor);
   data_.restore(found);
 }
+
+std::size_t SimSite::knows() const { return Inside::bytes_of(driver_.site()); }
 
 void SimSite::leave_arena() {
   if (options_.store == nullptr || options_.helper) return;  // a helper's memory is its own

@@ -103,6 +103,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   // After the step, or the round, that is under way. False: it had been asked before.
   bool ask_to_leave() { return !std::exchange(asked_to_leave_, true); }
   [[nodiscard]] wire::Record record() const { return driver_.site().record(); }
+  [[nodiscard]] std::size_t knows() const;  // bytes
   [[nodiscard]] std::string waiting_for() const { return driver_.site().waiting_for(clock_.now()); }
   void kill();
   [[nodiscard]] SiteId self() const { return self_; }

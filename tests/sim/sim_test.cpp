@@ -135,12 +135,29 @@ SwarmOptions of_four(std::uint64_t seed, const std::string& faults) {
   return options;
 }
 
-// A member that lies spoils its own part and the rounds it is in, but not what the others agree on, and not for long.
-// There is one leader, so no lie is about who leads.
+// A member that lies spoils its own part and the rounds it is in, but not what the others agree on, not for long, and
+// not their memory. There is one leader, so no lie is about who leads.
 TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
   std::size_t inflicted = 0;
-  for (std::uint64_t seed = 500; seed < 540; ++seed) inflicted += expect_sound(of_four(seed, "lie")).faults;
+  for (std::uint64_t seed = 500; seed < 540; ++seed) {
+    SwarmOptions options = of_four(seed, "lie");
+    options.candidates = 1;
+    inflicted += expect_sound(options).faults;
+  }
   EXPECT_GT(inflicted, 20U);
+}
+
+// In every other seed one member lies, and the others are to have rounds all the while.
+TEST(Sim, AMemberThatLiesHoldsEachAttemptUpForAGraceAndMakesNobodyGrow) {
+  std::size_t inflicted = 0;
+  for (std::uint64_t seed = 600; seed < 660; ++seed) {
+    SwarmOptions options = of_four(seed, "lie");
+    options.candidates = 1;
+    options.rounds = 40;
+    options.hubs = false;
+    inflicted += expect_sound(options).faults;
+  }
+  EXPECT_GT(inflicted, 60U);
 }
 
 // A site claims what no site has agreed on: the others go on within a grace. If no other site knows a round of the
@@ -273,6 +290,19 @@ TEST(Sim, StaleContributionsAreCaught) {
     found += sound.failures.empty() ? 1 : 0;
   }
   EXPECT_GE(found, 4);
+}
+// What it cannot use it keeps: that has to be seen by how much it knows.
+TEST(Sim, ACoordinatorThatKeepsWhatALiarSaysIsCaught) {
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SwarmOptions options = of_four(seed, "lie");
+    options.candidates = 1;
+    options.rounds = 40;
+    options.mutation = Mutation::kKeepWords;
+    const std::vector<std::string> failures = run_swarm(options).failures;
+    found += !failures.empty() && failures[0].find("grows beside a lie") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(found, 2);
 }
 TEST(Sim, WithoutMutationTheSameSeedsAreClean) { EXPECT_EQ(caught(Mutation::kNone, 20), 0); }
 

@@ -36,7 +36,7 @@ class SimTransport final : public Transport {
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
     if (claim_ && !claim_->tell(message)) return;
-    if (!liar_ || network_.now() >= lies_until_) return network_.send(node_, link, std::move(message), token);
+    if (!lies()) return network_.send(node_, link, std::move(message), token);
     std::vector<TransportMessage> told = liar_->tell(link, std::move(message));
     if (told.empty() && token != 0) network_.swallow(node_, link, token);
     for (TransportMessage& each : told) network_.send(node_, link, std::move(each), token);
@@ -46,6 +46,7 @@ class SimTransport final : public Transport {
     liar_.emplace(seed);
     lies_until_ = until;
   }
+  [[nodiscard]] bool lies() const { return liar_ && network_.now() < lies_until_; }
   void claim(Claim claim) { claim_ = std::move(claim); }
   void close(LinkId link) override { network_.close(node_, link); }
 

@@ -26,6 +26,7 @@ std::string_view name_of(Mutation mutation) {
     case Mutation::kFlipBit: return "flip-bit";
     case Mutation::kLoseSteps: return "lose-steps";
     case Mutation::kCarryStale: return "carry-stale";
+    case Mutation::kKeepWords: return "keep-words";
   }
   return "unknown";
 }
@@ -95,6 +96,7 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   const bool long_run = size.chance(0.05) && setting.sites < 10 && options.rounds == 0;
   if (long_run) setting.rounds *= 6;
   setting.liars = std::ranges::find(options.faults, Fault::kLie) != options.faults.end();
+  setting.one_liar = options.faults == std::vector{Fault::kLie} && seed % 2 == 0;
   setting.claims = options.faults == std::vector{Fault::kClaim};
   setting.generations = seed % 7 == 3 ? 2 + seed % 2 : 1;
   setting.elements = 1'000 + 1'000 * (seed % 7);

@@ -36,6 +36,7 @@ Duration Verdict::round_takes() const {
 void Verdict::look() {
   restart_failed();
   expect_rounds_beside_a_claim();
+  if (population_.setting().liars) lies_.look(unfinished());
   if (!faults_) return;
   const TimePoint now = network_.now();
   const bool begun = has_begun();
@@ -404,7 +405,7 @@ void Verdict::judge(const SimSite& site) {
   } else if (report.round.value < population_.setting().rounds && !report.spent && !report.returns) {
     checkers_.fail(process + " left after round " + std::to_string(report.round.value));
   }
-  if (report.undisturbed) {
+  if (report.undisturbed && !population_.has_lied(site.options().name)) {
     checkers_.expect_all_counted(process, report.trained, population_.setting().fragments.count);
   }
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/lie_judge.h"
 #include "tests/sim/population.h"
 
 namespace collab::sim {
@@ -17,7 +18,11 @@ namespace collab::sim {
 class Verdict {
  public:
   Verdict(Population& population, Network& network, Checkers& checkers, bool faults)
-      : population_(population), network_(network), checkers_(checkers), faults_(faults) {}
+      : population_(population),
+        network_(network),
+        checkers_(checkers),
+        faults_(faults),
+        lies_(population, network, checkers) {}
 
   // Once a second of the run: gives processes up that have failed, and looks whether what must come does.
   void look();
@@ -86,6 +91,7 @@ class Verdict {
   std::size_t commits_ = 0, over_then_ = 0;
   TimePoint progressed_{};
   bool told_ = false;
+  LieJudge lies_;
 };
 
 }  // namespace collab::sim

@@ -73,6 +73,7 @@ enum class Mutant : std::uint8_t {
   kStatesNotCompared,
   kReadyNotCompared,
   kStartIgnoredInSilence,
+  kStandstillIgnored,
   kLostOwnerCounts,
   kVotersKeptByLeader,
   kVotersKeptBySite,

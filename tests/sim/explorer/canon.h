@@ -37,6 +37,8 @@ class Canon {
 
   // `links`: ascending, only living ones.
   Canon(TimePoint now, std::span<const LinkId> links) : now_(now), links_(links) {}
+  // For who asks how much there is: no link counts as gone.
+  Canon() = default;
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
   template <typename... T>
@@ -152,13 +154,14 @@ class Canon {
   }
   // Their order is all that a machine sees of links. 0: it is gone.
   [[nodiscard]] std::uint32_t rank(LinkId link) const {
-    const auto found = std::ranges::lower_bound(links_, link);
-    if (found == links_.end() || *found != link) return 0;
-    return static_cast<std::uint32_t>(found - links_.begin()) + 1;
+    if (!links_) return 1;
+    const auto found = std::ranges::lower_bound(*links_, link);
+    if (found == links_->end() || *found != link) return 0;
+    return static_cast<std::uint32_t>(found - links_->begin()) + 1;
   }
 
-  TimePoint now_;
-  std::span<const LinkId> links_;
+  TimePoint now_{};
+  std::optional<std::span<const LinkId>> links_{};
   std::vector<std::byte> bytes_;
 };
 

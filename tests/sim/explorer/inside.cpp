@@ -245,6 +245,12 @@ void Inside::write(Canon& canon, const Coordinator& machine) {
   canon.put(now);
 }
 
+std::size_t Inside::bytes_of(const Coordinator& machine) {
+  Canon canon;
+  write(canon, machine);
+  return canon.bytes().size();
+}
+
 void Inside::write(Canon& canon, const CoordinatorLink& part) {
   const auto& [all, link, candidate, dial_out, dial_at, answer_by, backoff, last_reason, lost_at, last_heard,
                next_heartbeat, sequence, heartbeat, grace] = part;
@@ -359,6 +365,12 @@ void Inside::write(Canon& canon, const Site& machine) {
   write(canon, round);
   write(canon, optimizer);
   canon.put(now);
+}
+
+std::size_t Inside::bytes_of(const Site& machine) {
+  Canon canon;
+  write(canon, machine);
+  return canon.bytes().size();
 }
 
 }  // namespace collab::protocol

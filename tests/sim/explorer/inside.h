@@ -13,6 +13,9 @@ namespace collab::protocol {
 struct Inside {
   static void write(sim::Canon& canon, const Coordinator& machine);
   static void write(sim::Canon& canon, const Site& machine);
+  // About so many bytes.
+  static std::size_t bytes_of(const Coordinator& machine);
+  static std::size_t bytes_of(const Site& machine);
   static void write(sim::Canon& canon, const class Election& election);
   static void write(sim::Canon& canon, const class Generations& generations);
   static void write(sim::Canon& canon, const class DuplicateData& duplicate_data);

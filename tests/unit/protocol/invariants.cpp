@@ -35,7 +35,7 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
 void Invariants::on_received(CoordinatorRecord& record, const Received& received) {
   const auto from = record.welcomed.find(received.link);
   const auto* done = std::get_if<wire::Done>(&received.message);
-  if (done != nullptr && from != record.welcomed.end() && record.anchor) {
+  if (done != nullptr && done->term == record.term && from != record.welcomed.end() && record.anchor) {
     done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
   }
   if (const auto* join = std::get_if<wire::Join>(&received.message)) {
@@ -313,7 +313,8 @@ void Invariants::check_voters(const wire::StartAttempt& start) {
 // was told of its commit when it was elected. (Who comes later may know of one more; that is not looked at.)
 void Invariants::check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install) {
   const auto to = record.comers.find(link);
-  if (to == record.comers.end() || to->second.held.run != install.run || to->second.held.round >= install.round) return;
+  if (to == record.comers.end() || distrusted_.contains(to->second.name)) return;
+  if (to->second.held.run != install.run || to->second.held.round >= install.round) return;
   const RoundId asked{to->second.held.round.value + 1};
   const std::string what =
       to->second.name + " is told that nobody knows whether it counted in round " + std::to_string(asked.value) + ", ";
@@ -394,13 +395,16 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
   if (record.started.count(attempt) == 0) return;  // a successor's: it knows those it reaches
   check((last_attempt_[{run, commit.round}] == commit.attempt), name + ": a later attempt was formed");
   const auto& done = done_[attempt];
+  const std::vector<Digest>* mean = nullptr;
   for (const wire::Participant& p : start->second.participants) {
     if (!p.here) continue;
     const auto said = done.find(p.site);
     check(said != done.end(), name + ": site " + std::to_string(p.site.value) + " was not done");
     const bool sent = sites_.empty() || done_sent_[attempt].count(p.site) == 1;
     check(sent, name + ": site " + std::to_string(p.site.value) + " never said that it was done");
-    if (said != done.end()) check(said->second == done.begin()->second, name + ": the means differ");
+    if (said == done.end()) continue;
+    if (mean == nullptr) mean = &said->second;
+    check(said->second == *mean, name + ": the means differ");
   }
 }
 

@@ -31,6 +31,8 @@ class Invariants {
   void names_first(const std::string& site) { init_from_ = site; }
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
+  // What a site of that name says it holds may not be so: what it is told of that is not looked at.
+  void distrust(const std::string& site) { distrusted_.insert(site); }
 
   [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }
 
@@ -142,6 +144,7 @@ class Invariants {
   std::map<Memory, RunId> runs_;       // the one each is a memory of, durably
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
+  std::set<std::string> distrusted_;
   std::vector<std::string> broken_;
 };
 

@@ -90,7 +90,7 @@ Duration Round::standstill() const { return std::max(all_->config.link_grace, al
 
 // Nothing of an exchange moves any more. The sites that hold it up are dropped, like silent ones.
 void Round::judge_exchange() {
-  if (!round_.attempt) return;
+  if (!round_.attempt || mutant(Mutant::kStandstillIgnored)) return;
   const Duration limit = standstill();
   const std::vector<SiteId> open = waited_for();
   std::set<SiteId> say;
