@@ -100,6 +100,32 @@ TEST(HubRoom, WhatOneDoesNotTakeFailsCallsWithItAndNoOthers) {
   EXPECT_LE(hub.hub().bytes_held(), 16 * kMiB) << "of that step, and the one that failed";
 }
 
+// What the hub remembers of calls that fail is kept until all have heard of them, and counts as the callers'.
+TEST(HubRoom, WhoFailsCallsWithItForAGraceGoes) {
+  HubFixture hub;
+  constexpr std::uint32_t kRanks = 35;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
+  std::uint64_t next = 0;
+  const auto call = [&](std::uint32_t of) {
+    const GroupId group(2 + 2 * ++next);
+    for (std::uint32_t rank = 0; rank < of; ++rank) (void)hub.says(rank, wire::Assemble{group, ranks(of)});
+    EXPECT_EQ(hub.says(0, HubFixture::contribute(group), 4 * kMiB), "");
+    const std::string error = hub.error();
+    for (std::uint32_t rank = 1; rank < of; ++rank) (void)hub.says(rank, HubFixture::contribute(group), 4 * kMiB);
+    for (std::uint32_t rank = 0; rank < std::min(of, 3U); ++rank) (void)hub.says(rank, wire::ResultAck{group, 1, {}});
+    return error;
+  };
+  while (next < 60 && call(4).empty()) continue;
+  ASSERT_THAT(call(4), HasSubstr("[hub.parts-untaken]"));
+  for (int second = 0; second < 65; ++second) {
+    hub.pass(std::chrono::seconds(1));
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, wire::Heartbeat{});
+    (void)call(4);
+  }
+  EXPECT_EQ(hub.hub().present().size(), kRanks - 1);
+  EXPECT_EQ(call(3), "");
+}
+
 TEST(HubRoom, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
   HubFixture hub;
   for (const LinkId link : fill(hub, 1)) hub.close(link);

@@ -47,6 +47,10 @@ class HubGroup {
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
   // Whether there is no room for a part that it would hold.
   [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  // Whether its call fails as another member takes too little.
+  [[nodiscard]] bool is_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+    return !why_untaken(member, message, bytes).empty();
+  }
   // What counts as a member's, and is held since another has not taken it, counts as that one's from now on.
   void pass_charges(std::uint32_t member);
   [[nodiscard]] bool is_late(std::uint32_t member) const;  // with what was decided a grace ago

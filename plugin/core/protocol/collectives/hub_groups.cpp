@@ -97,7 +97,9 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
-  if (group->lacks_room(*member, message, payload.bytes)) make_room(rank, cost_of(message, payload.bytes));
+  if (group->lacks_room(*member, message, payload.bytes) || group->is_untaken(*member, message, payload.bytes)) {
+    make_room(rank, cost_of(message, payload.bytes));
+  }
   if (!group->contribute(*member, message, payload)) return;
   if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
   tell_receiver(*group);
