@@ -323,7 +323,7 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
 
     assert key_line("paris", "paris", "swarm").startswith("  ok    key: this site's certificate is of the swarm's")
     assert re.search(r"hint +key: .* make the next one", key_line("soon", "soon", "swarm"))
-    assert re.search(r"BAD +key: .*late.pem has run out: the certificate of CN=late", key_line("late", "late", "swarm"))
+    assert re.search(r"BAD +key: .*late.pem has expired: the certificate of CN=late", key_line("late", "late", "swarm"))
     assert re.search(r"BAD +key: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
     assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
 

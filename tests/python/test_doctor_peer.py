@@ -130,7 +130,7 @@ def test_a_port_that_is_taken_is_named_by_who_would_answer(tmp_path: Path) -> No
     file, rendezvous, _, _ = swarm(tmp_path)
     with socket.create_server(("127.0.0.1", rendezvous)):
         done = collab("doctor", "--answer", "--config", file)
-    words = f"port {rendezvous} cannot be opened here: Address already in use; collab doctor --answer wants"
+    words = f"port {rendezvous} cannot be opened here: Address already in use; collab doctor --answer needs"
     assert done.returncode == 1 and words in done.stderr, done.stderr
 
 
