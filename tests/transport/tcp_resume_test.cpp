@@ -209,7 +209,7 @@ TEST(TcpLink, ARefusedRedialIsADeath) {
   ASSERT_TRUE(until([&] { return behind.pair.b.seen.closed(behind.pair.from).has_value(); }));
   ASSERT_TRUE(until([&] { return behind.pair.a.seen.closed(behind.pair.to).has_value(); }));
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15)) << "half the grace";
-  EXPECT_NE(behind.pair.b.seen.closed(behind.pair.from)->message().find("nobody listens"), std::string::npos);
+  EXPECT_NE(behind.pair.b.seen.closed(behind.pair.from)->message().find("no process listens"), std::string::npos);
   EXPECT_NE(behind.pair.a.seen.closed(behind.pair.to)->message().find("its process ended"), std::string::npos);
 }
 

@@ -355,7 +355,7 @@ TEST(TcpKeys, AWrongTokenIsRefusedOnBothSides) {
 }
 
 TEST(TcpKeys, NoTokenMeetsAToken) {
-  expect_words(try_to_link(by_token(), {}), {"COLLAB_TOKEN"}, {"in the clear", "COLLAB_TOKEN"});
+  expect_words(try_to_link(by_token(), {}), {"COLLAB_TOKEN"}, {"does not encrypt", "COLLAB_TOKEN"});
   expect_words(try_to_link({}, by_token()), {"COLLAB_TOKEN"}, {"encryption", "COLLAB_TOKEN"});
 }
 
