@@ -127,8 +127,8 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     if (!begun->second.has_failed()) answer(message.step, member);  // otherwise it was told before it came
     return false;
   }
-  if (const std::string why = why_untaken(member, message, payload.bytes); !why.empty()) {
-    fail_for(member, message, why);
+  if (const auto slow = find_untaking(member, message, payload.bytes)) {
+    fail_for(member, message, untaken_text(*slow, message));
     return false;
   }
   const RankId rank = members()[member];
@@ -229,18 +229,22 @@ void HubGroup::pass_charges(std::uint32_t member) {
 }
 
 // If a member does not take what others bring, the hub must not fill up with more of it.
-std::string HubGroup::why_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+std::optional<RankId> HubGroup::find_untaking(std::uint32_t member, const wire::Contribute& message,
+                                              std::size_t bytes) const {
   const HubTotal& all = world_.memory.parts(members()[member]).all();
-  if (bytes == 0 || 2 * all.held() < all.most() || is_far_ahead(message.step)) return "";
+  if (bytes == 0 || 2 * all.held() < all.most() || is_far_ahead(message.step)) return std::nullopt;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];
     if (i == member || is_away(i) || !world_.memory.leaves_too_much(rank)) continue;
-    if (phase_of(message.step) != Phase::kOpen) return "";
-    return call_text(message) + " has " + world_.ranks.text(rank) + " for a member, which has not taken " +
-           in_bytes(world_.memory.untaken(rank).held()) + " of what others have brought; look at that rank's process " +
-           "and line [hub.parts-untaken]";
+    return phase_of(message.step) == Phase::kOpen ? std::optional(rank) : std::nullopt;
   }
-  return "";
+  return std::nullopt;
+}
+
+std::string HubGroup::untaken_text(RankId slow, const wire::Contribute& message) const {
+  return call_text(message) + " has " + world_.ranks.text(slow) + " for a member, which has not taken " +
+         in_bytes(world_.memory.untaken(slow).held()) + " of what others have brought; look at that rank's process " +
+         "and line [hub.parts-untaken]";
 }
 
 bool HubGroup::is_late(std::uint32_t member) const {

@@ -47,10 +47,9 @@ class HubGroup {
   [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
   // Whether there is no room for a part that it would hold.
   [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
-  // Whether its call fails as another member takes too little.
-  [[nodiscard]] bool is_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
-    return !why_untaken(member, message, bytes).empty();
-  }
+  // The member that takes too little for the part to be held: the call fails.
+  [[nodiscard]] std::optional<RankId> find_untaking(std::uint32_t member, const wire::Contribute& message,
+                                                    std::size_t bytes) const;
   // What counts as a member's, and is held since another has not taken it, counts as that one's from now on.
   void pass_charges(std::uint32_t member);
   [[nodiscard]] bool is_late(std::uint32_t member) const;  // with what was decided a grace ago
@@ -81,7 +80,7 @@ class HubGroup {
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
-  [[nodiscard]] std::string why_untaken(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  [[nodiscard]] std::string untaken_text(RankId slow, const wire::Contribute& message) const;
   // Whether the step may fail for it: others hold so much that what it brings within its own bound has no room.
   [[nodiscard]] bool is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;

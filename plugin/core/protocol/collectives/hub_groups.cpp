@@ -97,7 +97,8 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
-  if (group->lacks_room(*member, message, payload.bytes) || group->is_untaken(*member, message, payload.bytes)) {
+  const auto slow = group->find_untaking(*member, message, payload.bytes);
+  if (group->lacks_room(*member, message, payload.bytes) || (slow && is_late(*slow))) {
     make_room(rank, cost_of(message, payload.bytes));
   }
   if (!group->contribute(*member, message, payload)) return;
