@@ -56,6 +56,10 @@ def collab(*arguments: str, folder: Path | None = None, **environment: str) -> s
     return subprocess.CompletedProcess(arguments, started.process.wait(), output, errors)
 
 
+def new_token() -> str:
+    return collab("token", "--print").stdout.split()[-1]
+
+
 class Piped:
     """A process with what the tests use of one that was started with its output in a pipe."""
 

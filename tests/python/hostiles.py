@@ -33,9 +33,7 @@ MEMORY = 200 * MIB  # of a process, above its peak without an attack
 # messages, over all links of a process; of what a hub holds of its ranks' parts; of what it remembers of them; and of
 # Joins that wait.
 DOCUMENTED = {
-    "status": 256 * MIB,
     "unread": 256 * MIB,
-    "fetch": 256 * MIB,
     "fetch-names": 256 * MIB,
     "heads": 512 * MIB,
     "early-chunks": 512 * MIB,

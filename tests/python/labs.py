@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from commands import PATIENCE, collab
+from commands import PATIENCE, new_token
 from torchruns import ENVIRONMENT
 
 # The lab's clock is the machine's: faults come, and packets are due, whether or not those who wait for them have run.
@@ -29,7 +29,7 @@ class Lab:
     ) -> None:
         self.folder = folder
         self._output = (folder / "output").open("w+")
-        token = collab("token", "--print").stdout.split()[-1]
+        token = new_token()
         given = {**ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_EVENTS_FILE": f"{folder}/{{site}}.jsonl", **environment}
         variables = (part for name, value in given.items() for part in ("--env", f"{name}={value}"))
         self.begun = time.time()

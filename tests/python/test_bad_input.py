@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from commands import PATIENCE, Coordinator, collab
+from commands import PATIENCE, Coordinator, new_token
 from ranks import Ranks, expect_success, listing, run_ranks
 from torch_collab import native
 
@@ -149,7 +149,7 @@ def test_a_coordinator_that_is_not_there() -> None:
 @pytest.mark.slow
 def test_a_wrong_key_is_refused_at_once_on_both_sides() -> None:
     """Long before COLLAB_JOIN_TIMEOUT, 300 s: another try would not make it right."""
-    keys = [collab("token", "--print").stdout.split()[-1] for _ in range(2)]
+    keys = [new_token() for _ in range(2)]
     with Coordinator("--sites", "1", COLLAB_TRANSPORT="tcp", COLLAB_TOKEN=keys[0]) as coordinator:
         environment = {
             "COLLAB_COORDINATOR": coordinator.address, "COLLAB_TRANSPORT": "tcp", "COLLAB_TOKEN": keys[1],

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from besieged_worlds import STRANGERS, WorldSiege
-from commands import collab
+from commands import new_token
 from forks import start, usual_environment
 from hostiles import GRACE, SLOWER, Siege, Watched, binary, is_short, shares
 from ranks import Ranks, listing
@@ -141,7 +141,7 @@ def key_of(attacker: str, folder: Path) -> dict[str, str]:
     if attacker == "anybody":
         return {}
     path = folder / "token"
-    path.write_text(collab("token", "--print").stdout.split()[-1] + "\n")
+    path.write_text(new_token() + "\n")
     path.chmod(0o600)
     return {"COLLAB_TOKEN_FILE": str(path)}
 

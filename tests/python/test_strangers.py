@@ -14,17 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import Coordinator, collab
+from commands import Coordinator, collab, new_token
 
 pytestmark = pytest.mark.slow
 
 OPENINGS = 10_000
 HALF_OPEN = 300
 NEWCOMERS = 20
-
-
-def made_token() -> str:
-    return collab("token", "--print").stdout.split()[-1]
 
 
 def garbage(kind: int, chance: random.Random) -> bytes:
@@ -50,7 +46,7 @@ def kilobytes(pid: int) -> int:
 def test_malformed_openings_neither_crash_nor_stall_it(encrypted: bool) -> None:
     environment = {"COLLAB_TRANSPORT": "tcp"}
     if encrypted:
-        environment["COLLAB_TOKEN"] = made_token()
+        environment["COLLAB_TOKEN"] = new_token()
     chance = random.Random(1)
     with Coordinator("--sites", "2", **environment) as coordinator, contextlib.ExitStack() as stack:
         host, _, port = coordinator.address.rpartition(":")
@@ -150,7 +146,7 @@ while True:
 
 @pytest.mark.second_try("the system's scheduler divides the processors between attacker and coordinator")
 def test_newcomers_from_afar_get_in_among_slow_handshakes_of_thousands_of_hosts() -> None:
-    token = {"COLLAB_TRANSPORT": "tcp", "COLLAB_TOKEN": made_token()}
+    token = {"COLLAB_TRANSPORT": "tcp", "COLLAB_TOKEN": new_token()}
     with Coordinator("--sites", "2", **token) as coordinator:
         host, _, port = coordinator.address.rpartition(":")
         far = FarAway((host, int(port)), round_trip=0.1)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import collab
+from commands import new_token
 from ranks import SCRIPTS
 
 pytestmark = [pytest.mark.wan, pytest.mark.usefixtures("allowed")]
@@ -25,7 +25,7 @@ def run(folder: Path, sites: list[str], options: list[str], *, encrypted: bool) 
         "RANK": "{index}", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     if encrypted:
-        given["COLLAB_TOKEN"] = collab("token", "--print").stdout.split()[-1]
+        given["COLLAB_TOKEN"] = new_token()
     environment = [part for name, value in given.items() for part in ("--env", f"{name}={value}")]
     command = [*COLLAB, "lab", "--quiet", "--rtt", "2", "--sites", *sites, *options, *environment, "--"]
     command += [sys.executable, str(SCRIPTS / "constant.py"), "3"]

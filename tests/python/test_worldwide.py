@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE, collab
+from commands import PATIENCE, new_token
 from ranks import SCRIPTS, Ranks, expect_success
 from torchruns import ENVIRONMENT, Node, Nodes
 
@@ -102,7 +102,7 @@ def test_uneven_steps_before_a_barrier_do_not_wait_for_each_other() -> None:
 @pytest.mark.wan
 @pytest.mark.usefixtures("allowed")
 def test_all_but_one_can_only_dial_out_and_links_are_encrypted(tmp_path: Path) -> None:
-    token = collab("token", "--print").stdout.split()[-1]
+    token = new_token()
     done = subprocess.run(
         [
             *COLLAB, "lab", "--sites", "paris:100", "rome:100,nat", "oslo:100,nat", "--rtt", "20",

@@ -10,6 +10,7 @@
 
 #include "collab/session.h"
 #include "core/wire/encoding.h"
+#include "tests/unit/runtime/broadcast.h"
 #include "tests/unit/runtime/few_files.h"
 
 namespace collab {
@@ -260,13 +261,7 @@ class CoordinatorOfTwoRanks : public CoordinatorServerTest {
       noted_->say(link, wire::Assemble{kGroup, {RankId(0), RankId(1)}, {}, 0});
   }
   void contribute(LinkId link, std::uint64_t step, BufferPtr payload) {
-    wire::Contribute contribute;
-    contribute.group = kGroup;
-    contribute.step = step;
-    contribute.call = step;
-    contribute.operation = "broadcast";
-    contribute.wants = link == kWants;
-    noted_->say(link, contribute, std::move(payload));
+    noted_->say(link, testing::in_broadcast(kGroup, step, link == kWants), std::move(payload));
   }
   void step(std::uint64_t number) {
     contribute(kBrings, number, part_);

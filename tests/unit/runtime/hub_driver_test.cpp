@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/unit/runtime/broadcast.h"
 #include "tests/unit/runtime/noting_transport.h"
 
 namespace collab {
@@ -37,13 +38,7 @@ class HubDriverTest : public ::testing::Test {
     driver_.arrived(now_, link, message, std::move(payload), "10.0.0.1");
   }
   void contribute(LinkId link, std::uint64_t step, BufferPtr payload) {
-    wire::Contribute contribute;
-    contribute.group = kGroup;
-    contribute.step = step;
-    contribute.call = step;
-    contribute.operation = "broadcast";
-    contribute.wants = link == kRome;
-    say(link, contribute, std::move(payload));
+    say(link, testing::in_broadcast(kGroup, step, link == kRome), std::move(payload));
   }
   // Paris brings 16 MiB and Rome wants them; both say at once that they hold them.
   void step(std::uint64_t number) {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "core/runtime/storage/record_store.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab::testing {
 namespace {
@@ -17,14 +18,8 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-class RecordFilesTest : public ::testing::Test {
+class RecordFilesTest : public testing::InOwnFolder {
  protected:
-  RecordFilesTest() {
-    folder_ = ::testing::TempDir() + "collab-records-" + std::to_string(::getpid()) + "-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-  ~RecordFilesTest() override { fs::remove_all(folder_); }
-
   RecordStore open(const std::string& site) {
     Result<RecordStore> store = RecordStore::open(
         folder_, {.run = "gpt2", .site = site, .generation = 1, .rendezvous = "here", .model = {3, 4}});
@@ -39,8 +34,6 @@ class RecordFilesTest : public ::testing::Test {
   static void make_older(const std::string& path, seconds by) {
     fs::last_write_time(path, fs::last_write_time(path) - by);
   }
-
-  std::string folder_;
 };
 
 TEST_F(RecordFilesTest, EachIsFoundOnceWithItsOwner) {

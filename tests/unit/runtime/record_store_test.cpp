@@ -17,6 +17,7 @@
 #include "core/base/digest.h"
 #include "core/runtime/leader.h"
 #include "tests/unit/runtime/disks.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab::testing {
 namespace {
@@ -33,14 +34,11 @@ Bytes bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-class RecordStoreTest : public ::testing::Test {
+class RecordStoreTest : public testing::InOwnFolder {
  protected:
   RecordStoreTest() {
-    folder_ = ::testing::TempDir() + "collab-record-" + std::to_string(::getpid()) + "-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     scope_ = {.run = "gpt2", .site = "paris", .generation = 1, .rendezvous = "10.0.0.1:29400", .model = {3, 4}};
   }
-  ~RecordStoreTest() override { fs::remove_all(folder_); }
 
   RecordStore open(Disk& disk = system_disk()) {
     Result<RecordStore> store = RecordStore::open(folder_, scope_, disk);
@@ -83,7 +81,6 @@ class RecordStoreTest : public ::testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
-  std::string folder_;
   RecordScope scope_;
 };
 

@@ -3,20 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "core/base/fair_queue.h"
 #include "tests/unit/runtime/disks.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab::testing {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -24,16 +22,10 @@ std::vector<std::byte> body_of(std::uint64_t number) { return {std::byte{7}, sta
 
 using Answer = std::pair<std::uint64_t, StatusCode>;
 
-class RecordWriterTest : public ::testing::Test {
+class RecordWriterTest : public testing::InOwnFolder {
  protected:
   RecordWriterTest() {
-    folder_ = ::testing::TempDir() + "collab-writer-" + std::to_string(::getpid()) + "-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     scope_ = {.run = "gpt2", .site = "paris", .generation = 1, .rendezvous = "here", .model = {3, 4}};
-  }
-  ~RecordWriterTest() override {
-    writer_.reset();
-    fs::remove_all(folder_);
   }
 
   void start(Disk& disk, std::chrono::milliseconds patience = std::chrono::seconds(10)) {
@@ -57,7 +49,6 @@ class RecordWriterTest : public ::testing::Test {
     return store->read().value_or(std::vector<std::byte>());
   }
 
-  std::string folder_;
   RecordScope scope_;
   FairQueue<Answer> told_;
   std::optional<RecordWriter> writer_;

@@ -2,12 +2,10 @@
 #include "core/runtime/site_remains.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "core/base/digest.h"
 #include "core/runtime/leader.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab {
 namespace {
@@ -15,19 +13,16 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-class SiteRemainsTest : public ::testing::Test {
+class SiteRemainsTest : public testing::InOwnFolder {
  protected:
   static constexpr std::uint64_t kLength = 100;
   SiteRemainsTest() {
-    folder_ = ::testing::TempDir() + "collab-remains-" + std::to_string(::getpid()) + "-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     options_.site = "paris";
     options_.config.run = "gpt2";
     options_.config.outer_optimizer = OuterId::kAverage;
     options_.config.state_dir = folder_;
     options_.record_dir = folder_;
   }
-  ~SiteRemainsTest() override { std::filesystem::remove_all(folder_); }
 
   // As a process of this site has left it: all ones, of round 5.
   void leave(std::uint64_t elements = kLength) {
@@ -51,7 +46,6 @@ class SiteRemainsTest : public ::testing::Test {
     return std::move(*made);
   }
 
-  std::string folder_;
   SessionOptions options_;
 };
 

@@ -2,27 +2,20 @@
 #include "core/runtime/storage/site_storage.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "core/base/digest.h"
 #include "core/base/fair_queue.h"
+#include "tests/unit/runtime/in_own_folder.h"
 #include "tests/unit/runtime/private_arena.h"
 
 namespace collab {
 namespace {
 
-class SiteStorageTest : public ::testing::Test {
+class SiteStorageTest : public testing::InOwnFolder {
  protected:
   static constexpr std::uint64_t kLength = 100;
-  SiteStorageTest() {
-    folder_ = ::testing::TempDir() + "collab-storage-" + std::to_string(::getpid()) + "-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-  ~SiteStorageTest() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string path() const { return state_path(folder_, "paris"); }
   [[nodiscard]] SiteStorage::Options saving(std::uint64_t every_rounds = 1) const {
     StateHeader header;
@@ -52,7 +45,6 @@ class SiteStorageTest : public ::testing::Test {
     return found.ok() ? *found : std::nullopt;
   }
 
-  std::string folder_;
   const std::vector<TensorInfo> model_{{"weight", "float32", {kLength}, TensorKind::kAveraged, {}}};
   std::unique_ptr<ArenaWriter> arena_ = private_arena(kLength);
   Residual residual_{CodecId::kFp32, false, kLength, kLength};

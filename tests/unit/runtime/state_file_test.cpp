@@ -16,6 +16,7 @@
 
 #include "core/base/digest.h"
 #include "tests/unit/runtime/disks.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab {
 namespace {
@@ -23,14 +24,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class StateFileTest : public ::testing::Test {
+class StateFileTest : public testing::InOwnFolder {
  protected:
   StateFileTest() {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = info->name();
-    std::ranges::replace(name, '/', '-');  // of a test with a parameter: one folder, not one in another
-    dir_ = ::testing::TempDir() + "collab-state-" + std::to_string(::getpid()) + "-" + name;
-    path_ = state_path(dir_, "paris");
+    path_ = state_path(folder_, "paris");
     anchor_.resize(1000);
     outer_.resize(1000);
     std::iota(anchor_.begin(), anchor_.end(), 0.5F);
@@ -50,7 +47,6 @@ class StateFileTest : public ::testing::Test {
     header_.model = {{"wte.weight", "float32", {10, 90}, TensorKind::kAveraged, {}},
                      {"mask", "bool", {}, TensorKind::kFrozen, {5, 6}}};
   }
-  ~StateFileTest() override { std::filesystem::remove_all(dir_); }
 
   Status write() { return write_state(path_, header_, anchor_, outer_, residual_); }
   void keep_residual() {
@@ -82,7 +78,6 @@ class StateFileTest : public ::testing::Test {
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
   }
 
-  std::string dir_;
   std::string path_;
   StateHeader header_;
   std::vector<float> anchor_;
@@ -218,16 +213,16 @@ TEST_F(StateFileTest, WhatWasSentIsKept) {
 
 TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
   ASSERT_TRUE(check_state_writable(path_).ok());
-  EXPECT_TRUE(std::filesystem::is_empty(dir_)) << "the probe leaves nothing behind";
-  std::ofstream(dir_ + "/file").put('x');
-  const Status status = check_state_writable(state_path(dir_ + "/file", "paris"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "the probe leaves nothing behind";
+  std::ofstream(folder_ + "/file").put('x');
+  const Status status = check_state_writable(state_path(folder_ + "/file", "paris"));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot make " + dir_ + "/file/paris.collab"));
+  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot make " + folder_ + "/file/paris.collab"));
 }
 
 // A second process that was started by mistake: it is refused a little later.
 TEST_F(StateFileTest, TheProbeLeavesASaveUnderWayAlone) {
-  std::filesystem::create_directories(dir_);
+  std::filesystem::create_directories(folder_);
   auto save = NewFile::make(system_disk(), path_);
   ASSERT_TRUE(save.ok());
   EXPECT_TRUE(check_state_writable(path_).ok());
@@ -244,18 +239,18 @@ TEST_F(StateFileTest, IsItsOwnersAlone) {
 
 // Who may write to the folder leads nobody astray and makes nobody wait.
 TEST_F(StateFileTest, LinksAreNotFollowedAndPipesNotWaitedFor) {
-  std::filesystem::create_directories(dir_);
-  const std::string elsewhere = dir_ + "/elsewhere";
+  std::filesystem::create_directories(folder_);
+  const std::string elsewhere = folder_ + "/elsewhere";
   std::ofstream(elsewhere) << "precious";
   std::filesystem::create_symlink(elsewhere, path_ + ".new");
   ASSERT_TRUE(write().ok());
   EXPECT_EQ(std::filesystem::file_size(elsewhere), 8U);
   ASSERT_TRUE(read().ok());
 
-  const std::string link = dir_ + "/link.collab", pipe = dir_ + "/pipe.collab";
+  const std::string link = folder_ + "/link.collab", pipe = folder_ + "/pipe.collab";
   std::filesystem::create_symlink(path_, link);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  for (const std::string& path : {link, pipe, dir_}) {
+  for (const std::string& path : {link, pipe, folder_}) {
     EXPECT_THAT(read_state_header(path).status().message(), HasSubstr("cannot open the state file " + path));
   }
 }
@@ -272,7 +267,7 @@ TEST_F(StateFileTest, ANewStateReplacesTheOldOneAndLeavesNothingBehind) {
   ASSERT_TRUE(write().ok());
   ASSERT_TRUE(read().ok());
   EXPECT_EQ(got_.round, RoundId{18});
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
 TEST_F(StateFileTest, AFailedWriteLeavesTheOldStateWhole) {

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +10,7 @@
 
 #include "core/base/digest.h"
 #include "tests/unit/runtime/disks.h"
+#include "tests/unit/runtime/in_own_folder.h"
 
 namespace collab::testing {
 namespace {
@@ -26,18 +26,15 @@ bool all_are(const std::vector<float>& values, float value) {
   return values.size() == kElements && std::ranges::count(values, value) == static_cast<std::ptrdiff_t>(kElements);
 }
 
-class StateSaverTest : public ::testing::Test {
+class StateSaverTest : public testing::InOwnFolder {
  protected:
   StateSaverTest() : anchor_(kElements, 1.0F), outer_(kElements, 2.0F), residual_(kElements, 3.0F) {
-    dir_ = ::testing::TempDir() + "collab-saver-" + std::to_string(::getpid()) + "-" +
-           ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    path_ = state_path(dir_, "paris");
+    path_ = state_path(folder_, "paris");
     saver_.emplace(path_, disk_);
   }
   ~StateSaverTest() override {
     disk_.open_gate();
     saver_.reset();
-    fs::remove_all(dir_);
   }
 
   void save(std::uint64_t round, RunId run = RunId{7}) {
@@ -68,7 +65,6 @@ class StateSaverTest : public ::testing::Test {
     return (*header)->round.value;
   }
 
-  std::string dir_;
   std::string path_;
   std::vector<float> anchor_, outer_, residual_;
   std::vector<float> saved_anchor_, saved_outer_, saved_residual_;
