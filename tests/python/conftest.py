@@ -36,6 +36,8 @@ def pytest_configure(config: object) -> None:
     # For what fixtures start that serve more than one test.
     state = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="collab-tests-state-")
     atexit.register(shutil.rmtree, state, ignore_errors=True)
+    # A TCPStore asks for the name of each that connects, and some name servers drop such questions: 5 s each.
+    os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
     # A shell starts background jobs with Ctrl-C ignored, and what the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -169,7 +169,7 @@ def test_a_machine_that_is_made_the_first_by_mistake_is_told(monkeypatch: pytest
 
 
 def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch_collab.rendezvous.endpoint._HANDSHAKE_SECONDS", 2.0)
+    monkeypatch.setattr("torch_collab.rendezvous.endpoint.DIAL_SECONDS", 2.0)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -22,13 +22,15 @@ from torch_collab.torch_compat import TCP_STORE_QUESTION
 OPERATION = timedelta(seconds=60)  # the longest that one operation on a store may take
 
 _CONNECT_SECONDS = 2.0
-DIAL_SECONDS = 5.0
+# A store asks the resolver for the name of each that connects, before it answers anybody. With a name server that is
+# silent this takes 10 s by default, and a dial connects twice.
+DIAL_SECONDS = 30.0
 _lock = threading.Lock()
 _making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, and what they gave until it is taken
 
 
 def dial_store(host: str, port: int) -> Any | None:
-    """The TCPStore of another agent, or None when it does not answer at once."""
+    """The TCPStore of another agent, or None when it does not answer within `DIAL_SECONDS`."""
     try:
         return store_at(host, port, DIAL_SECONDS)
     except (OSError, RuntimeError, ValueError):

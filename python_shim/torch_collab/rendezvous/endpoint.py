@@ -34,7 +34,8 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
 _FILE = "[site] of collab.toml"
-_HANDSHAKE_SECONDS = 15.0
+_CONNECT_SECONDS = 5.0
+_WRITTEN_SECONDS = 15.0
 SAY_EVERY = 15.0  # seconds, of who waits
 
 
@@ -105,7 +106,7 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
 
 
 def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore | None:
-    """Our part of the store at the endpoint, if one of this run answers there at once; else None.
+    """Our part of the store at the endpoint, if one of this run answers there; else None.
 
     Raises SignatureError when it is served by one who has another key.
     """
@@ -132,7 +133,7 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
     said = started
     while True:
         try:
-            with socket.create_connection((settings.host, settings.port), timeout=DIAL_SECONDS):
+            with socket.create_connection((settings.host, settings.port), timeout=_CONNECT_SECONDS):
                 break
         except OSError as error:
             problem = str(error)
@@ -147,14 +148,15 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
                      f"{settings.join_timeout - (now - started):.0f} s more")  # fmt: skip
         time.sleep(0.3)
     try:
-        server = store_at(settings.host, settings.port, _HANDSHAKE_SECONDS)
-        problem = f"it accepts connections, but has not answered as a store within {_HANDSHAKE_SECONDS:.0f} s"
+        server = store_at(settings.host, settings.port, DIAL_SECONDS)
+        problem = f"it accepts connections, but has not answered as a store within {DIAL_SECONDS:.0f} s"
     except (OSError, RuntimeError, ValueError) as error:
         server, problem = None, first_line(error)
     if server is None:
         raise RendezvousConnectionError(
             f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; take a port that is "
-            "free on that machine [rendezvous.port-taken]"
+            "free on that machine (a torchrun there whose name server is silent also answers late) "
+            "[rendezvous.port-taken]"
         )
     return server
 
@@ -239,12 +241,12 @@ def _read_run(server: Any, key: SwarmKey, where: str) -> Mapping[str, str] | Non
 
 
 def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapping[str, str]:
-    deadline = time.monotonic() + _HANDSHAKE_SECONDS
+    deadline = time.monotonic() + _WRITTEN_SECONDS
     while (run := _read_run(server, settings.key, where)) is None:
         if time.monotonic() >= deadline:
             raise RendezvousConnectionError(
                 f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: a store, but no torchrun "
-                f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s. Take a port that is free "
+                f"--rdzv-backend=collab has written to it within {_WRITTEN_SECONDS:.0f} s. Take a port that is free "
                 "on that machine [rendezvous.no-torchrun]"
             )
         time.sleep(POLL_SECONDS)
