@@ -1,10 +1,12 @@
 // What strangers and peers can make a tcp transport hold, do and say: the bounds of docs/protocol/bounds.md that need
 // sockets.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <fstream>
 #include <future>
 
 #include "tests/transport/tcp_world.h"
@@ -209,6 +211,37 @@ TEST(TcpBounds, InASmallContainerLessWaitsInAll) {
     pair.a.transport->send(links[i % 4], make_message(*pair.pool, Lane::kControl, i, kMiB, 0), 0);
   }
   EXPECT_TRUE(until([&] { return ended() > 0; }, seconds(5))) << "240 MiB fit where there is memory";
+}
+
+// They lie on the heap among what others hold, and free() alone keeps them.
+TEST(TcpBounds, TheMemoryOfManySmallMessagesThatNobodyTookGoesBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has a heap of its own";
+#endif
+  constexpr std::size_t kMany = 800'000;
+  const auto resident = [] {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm").ignore(64, ' ') >> pages;
+    return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) >> 20;
+  };
+  TcpOptions options;
+  options.link_grace = seconds(1);
+  const Listener listener(options);
+  std::optional<PlainSocket> reads_nothing(std::in_place);
+  ASSERT_TRUE(reads_nothing->connect_to(listener.address));
+  reads_nothing->write(greeting_of({{1}, {2}, 0, true}));
+  ASSERT_TRUE(until([&] { return !listener.seen.accepted().empty(); }));
+  const LinkId link = listener.seen.accepted().front();
+  const std::size_t before = resident();
+  std::vector<std::unique_ptr<std::byte[]>> others;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    listener.transport->send(link, {Lane::kData, std::vector<std::byte>(64), nullptr}, 0);
+    if (i % 100 == 0) others.push_back(std::make_unique<std::byte[]>(100));
+  }
+  ASSERT_TRUE(until([&] { return resident() > before + 128; })) << "what is sent is not kept";
+  reads_nothing.reset();
+  ASSERT_TRUE(until([&] { return listener.seen.closed(link).has_value(); }));
+  EXPECT_TRUE(until([&] { return resident() < before + 64; }, seconds(30))) << resident() - before << " MiB more";
 }
 
 // Each takes a thread, and name servers that do not answer keep it for long.

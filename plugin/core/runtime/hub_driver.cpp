@@ -17,8 +17,9 @@ void HubDriver::feed(TimePoint now, const protocol::HubEvent& event) {
   for (const protocol::HubAction& action : hub_.step(now, event)) {
     std::visit([this](const auto& each) { act(each); }, action);
   }
-  trims_.holds(hub_.held());
-  if (trims_.settle(hub_.held())) ::malloc_trim(0);
+  const std::size_t held = hub_.held() + outgoing_.cost();
+  trims_.holds(held);
+  if (trims_.settle(held)) ::malloc_trim(0);
 }
 
 void HubDriver::act(const protocol::HubSend& action) {

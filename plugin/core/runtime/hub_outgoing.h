@@ -67,6 +67,9 @@ class HubOutgoing {
     links_.erase(found);
   }
 
+  // Bytes of memory, about: what it takes to send them, apart from their payloads.
+  [[nodiscard]] std::size_t cost() const { return messages_ * kMessageCost; }
+
   // The link that has to go, if one has: it has more than it may, or most of too much. Looks each time that as much was
   // sent as is worth the looking; `is_left`: it goes already.
   template <typename IsLeft>

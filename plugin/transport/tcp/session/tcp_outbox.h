@@ -85,7 +85,8 @@ class Unarrived {
   [[nodiscard]] std::uint64_t bytes() const { return pushed_ - arrived_; }
   // With those that the newest message said are to follow it.
   [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes() + more_; }
-  [[nodiscard]] std::size_t memory() const { return bytes() + messages_ * kMessageCost; }
+  [[nodiscard]] std::size_t memory() const { return bytes() + cost(); }
+  [[nodiscard]] std::size_t cost() const { return messages_ * kMessageCost; }
 
  private:
   std::uint64_t pushed_ = 0, arrived_ = 0, more_ = 0;  // bytes
@@ -130,6 +131,8 @@ class Outbox {
   [[nodiscard]] std::uint64_t bytes_to_go() const { return unarrived_.bytes_to_go(); }
   // Bytes of memory: what was pushed and has not arrived.
   [[nodiscard]] std::size_t held() const { return unarrived_.memory(); }
+  // Of it, what lies in small blocks.
+  [[nodiscard]] std::size_t held_in_small() const { return unarrived_.cost(); }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   // How long it lately took until a segment was known to have arrived, with the queues before it. 0: none has arrived.
   [[nodiscard]] Duration usual() const { return usual_; }
