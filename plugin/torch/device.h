@@ -1,7 +1,7 @@
 // Waiting for an accelerator. Host memory has nothing to wait for.
 //
-// Threads: any. The worker threads that call this begin at device 0, and torch goes back to where a thread was: the
-// guard keeps that from being device 0, where a process of another GPU would make a context.
+// Threads: any. Worker threads begin on device 0, and torch restores the device that a thread was on. The guard keeps
+// that from being device 0: a process that uses another GPU would create a context there.
 #pragma once
 
 #include <c10/core/DeviceGuard.h>

@@ -2,8 +2,8 @@
 // and lets Python look at its signals in between.
 //
 // A call that was interrupted goes on in the background until its own limit; the next one queues up behind it.
-// Threads: call() from threads that hold the interpreter's lock. Ownership: the thread keeps the object that the
-// calls are about alive; one that is still busy when the last owner lets go is left to itself.
+// Threads: call() from threads that hold the interpreter's lock. Ownership: the thread keeps the called object alive;
+// one that is still busy when the last owner lets go is detached.
 #pragma once
 
 #include <pybind11/pybind11.h>

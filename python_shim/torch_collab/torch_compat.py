@@ -7,9 +7,9 @@ Where a new torch can break collab, in the order in which it shows:
 
 - When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
   `plugin/torch/hub_backend.h` override `c10d::Backend`, `plugin/torch/work.h` overrides `c10d::Work` twice,
-  `plugin/torch/device.h` includes `c10/core/impl/VirtualGuardImpl.h`, `ATen/core/LegacyTypeDispatch.h` is included
-  where autograd is passed by, and `cmake/CollabFindTorch.cmake` names torch's libraries. The compiler or the linker
-  says so.
+  `plugin/torch/device.h` and `device_stage.cpp` include `c10/core/impl/VirtualGuardImpl.h`, `plugin/transport/gloo`
+  includes `c10d/Backend.hpp`, `ATen/core/LegacyTypeDispatch.h` is included where autograd is passed by, and
+  `cmake/CollabFindTorch.cmake` names torch's libraries. The compiler or the linker says so.
 - When it is imported from a wheel that has no extension for that minor version: `native.py` refuses
   (`ddp.torch-not-in-wheel`).
 - When it was built beside another torch: `check_build` refuses (`ddp.torch-replaced`).
@@ -18,8 +18,8 @@ Where a new torch can break collab, in the order in which it shows:
   used with one warning (`untested`, `ddp.torch-untested`).
 - When a site joins with an optimizer whose state has other names than `KEEPS` in `model/optimizer_copy.py` says: its
   optimizer begins with a fresh state.
-- Without a word: `checkpoint_saver` and `lightning_loops` look at modules that are loaded late. Where these have other
-  names, a warning about checkpoints and an end of Lightning's that a site can tell are gone. Tests hold both.
+- Without a word: `checkpoint_saver` and `lightning_loops` look at modules that are loaded late. If these get other
+  names, the warning about checkpoints no longer comes, nor does a site notice that Lightning ends. Tests hold both.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import second_tries
 from second_tries import pytest_terminal_summary  # noqa: F401  (a hook)
 from torchruns import Nodes
-from turns import have_own_shared_memory, in_order, pytest_runtest_protocol  # noqa: F401  (a hook)
+from turns import have_own_mounts, in_order, pytest_runtest_protocol  # noqa: F401  (a hook)
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +32,11 @@ def _records_of_the_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 def pytest_configure(config: object) -> None:
     if hasattr(config, "workerinput"):
-        have_own_shared_memory()
+        have_own_mounts()
     # For what fixtures start that serve more than one test.
     state = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="collab-tests-state-")
     atexit.register(shutil.rmtree, state, ignore_errors=True)
-    # A TCPStore asks for the name of each that connects, and some name servers drop such questions: 5 s each.
+    # Of what asks a name server all the same (turns.py).
     os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
     # A shell starts background jobs with Ctrl-C ignored, and what the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -13,6 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -230,6 +231,7 @@ def test_doctor_reports_and_its_status_says_whether_there_are_problems() -> None
         "ucx",
         "congestion control",
         "listening",
+        "name server",
         "shared memory",
         "TMPDIR",
     ):
@@ -402,6 +404,18 @@ def test_doctor_takes_the_port_of_the_site_that_runs_here_for_no_problem(
     assert row["verdict"] == verdict, row
     own = f"{listen} is in use by this swarm's own site paris of run night ({held}), which runs here"
     assert (row["text"] == own) == (verdict == "ok"), row
+
+
+def test_doctor_tells_of_a_silent_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(doctor, "_NAME_SECONDS", 0.1)
+    monkeypatch.setattr(socket, "getnameinfo", lambda *_: answers.wait(30.0))
+    findings = doctor.Findings(quiet=True)
+    doctor._name_server(findings)
+    answers.set()
+    doctor._name_server(findings)
+    assert [row["verdict"] for row in findings.rows] == ["hint", "ok"]
+    assert "/etc/resolv.conf" in findings.rows[0]["text"]
 
 
 @pytest.mark.parametrize(("devices", "verdict"), [(["mlx5_1", "mlx5_0"], "hint"), ([], "ok"), (None, "ok")])

@@ -5,6 +5,7 @@ that need a second try keep real time: they run alone, as does what is marked `a
 time as well, but what most tests on it say is as true of one that is late.
 
 Each worker has a /dev/shm of its own, which needs root: sites of one name, run and model would find each other there.
+It also asks no name server: a TCPStore looks up the name of each that connects, and some drop such questions.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ import pytest
 ALONE = ("alone", "second_try")
 LONG = ("slow", "wan")
 # Of the system's mount(2) and unshare(2).
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+NAMES = Path("/etc/nsswitch.conf")  # where the system looks for names
 
 
-def have_own_shared_memory() -> None:
+def have_own_mounts() -> None:
     """For this thread, and all that it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if (
-        libc.unshare(CLONE_NEWNS)
-        or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-        or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=50%")
-    ):
-        why = os.strerror(ctypes.get_errno())
-        raise pytest.UsageError(f"a worker of `pytest -n` cannot have a /dev/shm of its own ({why}): leave -n out")
+    with tempfile.NamedTemporaryFile("w") as names:  # the mount keeps it
+        kept = NAMES.read_text().splitlines() if NAMES.exists() else []
+        kept = [line for line in kept if not line.startswith("hosts:")]
+        print(*kept, "hosts: files", sep="\n", file=names, flush=True)
+        if (
+            libc.unshare(CLONE_NEWNS)
+            or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+            or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=50%")
+            or (NAMES.exists() and libc.mount(names.name.encode(), bytes(NAMES), None, MS_BIND, None))
+        ):
+            why = os.strerror(ctypes.get_errno())
+            raise pytest.UsageError(f"a worker of `pytest -n` cannot have mounts of its own ({why}): leave -n out")
 
 
 @contextlib.contextmanager

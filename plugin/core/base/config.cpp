@@ -128,11 +128,12 @@ class Loader {
           ": it counts in steps, so give COLLAB_SYNC_EVERY in steps or as auto [knob.warmup-by-time]");
     }
     if (config.sync_anneal.steps > 0 && (config.sync_every.automatic || config.sync_every.steps == 0)) {
-      return invalid_argument("COLLAB_SYNC_ANNEAL: expected 0 unless COLLAB_SYNC_EVERY is a number of steps; it is " +
-                              text_in_force("sync_every", config) + ", and got " +
-                              text_in_force("sync_anneal", config) +
-                              ": progress of the training is counted in rounds of a known length "
-                              "[knob.anneal-needs-steps]");
+      return invalid_argument(
+          "COLLAB_SYNC_ANNEAL: expected 0 unless COLLAB_SYNC_EVERY is a number of steps, which is " +
+          text_in_force("sync_every", config) + "; got " + text_in_force("sync_anneal", config) +
+          ": it counts the training in rounds of a known length, so give COLLAB_SYNC_EVERY in "
+          "steps "
+          "[knob.anneal-needs-steps]");
     }
     return loaded;
   }

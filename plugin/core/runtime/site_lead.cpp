@@ -188,7 +188,8 @@ void SiteLead::part(const std::string& reason, std::uint32_t next_generation) {
   leader_.leave(reason, next_generation);
 }
 
-// A site that has spent its budget said so once; one that is behind may not look healthy.
+// At each round that is due while this site trains alone, so that it does not look healthy. That the budget is spent
+// was said once.
 void SiteLead::tell_alone() {
   const TimePoint now = clock_.now();
   if (why_alone_ == kBudgetOver || !rounds_.schedule().would_be_due(now)) return;

@@ -22,7 +22,7 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
-// One membership of a world: everybody but these. They only grow from one epoch to the next.
+// One membership of a world: all ranks except those in `gone`, which only grows from one epoch to the next.
 struct Epoch {
   std::uint64_t number = 0;  // 0: everybody
   std::vector<RankId> gone;  // ascending

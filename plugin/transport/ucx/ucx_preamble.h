@@ -17,7 +17,7 @@ namespace collab {
 
 inline constexpr std::uint32_t kPreambleMagic = 0x31584C43;  // "CLX1", the last byte is the version
 inline constexpr std::uint32_t kMaxConnections = 16;
-inline constexpr unsigned kActiveMessage = 1;  // UCX's number of the handler it goes to
+inline constexpr unsigned kActiveMessage = 1;  // UCX's id of the message handler
 
 struct Preamble {
   enum class Kind : std::uint8_t {

@@ -12,6 +12,8 @@ import re
 import shutil
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +29,7 @@ from torch_collab.words import counted
 _MIN_SHARED_MEMORY = 1 << 30
 _RDMA = Path("/sys/class/infiniband")
 _SOON = timedelta(days=14)
+_NAME_SECONDS = 3.0
 _OLD_RECORD = timedelta(days=7)
 # Codes of the reasons why a line was not measured that sites would have too: their keys do not fit.
 _OTHER_KEY = ("tls.", "tcp.peer-encrypts", "tcp.peer-has-no-key")
@@ -107,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     _port(findings, config.listen if config else os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"), config)
     if config:
         _address(findings, config)
+    _name_server(findings)
     _shared_memory(findings)
     _orphans(findings, arguments.clean)
     if config:
@@ -367,6 +371,26 @@ def _address(found: Findings, config: native.Settings) -> None:
         )
     else:
         found.fine("address", f"others would dial {address}")
+
+
+def _name_server(found: Findings) -> None:
+    def look_up() -> None:
+        with contextlib.suppress(OSError):  # that it has no name is an answer
+            socket.getnameinfo((addresses.ANYWHERE, 0), 0)
+
+    asked = threading.Thread(target=look_up, daemon=True)
+    began = time.monotonic()
+    asked.start()
+    asked.join(_NAME_SECONDS)
+    if asked.is_alive():
+        found.hint(
+            "name server",
+            f"no answer in {_NAME_SECONDS:.0f} s to whose an address is. torch's stores look up each machine that "
+            "connects, so every start waits for it: mend /etc/resolv.conf (or shorten the wait there: options "
+            "timeout:1 attempts:1)",
+        )
+    else:
+        found.fine("name server", f"an address was looked up in {time.monotonic() - began:.1f} s")
 
 
 def _shared_memory(found: Findings) -> None:

@@ -46,7 +46,8 @@ def add(
     status: dict[int, str],
     usage: str | None = None,
 ) -> argparse.ArgumentParser:
-    """The form of a command. `examples` are command lines, a remark behind `  #`; `status` has 0 and 1 at least."""
+    """The argument parser of a command. `examples`: command lines, with a remark behind `  #`; `status`: what its exit
+    codes mean, 0 and 1 at least."""
     width = max(60, min(110, shutil.get_terminal_size().columns - 2))
     meant = {**status, **{number: text for number, text in _ALWAYS.items() if number not in status}}
     rows = [

@@ -38,7 +38,7 @@ def choose(config: native.Settings, one_world: bool = False) -> Choice:
 
 
 def make(config: native.Settings, advertise: str) -> dict[str, Any]:
-    """Of the transports that are dialled by address, the chosen one."""
+    """The chosen transport, if it is one that is dialled by address."""
     return native.addressed_transport(choose(config).kind, config, advertise)
 
 

@@ -89,7 +89,7 @@ TEST(SyncEvery, AnnealCountsRoundsOfAKnownLength) {
   }
   for (const std::string every : {"30s", "auto"}) {
     EXPECT_THAT(error_of({{"COLLAB_SYNC_ANNEAL", "500:0.5"}, {"COLLAB_SYNC_EVERY", every}}),
-                AllOf(HasSubstr("COLLAB_SYNC_EVERY is a number of steps; it is " + every + ", and got 500:0.5"),
+                AllOf(HasSubstr("COLLAB_SYNC_EVERY is a number of steps, which is " + every + "; got 500:0.5"),
                       EndsWith("[knob.anneal-needs-steps]")));
   }
 }

@@ -3,12 +3,12 @@
 //   to accept    more than half of the membership, by name
 //   to promise   more than half of the membership by name, with the records of at least half of the membership
 //
-// Any set that accepts and any set that promises share a site that remembers: of n sites, more than n / 2 and at least
-// n / 2 make more than n. So a candidate that has been promised a term hears of whatever was accepted under an older
-// one. A site that has lost its record counts by name only: it does not know what its predecessor of that name has
-// promised or accepted. This is Paxos with quorums of two sizes (Flexible Paxos), and with recovery by a new identity
-// as in Viewstamped Replication Revisited, section 4.3: there, too, a site that has forgotten is no witness of the
-// past.
+// Any quorum that accepts and any quorum that promises share a site that still has its record: of n sites, more than n
+// / 2 accept, and at least n / 2 promise with their records, which makes more than n. So a candidate that has been
+// promised a term hears of whatever was accepted under an older one. A site that has lost its record counts by name
+// only: it does not know what its predecessor of that name has promised or accepted. This is Paxos with quorums of two
+// sizes (Flexible Paxos), and with recovery by a new identity as in Viewstamped Replication Revisited, section 4.3:
+// there, too, a site that has forgotten is no witness of the past.
 //
 // Threads and ownership: plain values.
 #pragma once

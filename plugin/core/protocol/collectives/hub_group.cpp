@@ -503,7 +503,7 @@ void HubGroup::conclude(std::uint64_t number) {
   while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
 }
 
-// A member that holds the result may give it to its caller.
+// The step's result is final: members that hold it may return it to their callers.
 void HubGroup::stand(std::uint64_t number) {
   newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));

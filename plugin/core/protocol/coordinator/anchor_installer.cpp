@@ -325,7 +325,8 @@ void AnchorInstaller::lost(SiteId source) {
   }
 }
 
-// The lost member had one source. Once a grace, that source is asked again what it holds: its first word may be wrong.
+// The lost member had one source. Once per link grace, that source is asked again what it holds: its first word may be
+// wrong.
 void AnchorInstaller::went_without(const Member& gone) {
   const auto& anchor = all_->anchor.record();
   if (gone.phase() != MemberPhase::kInstalling || gone.anchor.sources_.size() != 1) return;

@@ -12,8 +12,8 @@
 //   from a member; any other link is closed
 //   AnchorInstalled      AnchorInstaller     the swarm's anchor: it is active. Another: it takes the swarm's; one that
 //                                            trains, at its trigger (stale)
-//   Ready                Round               counts for the next attempt; for an earlier round the site takes the
-//   anchor Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
+//   Ready                Round               counts for the next attempt; for an earlier round: it takes the anchor
+//   Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
 //   Decline              Round               another attempt, to which it contributes nothing; a second one: expelled
 //   PeerUnreachable      Round               another attempt; the pair owns no slice in it if it failed before
 //   Leave                Membership          `LeaveAck`; the others get `MemberLeft`; it goes as if its link had closed

@@ -28,7 +28,7 @@ class Generations {
  public:
   struct Waiting {
     wire::Join join;
-    TimePoint since{};       // also over links that were lost
+    TimePoint since{};       // kept when it comes back on another link
     TimePoint tell{};        // that it waits, from then on
     bool announced = false;  // in the log
   };
@@ -51,8 +51,8 @@ class Generations {
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
   // The latest generation that a site which waits has been a member of as this process, so a swarm trains it already.
-  // 0: none. One that a process has read from a file proves nothing, as it may be of an earlier run; nor does one with
-  // fewer such sites than `trainers`, which train here.
+  // 0: none. One that a process has read from a file proves nothing, as it may be of an earlier run; nor does a
+  // generation with fewer such sites than `trainers`, the number that train here.
   [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
   // ---- sites that have left for a later generation

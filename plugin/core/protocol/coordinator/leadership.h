@@ -35,8 +35,9 @@ class Leadership {
   [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
   [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, as the sites here know it
   [[nodiscard]] TimePoint next_deadline() const;
-  // The number of a run that begins here, where another is known; whether one was begun here.
+  // The number for a run that begins here, which is not `known`.
   [[nodiscard]] RunId next_run(RunId known);
+  // Whether that run was begun by this coordinator.
   [[nodiscard]] bool began_here(RunId run) const;
 
   // ---- while it does not lead

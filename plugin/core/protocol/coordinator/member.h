@@ -1,5 +1,6 @@
 // A site that was let in, and which part may change which of its fields. For MemberContact, MemberAnchor and
-// MemberRound the compiler enforces this (private fields, one friend). For the rest of Member it is a convention:
+// MemberRound the compiler enforces this (private fields, and one friend that writes; the simulator's Inside only
+// reads). For the rest of Member it is a convention:
 //
 //   of a member                                       changed only by
 //   that it is a member                               Membership: add(), remove() (membership.cpp)

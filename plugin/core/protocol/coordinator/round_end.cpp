@@ -8,7 +8,8 @@
 //   all are done, a site has another digest of a slice       average_again(): the attempt is given up, nothing of its
 //                                                            exchange stands, and another one is formed
 //
-// The right digest is the one that most sites say; among equals, the one that includes the lowest site (right_of).
+// The right digest is the one that most sites say, of those that train and have a say (if any do); among equals, the
+// one that includes the lowest site (right_of).
 // Each of the other sites is
 //
 //   the first three times                                    named: event `repair`, [round.mean-differs]

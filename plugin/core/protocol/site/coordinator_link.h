@@ -2,10 +2,11 @@
 //
 //   dialling --connected--> heard --closed, dropped--> dialling, from the first candidate
 //      ^  | no answer             +-------silent-----> dialling, from the candidate after the silent one
-//      +--+ the next candidate; after the last one a back-off; likewise from one that commits what nobody here did
+//      +--+ the next candidate, after the last one a back-off. So too if a coordinator commits an attempt in which
+//           this site was not done
 //
 // What a site does when its coordinator is gone, because the link was closed or was silent for COLLAB_LINK_GRACE.
-// lose() begins it, and each part does its own:
+// lose() begins it; then each part does what the table says:
 //
 //   the site was                          what it does                                         in
 //   leaving                               has left                                             SiteMembership

@@ -61,8 +61,9 @@ void Inquiry::on_tick() {
   last_ = (last_ + 1) % count;
   if (last_ == all_->coordinator.candidate()) last_ = (last_ + 1) % count;
   of_ = last_;
+  // All of them once per grace.
   const Duration each =
-      std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));  // once a grace
+      std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));
   // Uneven: otherwise the looks might keep step with the rounds. Then two swarms could each find their own better, for
   // ever.
   looks_ = (looks_ + 1) % 8;

@@ -1,7 +1,7 @@
 // Asks the other candidates: two swarms of one run may have been founded apart, or another candidate may lead while
 // this site only waits.
 //
-//   member that waits or is held --once a grace: the next candidate--> asked
+//   member that waits or is held --once per grace: the next candidate--> asked
 //   asked --it leads, and has agreed on more--> the site goes there. A site that waits where no candidate leads goes to
 //                                               any swarm that has begun, unless that has agreed on far less
 //

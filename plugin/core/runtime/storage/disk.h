@@ -56,7 +56,7 @@ class NewFile {
 
   Disk* disk_;
   std::string path_;
-  int fd_;  // negative: moved away, or in its place
+  int fd_;  // negative: moved from, or renamed into its place
 };
 
 // What was renamed or removed in the file's folder stays so.

@@ -1,5 +1,5 @@
 // What the user's caps leave to each link (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN). Also which links are not read
-// because this process has not handled too many of their bytes.
+// because too many of their bytes wait to be handled.
 //
 // What is sent is counted before it goes. What comes is held back by its senders: each peer is told its part of the
 // cap, by how many send at the moment. Not to read is the last resort: what a sender gave to its system then stands

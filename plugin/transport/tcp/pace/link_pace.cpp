@@ -17,7 +17,7 @@ constexpr double kTargetSeconds = 0.015;
 constexpr double kTargetOfRoundTrip = 0.1;  // or this, if it is more
 constexpr double kNoQueueBelow = 0.25;      // of the target
 constexpr double kLongQueueFrom = 3;        // targets
-constexpr double kPatienceLost = 15;        // of the target, for a link that needs half as long as the others
+constexpr double kPatienceLost = 15;        // targets, for a link that needs half as long as the others
 constexpr double kLeastPatience = 0.25;
 constexpr double kHorizonEpochs = 4;  // in which a deviation from the target should end
 // ---- the rate
