@@ -72,8 +72,7 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert native.has_made_token(native.load_config({"COLLAB_TOKEN_FILE": str(key)}, {}).raw)
     assert key.read_text().strip() not in done.stdout + done.stderr + (tmp_path / "collab.toml").read_text()
-    command = "collab run --site NAME --join 127.0.0.1:29500 --token-file swarm.key train.py"
-    assert command in done.stdout.replace("\n", " ")
+    assert "  collab run --site NAME train.py\n" in done.stdout
     assert "Port 29500 is torch's own store, which the key does not close" in done.stdout
     file = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text())
     entries = file.entries("")
@@ -150,7 +149,7 @@ def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:
     assert "--rdzv-endpoint=10.0.0.1:29410" in command and "--rdzv-conf=is_host=0,coordinator_port=29412" in command
     by_variable = run(swarm, "run", "--dry-run", "a.py", COLLAB_SITE="tokyo").stdout
     assert "[site] of collab.toml is paris's, and does not count here" in by_variable
-    assert "COLLAB_LISTEN" not in by_variable and "is_host" not in by_variable
+    assert "COLLAB_LISTEN" not in by_variable and "is_host=0," in by_variable
     forgotten = run(swarm, "run", "--dry-run", "--join", "10.0.0.1", "a.py")
     assert forgotten.returncode == 1 and "say --site NAME" in forgotten.stderr, "the first one's name"
     assert run(swarm, "run", "--dry-run", "--site", "paris", "--join", "10.0.0.1", "a.py").returncode == 0

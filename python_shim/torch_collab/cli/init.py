@@ -145,7 +145,6 @@ def _key(path: Path) -> bool:
 
 def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     _, port = addresses.split_host_port(endpoint)
-    there = f"collab run --site NAME --join {endpoint} --token-file {shlex.quote(key.name)} train.py"
     elsewhere = [] if path.parent == Path() else ["--config", str(path)]
     here = shlex.join(["collab", "run", *elsewhere, "train.py"])
     ports = ", ".join(f"{port + i} ({what})" for i, what in enumerate(swarm_file.PORTS))
@@ -153,7 +152,7 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
           f"wrote {path}; the swarm's key is {key}, which was there")  # fmt: skip
     print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
     print(f"At every other, once {path.name} and {key.name} are there (send the key where nobody else can read "
-          f"it), with a NAME of its own:\n  {there}")  # fmt: skip
+          f"it), with a NAME of its own:\n  collab run --site NAME train.py")  # fmt: skip
     state = path.parent / swarm_file.STATE
     if any(state.glob("*.collab")):
         print(f"\n{state} has models of an earlier run: to begin anew take it away; to go on from them write that "

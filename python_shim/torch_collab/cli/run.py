@@ -175,15 +175,12 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
             f"--join says that another machine is the first, but [site] in {swarm_file.NAME} says that this one is: "
             "say --site NAME, a name of its own [cli.run-no-site]"
         )
-    conf = {}
-    if not arguments.join and _text(entries, "first") == "1":
-        conf["is_host"] = "1"
-    elif arguments.join:
-        conf["is_host"] = "0"
+    first = "0" if arguments.join else _text(entries, "first")
+    conf = {"is_host": first} if first else {}
     endpoint = _endpoint(arguments.join, entries)
     if port := _text(entries, "coordinator_port"):
         # Of several sites on one machine the first has the port.
-        shared = arguments.join and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
+        shared = first == "0" and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
     conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
     return [

@@ -86,9 +86,12 @@ class SwarmFile:
         return self.site["name"].text if "name" in self.site else ""
 
     def entries(self, site: str) -> dict[str, Entry]:
-        """What holds at the site of this name; "": the one in the file. [site] wins over [swarm]."""
-        own = site in ("", self.site_name()) or not self.site_name()
-        return {**self.swarm, **(self.site if own else {})}
+        """What holds at the site of this name; "": the one in the file. [site] wins over [swarm], and where it is of
+        another site that is the first one, this one is not."""
+        if site in ("", self.site_name()) or not self.site_name():
+            return {**self.swarm, **self.site}
+        first = self.site.get("first")
+        return {**self.swarm, **({"first": Entry("0", first.where)} if first and first.text == "1" else {})}
 
     def variables(self, entries: Mapping[str, Entry], given: Mapping[str, str]) -> dict[str, Entry]:
         """The knobs among the entries by their variables, without those in `given`, variables too. Of the swarm's key
