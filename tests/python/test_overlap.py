@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ranks import expect_success, run_ranks
 from torchruns import Nodes
 
 pytestmark = pytest.mark.slow
@@ -38,3 +39,9 @@ def test_sites_of_which_one_waits_for_its_rounds_are_refused_with_both_values(no
     said = paris.output + rome.output
     assert "COLLAB_OVERLAP differs between ranks" in said
     assert "has '1'" in said and "has '0'" in said
+
+
+def test_between_two_steps_a_script_sees_one_model_and_steps_left_out_do_not_count() -> None:
+    environment = {**OVERLAP, "COLLAB_SYNC_EVERY": "4"}
+    for rank in expect_success(run_ranks("behind.py", ["a", "a", "b", "b"], environment=environment)):
+        assert "done" in rank.output
