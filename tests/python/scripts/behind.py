@@ -1,4 +1,4 @@
-"""Rounds behind a training with gradient accumulation, a GradScaler, evaluations and checkpoints. Two sites, four ranks.
+"""Rounds behind a training with gradient accumulation, a GradScaler, evaluations and checkpoints, two ranks a site.
 
 What a script does between two steps sees one model: a round that is done meanwhile is merged at a step, not before.
 """
