@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import time
 
 import torch
 import torch.distributed as dist
@@ -41,11 +40,11 @@ for step in range(STEPS):
     before = parameters_of(ddp)
     saved = io.BytesIO()
     torch.save({"model": ddp.module.state_dict(), "optimizer": optimizer.state_dict()}, saved)
+    ddp.module.eval()
     with torch.no_grad():
-        ddp.module.eval()
-        ddp.module(x)
-        ddp.module.train()
-    time.sleep(0.05)  # an exchange that is under way ends
+        for held_out in range(200):  # takes long enough for an exchange that is under way to end
+            ddp.module(batch(held_out, RANK, size=500)[0])
+    ddp.module.train()
     assert all(torch.equal(a, b) for a, b in zip(before, parameters_of(ddp), strict=True)), f"merged after step {step}"
     saved.seek(0)
     fresh = small_model(seed=1)
