@@ -74,6 +74,13 @@ void Links::end(TcpLink& link, const Status& why) {
   all_.context.handler->on_closed(id, why);
 }
 
+std::size_t Links::data_cost() const {
+  std::size_t bytes = 0;
+  for (const auto& [id, link] : links_) bytes += link->session.data_cost();
+  for (const auto& link : graveyard_) bytes += link->session.data_cost();
+  return bytes;
+}
+
 bool Links::ended_well(const Id& name) const {
   return std::find(ended_well_.begin(), ended_well_.end(), name) != ended_well_.end();
 }
