@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs the tests: C++, the model of the agreement, Python, documents, lint.
 #
-#   ci/test.sh          every test (about fifty minutes on two cores)
+#   ci/test.sh          every test (about an hour on two cores)
 #   ci/test.sh --full   then the sanitizers, the installed core and the wheel too
 #
 # A part that fails does not stop the others; the exit status is that of all. Logs are in build/ci.
