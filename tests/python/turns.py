@@ -30,19 +30,20 @@ NAMES = Path("/etc/nsswitch.conf")  # where the system looks for names
 def have_own_mounts() -> None:
     """For this thread, and all that it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
+    if (
+        libc.unshare(CLONE_NEWNS)
+        or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+        or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=50%")
+    ):
+        why = os.strerror(ctypes.get_errno())
+        raise pytest.UsageError(f"a worker of `pytest -n` cannot have a /dev/shm of its own ({why}): leave -n out")
+    if not NAMES.exists():
+        return
     with tempfile.NamedTemporaryFile("w") as names:  # the mount keeps it
-        kept = NAMES.read_text().splitlines() if NAMES.exists() else []
-        kept = [line for line in kept if not line.startswith("hosts:")]
+        kept = [line for line in NAMES.read_text().splitlines() if not line.startswith("hosts:")]
         print(*kept, "hosts: files", sep="\n", file=names, flush=True)
-        if (
-            libc.unshare(CLONE_NEWNS)
-            or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-            or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=50%")
-        ):
-            why = os.strerror(ctypes.get_errno())
-            raise pytest.UsageError(f"a worker of `pytest -n` cannot have a /dev/shm of its own ({why}): leave -n out")
-        if NAMES.exists():  # where this is refused, tests are slower if the name server is
-            libc.mount(names.name.encode(), bytes(NAMES), None, MS_BIND, None)
+        # Where this is refused, tests are slower if the name server is.
+        libc.mount(names.name.encode(), bytes(NAMES), None, MS_BIND, None)
 
 
 @contextlib.contextmanager

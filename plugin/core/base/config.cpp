@@ -131,8 +131,7 @@ class Loader {
       return invalid_argument(
           "COLLAB_SYNC_ANNEAL: expected 0 unless COLLAB_SYNC_EVERY is a number of steps, which is " +
           text_in_force("sync_every", config) + "; got " + text_in_force("sync_anneal", config) +
-          ": it counts the training in rounds of a known length, so give COLLAB_SYNC_EVERY in "
-          "steps "
+          ": it counts the training in rounds of a known length, so give COLLAB_SYNC_EVERY in steps "
           "[knob.anneal-needs-steps]");
     }
     return loaded;

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
 _FILE = "[site] of collab.toml"
-_CONNECT_SECONDS = 5.0
 _WRITTEN_SECONDS = 15.0
 SAY_EVERY = 15.0  # seconds, of who waits
 
@@ -133,10 +131,14 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
     said = started
     while True:
         try:
-            with socket.create_connection((settings.host, settings.port), timeout=_CONNECT_SECONDS):
-                break
-        except OSError as error:
+            server = store_at(settings.host, settings.port, DIAL_SECONDS)
+            problem = f"it accepts connections, but has not answered as a store within {DIAL_SECONDS:.0f} s"
+            break
+        except OSError as error:  # nobody accepts
             problem = str(error)
+        except (RuntimeError, ValueError) as error:
+            server, problem = None, first_line(error)
+            break
         now = time.monotonic()
         if now - started >= settings.join_timeout:
             raise RendezvousConnectionError(
@@ -147,11 +149,6 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
             log.info(f"no answer at --rdzv-endpoint={settings.endpoint} yet ({problem}); trying for "
                      f"{settings.join_timeout - (now - started):.0f} s more")  # fmt: skip
         time.sleep(0.3)
-    try:
-        server = store_at(settings.host, settings.port, DIAL_SECONDS)
-        problem = f"it accepts connections, but has not answered as a store within {DIAL_SECONDS:.0f} s"
-    except (OSError, RuntimeError, ValueError) as error:
-        server, problem = None, first_line(error)
     if server is None:
         raise RendezvousConnectionError(
             f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; take a port that is "

@@ -22,7 +22,6 @@ dist.init_process_group("collab")
 ddp = DistributedDataParallel(small_model())
 optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
 scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
-merged = 0
 for step in range(STEPS):
     x, y = batch(step, RANK)
     with ddp.no_sync():

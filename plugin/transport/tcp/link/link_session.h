@@ -33,7 +33,7 @@ class LinkSession {
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
   [[nodiscard]] Outbox& outbox(Lane lane) { return out_[static_cast<std::size_t>(lane)]; }
   // Bytes of memory that the messages of the data lane take apart from their own; those of control are counted.
-  [[nodiscard]] std::size_t data_cost() const { return out_[static_cast<std::size_t>(Lane::kData)].held_in_small(); }
+  [[nodiscard]] std::size_t data_cost() const { return out_[static_cast<std::size_t>(Lane::kData)].cost(); }
   [[nodiscard]] bool all_arrived() const { return out_[0].empty() && out_[1].empty(); }
   struct Progress {  // bytes that are known to have arrived
     bool any = false;
