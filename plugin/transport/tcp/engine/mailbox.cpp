@@ -16,7 +16,7 @@ void Mailbox::post(Command command) {
 void Mailbox::take(std::vector<Command>& commands) {
   const std::lock_guard lock(mutex_);
   posted_ = false;
-  commands.swap(commands_);
+  commands = std::exchange(commands_, {});  // keeps nothing of a burst
 }
 
 void Mailbox::shut() {
