@@ -213,24 +213,33 @@ void Inside::write(Canon& canon, const Period& period) {
 }
 
 void Inside::write(Canon& canon, const Round& machine) {
-  const auto& [all, round, faults, watch, reachability, duplicate_data, deltas, last_skipped, attempt_base,
-               highest_attempt] = machine;
+  const auto& [all, round, watch, reachability, last_skipped, attempt_base, highest_attempt] = machine;
   static_cast<void>(all);
-  static_cast<void>(deltas);  // nothing is decided by them
   const auto& [waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, cut_because] =
       round;
+  canon.all(waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, cut_because, watch,
+            reachability, last_skipped, attempt_base, highest_attempt);
+}
+
+void Inside::write(Canon& canon, const Exclusions& part) {
+  const auto& [all, faults] = part;
+  static_cast<void>(all);
   const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,
                first_newcomer, newcomers_from] = faults;
-  canon.all(waiting, limit, attempts, attempt, here, done, started, limits, slices, gone, declined, set_aside,
-            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,
-            first_newcomer, newcomers_from, watch, reachability, duplicate_data, last_skipped, attempt_base,
-            highest_attempt);
+  canon.all(set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_cost, newcomers_out,
+            first_newcomer, newcomers_from);
+}
+
+void Inside::write(Canon& canon, const Contributions& part) {
+  const auto& [all, tally, duplicate_data, deltas] = part;
+  static_cast<void>(std::tie(all, tally, deltas));  // nothing is told or decided by them
+  canon.put(duplicate_data);
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
   const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, period,
-               round, tally, now, out, idle, changed] = *machine.parts_;
-  static_cast<void>(std::tie(config, tally, out, idle, changed));  // decide nothing later
+               round, exclusions, contributions, now, out, idle, changed] = *machine.parts_;
+  static_cast<void>(std::tie(config, out, idle, changed));  // decide nothing later
   write(canon, agreed);
   write(canon, leadership);
   write(canon, generation);
@@ -242,6 +251,8 @@ void Inside::write(Canon& canon, const Coordinator& machine) {
   write(canon, slices);
   write(canon, period);
   write(canon, round);
+  write(canon, exclusions);
+  write(canon, contributions);
   canon.put(now);
 }
 

@@ -35,6 +35,8 @@ struct Inside {
   static void write(sim::Canon& canon, const class SliceOwners& part);
   static void write(sim::Canon& canon, const class Period& part);
   static void write(sim::Canon& canon, const class Round& part);
+  static void write(sim::Canon& canon, const class Exclusions& part);
+  static void write(sim::Canon& canon, const class Contributions& part);
   static void write(sim::Canon& canon, const class ModelReference& part);
   static void write(sim::Canon& canon, const struct Member& member);
   static void write(sim::Canon& canon, const class CoordinatorLink& part);

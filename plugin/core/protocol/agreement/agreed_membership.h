@@ -27,6 +27,9 @@ class AgreedMembership {
   [[nodiscard]] const Voters& next_voters() const { return next_voters_; }  // of the attempt in flight
   [[nodiscard]] const CommittedRounds& history() const { return history_; }
 
+  // In the rounds; at the birth of a swarm all have.
+  [[nodiscard]] bool has_say(SiteId site) const { return voters_.empty() || voters_.contains(site); }
+
   // ---- what is agreed on
   void inherit(const Mandate& mandate);  // what counts of the past
   void settle(const Mandate& mandate);   // an older term's attempt is committed

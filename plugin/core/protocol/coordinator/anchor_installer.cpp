@@ -138,7 +138,7 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   if (!waited_for || applied) return;
   const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
                            to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
-  if (all_->round.count_state_repair(member.id) > kMaxRepeats)
+  if (all_->exclusions.count_state_repair(member.id) > kMaxRepeats)
     return all_->membership.expel(member.id, what + " [round.anchor-beyond-repair]");
   all_->note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's [round.other-anchor]",
              {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
@@ -155,7 +155,7 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
   const AnchorRecord& anchor = *all_->anchor.record();
   const std::string what = member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
                            " by now, not that of " + anchor_text(anchor.run, anchor.round);
-  if (all_->round.count_state_repair(member.id) > kMaxRepeats) {
+  if (all_->exclusions.count_state_repair(member.id) > kMaxRepeats) {
     return all_->membership.expel(member.id,
                                   what + "; " + times_text(kMaxRepeats + 1) +
                                       " it has not taken the one it was told to take [join.anchor-unsteady]");

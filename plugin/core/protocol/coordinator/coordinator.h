@@ -3,6 +3,7 @@
 // Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -35,6 +36,9 @@ struct CoordinatorConfig {
   Duration straggler_grace = std::chrono::seconds(60);  // a majority that is ready waits this long for the others
   Duration forget_after = Duration::max();  // then a minority goes on without the missing sites, as another run
   bool equal_shares = false;                // whatever the sites have measured
+
+  // How long nothing of an exchange may move.
+  [[nodiscard]] Duration standstill() const { return std::max(link_grace, least_standstill); }
 };
 
 class Coordinator {

@@ -1,17 +1,18 @@
 // The parts of a coordinator, and what all of them may use: configuration, time, and the list of what is to be done.
 //
-//   leadership   whether this candidate leads, under which term
-//   agreed       the membership as of the anchor, and who is enough
-//   generation   which model of the script is trained
-//   admission    who may come in, under which name
-//   membership   who is here: links, heartbeats, roster
-//   anchor       which anchor the swarm starts from
-//   installer    who gives the anchor to whom; each member's state
-//   gate         whether an attempt may start
-//   slices       who owns which part of the vector
-//   period       how many steps until the next round, where the leader chooses
-//   round        attempts, and the commit
-//   tally        how much each site has contributed
+//   leadership     whether this candidate leads, under which term
+//   agreed         the membership as of the anchor, and who is enough
+//   generation     which model of the script is trained
+//   admission      who may come in, under which name
+//   membership     who is here: links, heartbeats, roster
+//   anchor         which anchor the swarm starts from
+//   installer      who gives the anchor to whom; each member's state
+//   gate           whether an attempt may start
+//   slices         who owns which part of the vector
+//   period         how many steps until the next round, where the leader chooses
+//   round          attempts, and the commit
+//   exclusions     who is left out of the round
+//   contributions  what rounds say of who contributed
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. Coordinator
 // (coordinator.h) routes events to them.
@@ -27,7 +28,9 @@
 #include "core/protocol/coordinator/admission.h"
 #include "core/protocol/coordinator/anchor_choice.h"
 #include "core/protocol/coordinator/anchor_installer.h"
+#include "core/protocol/coordinator/contributions.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/coordinator/exclusions.h"
 #include "core/protocol/coordinator/generation_gate.h"
 #include "core/protocol/coordinator/leadership.h"
 #include "core/protocol/coordinator/membership.h"
@@ -35,7 +38,6 @@
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/coordinator/round_gate.h"
 #include "core/protocol/coordinator/slice_owners.h"
-#include "core/protocol/coordinator/tally.h"
 
 namespace collab::protocol {
 
@@ -58,7 +60,8 @@ struct CoordinatorParts {
   SliceOwners slices{};
   Period period{};
   Round round{};
-  Tally tally{};
+  Exclusions exclusions{};
+  Contributions contributions{};
 
   // Of the step under way.
   TimePoint now{};

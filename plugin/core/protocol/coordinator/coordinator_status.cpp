@@ -130,8 +130,8 @@ SwarmStatus status_of(const CoordinatorParts& all, TimePoint at) {
                      .round = agreed.round,
                      .period = all.period.in_force(),
                      .attempt = attempt ? attempt->attempt : AttemptId{},
-                     .spread = all.round.deltas().spread,
-                     .cosine = all.round.deltas().cosine,
+                     .spread = all.contributions.deltas().spread,
+                     .cosine = all.contributions.deltas().cosine,
                      .waiting_for = leads ? all.round.waiting_text() : election.waiting_text(at),
                      .leads = leads,
                      .voters = {},
@@ -139,7 +139,7 @@ SwarmStatus status_of(const CoordinatorParts& all, TimePoint at) {
                      .missing = all.leadership.missed(),
                      .applicants = election.names(),
                      .members = {},
-                     .contributed = all.tally.top(kMaxContributed)};
+                     .contributed = all.contributions.tally().top(kMaxContributed)};
   for (const wire::Voter& voter : waiting.voters) status.voters.push_back(voter.name);
   for (const auto& [id, voter] : all.agreed.voters()) {
     status.voters.push_back(voter.name);

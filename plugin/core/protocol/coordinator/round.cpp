@@ -20,15 +20,8 @@ RoundId Round::number() const {
 }
 
 bool Round::is_eligible(const Member& member) const {
-  return member.phase() == MemberPhase::kActive && !is_left_out(member.id);
+  return member.phase() == MemberPhase::kActive && !all_->exclusions.is_left_out(member.id);
 }
-
-bool Round::has_say(SiteId site) const {
-  const Voters& voters = all_->agreed.voters();
-  return voters.empty() || voters.contains(site);
-}
-
-bool Round::is_left_out(SiteId site) const { return faults_.is_out(site, has_say(site), all_->now); }
 
 TimePoint Round::next_deadline() const {
   const TimePoint gate = round_.attempt ? kNever : all_->gate.next_deadline();
@@ -50,18 +43,17 @@ void Round::keep_slices(std::vector<wire::Slice> slices) { round_.slices = std::
 
 void Round::forget() {
   clear();
-  faults_ = {};
+  all_->exclusions.forget();
+  all_->contributions.forget();
   watch_ = {};
   reachability_ = {};
-  duplicate_data_ = {};
-  deltas_ = {};
   last_skipped_ = {};
 }
 
 void Round::clear() {
   if (!mutant(Mutant::kDoneOfSkippedAttempt)) abandon_attempt();
   round_ = {};
-  faults_.begin_round(all_->members());
+  all_->exclusions.begin_round();
   all_->gate.begin_round();
   reachability_.begin_round();
 }
@@ -93,7 +85,7 @@ void Round::on_ready(Member& member, wire::Ready ready) {
       return;  // reported twice
     // The attempt was formed from a Ready that crossed a RoundSkipped: the site has trained on since.
     all_->note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
-    blame(member.id);
+    all_->exclusions.blame(member.id);
     abandon_attempt();
   }
   member.round.ready_ = ready;
@@ -123,7 +115,7 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
   for (const auto& [id, other] : all_->members()) {
     if (id != member.id) all_->send(other, wire::Notice{"declined", text});
   }
-  blame(member.id);
+  all_->exclusions.blame(member.id);
   abandon_attempt();
 }
 
@@ -135,7 +127,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
                    "; another attempt is formed [round.peer-gone]");
-    blame(member.id);
+    all_->exclusions.blame(member.id);
     return abandon_attempt();
   }
   if (!peer->here) {
@@ -153,10 +145,10 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                                    : " cannot exchange with " + all_->membership.name_of(unreachable.peer) + ": ") +
                            unreachable.reason;
   const bool apart = reachability_.are_apart(member.id, unreachable.peer, unreachable.round);
-  if (apart || !has_say(member.id)) {
-    blame(member.id);  // such a pair has nothing to exchange
-  } else if (!has_say(unreachable.peer)) {
-    blame(unreachable.peer);
+  if (apart || !all_->agreed.has_say(member.id)) {
+    all_->exclusions.blame(member.id);  // such a pair has nothing to exchange
+  } else if (!all_->agreed.has_say(unreachable.peer)) {
+    all_->exclusions.blame(unreachable.peer);
   }
   const bool cut = reachability_.failed(member.id, unreachable.peer, unreachable.round, all_->now - round_.started);
   if (cut) round_.cut_because = text + (itself ? "; without it " : "; without one of the two ");
@@ -226,7 +218,7 @@ void Round::try_to_start() {
                                                       " after most were (COLLAB_STRAGGLER_GRACE)"
                                                 : ": " + verdict.why;
     if (verdict.why.empty()) all_->gate.missed(id);
-    tell_without(all_->membership.name_of(id), why);
+    all_->exclusions.tell_without(all_->membership.name_of(id), why);
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
   if (!able.empty() && (all_->membership.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
@@ -236,69 +228,14 @@ void Round::try_to_start() {
   skip(round_.cut_because + all_->membership.quorum_text(able));
 }
 
-void Round::tell_without(const std::string& name, const std::string& why) {
-  const std::string round = std::to_string(number().value);
-  all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without " + name + why +
-                 "; what it trains counts in a later round [round.straggler]",
-             {{"who", json_quote(name)}, {"round", round}});
-}
-
 // If no site can reach all others, this round does not wait for the site that is cut off from most.
 std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);
-    faults_.set_aside(id);
     const bool itself = reachability_.fails_itself(id, number());
-    tell_without(all_->membership.name_of(id),
-                 itself ? ", which cannot do its part" : ", which cannot exchange with the others");
+    all_->exclusions.set_aside(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
   }
   return sites;
-}
-
-// Counts failures that no other rule limits. Those of a site with a say count against the site itself. A site without a
-// say may come again under another name.
-void Round::blame(SiteId site) {
-  const std::string name = all_->membership.name_of(site);
-  if (!has_say(site)) {
-    if (faults_.newcomer_failed(all_->now - round_.started, standstill())) leave_newcomers_out({{site, name}});
-  } else if (faults_.gave_up(site)) {
-    tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
-  }
-}
-
-// The newcomers rest for as long as they have taken, as after a wait in vain (round_gate.h).
-void Round::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
-  if (failed.empty()) return;
-  const Member* first = nullptr;
-  std::set<SiteId> because;
-  std::vector<std::string> names;
-  for (const auto& [id, name] : failed) {
-    because.insert(id);
-    names.push_back(name);
-  }
-  for (const auto& [id, member] : all_->members()) {
-    if (member.helper || has_say(id) || because.contains(id) || member.phase() != MemberPhase::kActive) continue;
-    if (first == nullptr || member.ticket < first->ticket) first = &member;
-  }
-  const Duration taken = std::max(all_->now - round_.started, faults_.newcomers_cost());
-  const Duration rest = std::min(taken, standstill());
-  const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
-  if (!faults_.leave_newcomers_out(because, kept, later(all_->now, rest))) return;
-  const bool keeps = first != nullptr && !is_left_out(first->id);
-  const std::string round = std::to_string(number().value);
-  all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without sites that were in no round yet" +
-                 (keeps ? " (but with " + first->name + ", which came first)" : "") + ": attempts at it failed for " +
-                 join_words(names) + " [round.newcomers-out]",
-             {{"who", json_list(names)}, {"round", round}});
-}
-
-// Without this site no round can be agreed on. To leave it out would end all rounds without an error.
-bool Round::is_needed(SiteId site) const {
-  std::set<SiteId> others = all_->membership.ids();
-  others.erase(site);
-  return !all_->membership.quorum_among(others).can_accept();
 }
 
 // Before deltas to an anchor are averaged, all sites must hold the same anchor. A site that differs fetches it again,
@@ -316,14 +253,15 @@ bool Round::repair_states(const std::set<SiteId>& sites) {
     (digest == right || mutant(Mutant::kStatesNotCompared) ? sound : wrong).push_back(id);
   for (const SiteId id : wrong) {
     Member& member = all_->members().at(id);
-    const std::uint32_t times = count_state_repair(id);
+    const std::uint32_t times = all_->exclusions.count_state_repair(id);
     const bool tie = said.size() == 2;
     const std::string text = member.name + " holds another anchor of round " +
                              std::to_string(all_->anchor.record()->round.value) + " (digest " + to_hex(said[id]) +
                              ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
                              (tie ? "; of two, the lower site is taken to be right" : "");
     if (times > kMaxRepeats) {
-      give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain", "[round.state-beyond-repair]");
+      all_->exclusions.give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain",
+                                  "[round.state-beyond-repair]");
       continue;
     }
     all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",
@@ -332,15 +270,6 @@ bool Round::repair_states(const std::set<SiteId>& sites) {
     all_->installer.install_again(member);
   }
   return wrong.empty();
-}
-
-// The site is expelled, unless the word of other sites, which may be a lie, would end its training. Then the round goes
-// on without it.
-void Round::give_up_on(SiteId id, const std::string& why, const std::string& code) {
-  all_->changed = true;
-  if (!has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
-  faults_.set_aside(id);
-  tell_without(all_->membership.name_of(id), ": " + why);
 }
 
 void Round::start(const std::set<SiteId>& sites) {

@@ -14,16 +14,12 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/protocol/allocation/bandwidth_partition.h"
-#include "core/protocol/coordinator/delta_statistics.h"
-#include "core/protocol/coordinator/duplicate_data.h"
 #include "core/protocol/coordinator/exchange_watch.h"
-#include "core/protocol/coordinator/faults.h"
 #include "core/protocol/coordinator/member.h"
 #include "core/protocol/coordinator/reachability.h"
 
@@ -43,14 +39,13 @@ class Round {
 
   [[nodiscard]] RoundId number() const;  // of the round to come
   [[nodiscard]] const std::optional<wire::StartAttempt>& attempt() const { return round_.attempt; }  // in flight
+  [[nodiscard]] TimePoint attempt_started() const { return round_.started; }                         // the last one
   [[nodiscard]] const std::map<SiteId, Gone>& gone() const { return round_.gone; }
   // It holds the anchor and was not left out. Those behind take the anchor first, at their own trigger.
   [[nodiscard]] bool is_eligible(const Member& member) const;
-  [[nodiscard]] bool is_left_out(SiteId site) const;  // of this round, for what it has made fail
   [[nodiscard]] std::set<SiteId> ready_sites() const;
   [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
   [[nodiscard]] std::string waiting_text() const;  // which sites it waits for; empty while all train
-  [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the round before
   [[nodiscard]] TimePoint next_deadline() const;
 
   void on_ready(Member& member, wire::Ready ready);
@@ -68,7 +63,6 @@ class Round {
   void end_without_ready();                           // no site is left that waits for it
   void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
-  std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }  // how often by now
   void reform_if_owners_undialable();  // if the attempt in flight needs a link that no site can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
@@ -97,12 +91,6 @@ class Round {
   // ---- towards an attempt
   [[nodiscard]] std::set<SiteId> eligible_sites() const;
   void try_to_start();
-  void tell_without(const std::string& name, const std::string& why);  // the round goes on
-  [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
-  void blame(SiteId site);                                             // it makes the attempt in flight fail
-  void give_up_on(SiteId id, const std::string& why, const std::string& code);
-  void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
-  [[nodiscard]] bool is_needed(SiteId site) const;
   [[nodiscard]] bool repair_states(const std::set<SiteId>& sites);  // whether all were right
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
@@ -110,7 +98,6 @@ class Round {
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
   // ---- one in flight
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
-  [[nodiscard]] Duration standstill() const;             // how long nothing of an exchange may move
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
   void part_with(const Member& lost);                    // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
@@ -124,21 +111,14 @@ class Round {
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);
   void commit();
-  // Of those that contributed and are here.
-  [[nodiscard]] std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas(const wire::StartAttempt& start) const;
-  void warn_of_duplicate_data(const wire::StartAttempt& start);
-  [[nodiscard]] DeltaStatistics::Found compare_deltas(const wire::StartAttempt& start);
   void skip(const std::string& reason);  // ready sites train on; the anchor stands
   void begin_again();
   void clear();
 
   CoordinatorParts* all_ = nullptr;
   Record round_;
-  Faults faults_;
   ExchangeWatch watch_;  // of the attempt in flight
   Reachability reachability_;
-  DuplicateData duplicate_data_;
-  DeltaStatistics deltas_;
   std::pair<RoundId, std::string> last_skipped_;  // told once: it is the same at every trigger
   // No two attempts of a round have the same number, even under two terms or after a lost round is agreed on again:
   // chunks of one attempt must not be mistaken for another's.

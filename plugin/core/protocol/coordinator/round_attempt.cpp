@@ -40,11 +40,7 @@ void Round::lost(const Member& gone) {
   reachability_.forget(gone.id);
   if (!round_.attempt || !takes_part(*round_.attempt, gone.id)) return;
   part_with(gone);
-  if (!has_say(gone.id)) {
-    leave_newcomers_out({{gone.id, gone.name}});
-  } else if (faults_.gave_up(gone.id)) {
-    tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
-  }
+  all_->exclusions.lost(gone);
   abandon_attempt();
 }
 
@@ -86,16 +82,14 @@ void Round::reform_if_owners_undialable() {
   abandon_attempt();
 }
 
-Duration Round::standstill() const { return std::max(all_->config.link_grace, all_->config.least_standstill); }
-
 // Nothing of an exchange moves any more. The sites that hold it up are dropped, like silent ones.
 void Round::judge_exchange() {
   if (!round_.attempt || mutant(Mutant::kStandstillIgnored)) return;
-  const Duration limit = standstill();
+  const Duration limit = all_->config.standstill();
   const std::vector<SiteId> open = waited_for();
   std::set<SiteId> say;
   for (const wire::Participant& p : round_.attempt->participants) {
-    if (has_say(p.site)) say.insert(p.site);
+    if (all_->agreed.has_say(p.site)) say.insert(p.site);
   }
   const auto stall = watch_.stall({open.begin(), open.end()}, say, limit, all_->now);
   if (!stall) return;
@@ -132,7 +126,7 @@ void Round::on_tick() {
 
 std::set<SiteId> Round::open_newcomers(const std::set<SiteId>& open) const {
   std::set<SiteId> newcomers = open;
-  std::erase_if(newcomers, [this](SiteId id) { return has_say(id); });
+  std::erase_if(newcomers, [this](SiteId id) { return all_->agreed.has_say(id); });
   return newcomers;
 }
 
@@ -180,13 +174,13 @@ void Round::go_on_without(const std::set<SiteId>& late, const std::string& why) 
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
-    if (!has_say(id)) newcomers.emplace(id, name);
-    faults_.set_aside(id);
+    if (!all_->agreed.has_say(id)) newcomers.emplace(id, name);
+    all_->exclusions.set_aside(id);
     all_->note(Note::Level::kWarning, "straggler",
                "round " + std::to_string(number().value) + ": the exchange at " + name + " " + why,
                {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
-  leave_newcomers_out(newcomers);
+  all_->exclusions.leave_newcomers_out(newcomers);
   abandon_attempt();
 }
 
@@ -199,7 +193,7 @@ std::vector<SiteId> Round::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : all_->members()) {
-    const bool waits = member.phase() != MemberPhase::kStale && !is_left_out(id);
+    const bool waits = member.phase() != MemberPhase::kStale && !all_->exclusions.is_left_out(id);
     if (waits && (!member.round.ready_ || member.phase() != MemberPhase::kActive)) sites.push_back(id);
   }
   return sites;

@@ -85,8 +85,9 @@ std::set<SiteId> Round::with_other_means() const {
 // names.
 Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   std::map<SiteId, Digest> by_trainers = said;
-  std::erase_if(by_trainers,
-                [this](const auto& entry) { return all_->members().at(entry.first).helper || !has_say(entry.first); });
+  std::erase_if(by_trainers, [this](const auto& entry) {
+    return all_->members().at(entry.first).helper || !all_->agreed.has_say(entry.first);
+  });
   return most_reported(by_trainers.empty() ? said : by_trainers);
 }
 
@@ -100,14 +101,14 @@ void Round::average_again(const std::set<SiteId>& wrong) {
   all_->changed = true;
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : wrong) {
-    if (!has_say(id)) newcomers.emplace(id, all_->membership.name_of(id));
+    if (!all_->agreed.has_say(id)) newcomers.emplace(id, all_->membership.name_of(id));
   }
-  leave_newcomers_out(newcomers);
+  all_->exclusions.leave_newcomers_out(newcomers);
   for (const SiteId id : wrong) {
-    const std::uint32_t times = faults_.count_mean_repair(id);
+    const std::uint32_t times = all_->exclusions.count_mean_repair(id);
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats) {
-      give_up_on(id, again, "[round.mean-beyond-repair]");
+      all_->exclusions.give_up_on(id, again, "[round.mean-beyond-repair]");
     } else {
       all_->note(Note::Level::kError, "repair",
                  all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
@@ -124,26 +125,13 @@ void Round::commit() {
   std::vector<Digest> mean;
   for (const wire::Participant& p : start.participants) {
     if (!p.here) continue;
-    faults_.had_right_mean(p.site);
+    all_->exclusions.had_right_mean(p.site);
     mean = all_->members().at(p.site).round.done_.value_or(std::vector<Digest>{});
     members_named.push_back(all_->membership.name_of(p.site));
   }
   all_->agreed.commit(start, mean);
-  warn_of_duplicate_data(start);
-  const auto [spread, cosine] = compare_deltas(start);
+  const Contributions::Summary said = all_->contributions.committed(start);
   const auto number_or_null = [](const std::optional<double>& value) { return value ? json_number(*value) : "null"; };
-  std::vector<std::string> names;
-  // Each sample occurs once in every fragment.
-  const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
-  for (const SiteId id : contributors) {
-    const auto gone = round_.gone.find(id);
-    const auto member = all_->members().find(id);
-    names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
-    const std::uint64_t samples = gone != round_.gone.end()         ? gone->second.samples
-                                  : member != all_->members().end() ? member->second.round.samples()
-                                                                    : 0;
-    all_->tally.add(names.back(), tallied ? samples : 0);
-  }
   Broadcast all{{},
                 wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
                              contributors, all_->period.committed(start)}};
@@ -160,52 +148,17 @@ void Round::commit() {
   all_->out.emplace_back(std::move(all));
   all_->note(Note::Level::kInfo, "round",
              "round " + std::to_string(committed.value) +
-                 (names.empty() ? ": no site had anything to contribute, the anchor stays" : ": " + join_words(names)),
+                 (said.names.empty() ? ": no site had anything to contribute, the anchor stays"
+                                     : ": " + join_words(said.names)),
              {{"round", std::to_string(committed.value)},
               {"attempt", std::to_string(start.attempt.value)},
               {"members", json_list(members_named)},
-              {"contributors", json_list(names)},
-              {"spread", number_or_null(spread)},
-              {"cosine", number_or_null(cosine)},
+              {"contributors", json_list(said.names)},
+              {"spread", number_or_null(said.deltas.spread)},
+              {"cosine", number_or_null(said.deltas.cosine)},
               {"seconds", json_number(static_cast<double>((all_->now - round_.started).count()) / 1e6)}});
   all_->anchor.committed(committed, !contributors.empty());
   clear();
-}
-
-std::map<SiteId, std::span<const std::uint32_t>> Round::sampled_deltas(const wire::StartAttempt& start) const {
-  std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
-  for (const wire::Participant& p : start.participants) {
-    if (!p.here || p.weight == 0) continue;
-    const auto& ready = all_->members().at(p.site).round.ready_;
-    if (ready) sampled_deltas[p.site] = ready->sampled_delta;
-  }
-  return sampled_deltas;
-}
-
-DeltaStatistics::Found Round::compare_deltas(const wire::StartAttempt& start) {
-  std::vector<DeltaStatistics::Contribution> contributions;
-  for (const auto& [site, sampled_delta] : sampled_deltas(start)) {
-    contributions.push_back({participant_of(start, site)->weight, sampled_delta});
-  }
-  const ModelReference& model = *all_->admission.reference();
-  return deltas_.committed(contributions, model.elements(), model.fragments().range_of(model.elements(), start.round));
-}
-
-void Round::warn_of_duplicate_data(const wire::StartAttempt& start) {
-  for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled_deltas(start))) {
-    const std::string text =
-        all_->membership.name_of(pair.a) + " and " + all_->membership.name_of(pair.b) + " have learned the same in " +
-        std::to_string(kAlikeRounds) + " rounds running (cosine " + json_number(pair.cosine) +
-        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
-        "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
-        "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
-        "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
-        "COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set [round.same-data]";
-    all_->note(Note::Level::kWarning, "same-data", text,
-               {{"who", json_list({all_->membership.name_of(pair.a), all_->membership.name_of(pair.b)})},
-                {"round", std::to_string(start.round.value)}});
-    for (const SiteId id : {pair.a, pair.b}) all_->send(all_->members().at(id), wire::Notice{"same-data", text});
-  }
 }
 
 void Round::skip(const std::string& reason) {

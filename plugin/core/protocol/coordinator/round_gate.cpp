@@ -167,7 +167,7 @@ RoundGate::Circle RoundGate::find_circle() const {
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   for (const auto& [id, member] : all_->members()) {
-    if (member.helper || !member.anchor.comes() || all_->round.is_left_out(id)) continue;
+    if (member.helper || !member.anchor.comes() || all_->exclusions.is_left_out(id)) continue;
     joiners.push_back(member.name);
     if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // that is no progress
     joiners_progressed_ = std::max(joiners_progressed_, member.anchor.progressed_at());

@@ -1,0 +1,91 @@
+#include "core/protocol/coordinator/exclusions.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+
+namespace collab::protocol {
+
+bool Exclusions::is_left_out(SiteId site) const { return faults_.is_out(site, all_->agreed.has_say(site), all_->now); }
+
+void Exclusions::begin_round() { faults_.begin_round(all_->members()); }
+
+void Exclusions::set_aside(SiteId site, const std::string& why) {
+  faults_.set_aside(site);
+  tell_without(all_->membership.name_of(site), why);
+}
+
+void Exclusions::tell_without(const std::string& name, const std::string& why) {
+  const std::string round = std::to_string(all_->round.number().value);
+  all_->note(Note::Level::kWarning, "straggler",
+             "round " + round + " goes on without " + name + why +
+                 "; what it trains counts in a later round [round.straggler]",
+             {{"who", json_quote(name)}, {"round", round}});
+}
+
+// Counts failures that no other rule limits. Those of a site with a say count against the site itself. A site without a
+// say may come again under another name.
+void Exclusions::blame(SiteId site) {
+  const std::string name = all_->membership.name_of(site);
+  if (!all_->agreed.has_say(site)) {
+    if (faults_.newcomer_failed(all_->now - all_->round.attempt_started(), all_->config.standstill()))
+      leave_newcomers_out({{site, name}});
+  } else if (faults_.gave_up(site)) {
+    tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
+  }
+}
+
+// The newcomers rest for as long as they have taken, as after a wait in vain (round_gate.h).
+void Exclusions::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
+  if (failed.empty()) return;
+  const Member* first = nullptr;
+  std::set<SiteId> because;
+  std::vector<std::string> names;
+  for (const auto& [id, name] : failed) {
+    because.insert(id);
+    names.push_back(name);
+  }
+  for (const auto& [id, member] : all_->members()) {
+    if (member.helper || all_->agreed.has_say(id) || because.contains(id) || member.phase() != MemberPhase::kActive)
+      continue;
+    if (first == nullptr || member.ticket < first->ticket) first = &member;
+  }
+  const Duration taken = std::max(all_->now - all_->round.attempt_started(), faults_.newcomers_cost());
+  const Duration rest = std::min(taken, all_->config.standstill());
+  const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
+  if (!faults_.leave_newcomers_out(because, kept, later(all_->now, rest))) return;
+  const bool keeps = first != nullptr && !is_left_out(first->id);
+  const std::string round = std::to_string(all_->round.number().value);
+  all_->note(Note::Level::kWarning, "straggler",
+             "round " + round + " goes on without sites that were in no round yet" +
+                 (keeps ? " (but with " + first->name + ", which came first)" : "") + ": attempts at it failed for " +
+                 join_words(names) + " [round.newcomers-out]",
+             {{"who", json_list(names)}, {"round", round}});
+}
+
+// Without this site no round can be agreed on. To leave it out would end all rounds without an error.
+bool Exclusions::is_needed(SiteId site) const {
+  std::set<SiteId> others = all_->membership.ids();
+  others.erase(site);
+  return !all_->membership.quorum_among(others).can_accept();
+}
+
+// The site is expelled, unless the word of other sites, which may be a lie, would end its training. Then the round goes
+// on without it.
+void Exclusions::give_up_on(SiteId id, const std::string& why, const std::string& code) {
+  all_->changed = true;
+  if (!all_->agreed.has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
+  set_aside(id, ": " + why);
+}
+
+void Exclusions::lost(const Member& gone) {
+  if (!all_->agreed.has_say(gone.id)) {
+    leave_newcomers_out({{gone.id, gone.name}});
+  } else if (faults_.gave_up(gone.id)) {
+    tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
+  }
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,46 @@
+// Who is left out of the round, by the rules of faults.h, and the words in which that is told.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/protocol/coordinator/faults.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+class Exclusions {
+ public:
+  [[nodiscard]] bool is_left_out(SiteId site) const;  // of this round, for what it has made fail
+
+  void begin_round();
+  void set_aside(SiteId site) { faults_.set_aside(site); }
+  void set_aside(SiteId site, const std::string& why);
+  void tell_without(const std::string& name, const std::string& why);  // the round goes on
+
+  // The member makes the attempt in flight fail in a way that no other rule limits.
+  void blame(SiteId site);
+  void lost(const Member& gone);  // which took part in it
+  // Newcomers have made the attempt in flight fail, by their names.
+  void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
+  void give_up_on(SiteId id, const std::string& why, const std::string& code);
+
+  // How often by now.
+  std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }
+  std::uint32_t count_mean_repair(SiteId site) { return faults_.count_mean_repair(site); }
+  void had_right_mean(SiteId site) { faults_.had_right_mean(site); }
+  void forget() { faults_ = {}; }
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  [[nodiscard]] bool is_needed(SiteId site) const;
+
+  CoordinatorParts* all_ = nullptr;
+  Faults faults_;
+};
+
+}  // namespace collab::protocol
