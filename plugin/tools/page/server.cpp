@@ -7,11 +7,16 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_static_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/status.hpp>
 #include <list>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -31,6 +36,16 @@ constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no
 std::string network_of(const asio::ip::address& address) {
   if (address.is_v4() || address.to_v6().is_v4_mapped()) return address.to_string();
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
+}
+
+std::string text_of(const Answer& answer, bool with_body) {
+  std::ostringstream text;
+  text << "HTTP/1.1 " << answer.status << ' ' << http::obsolete_reason(http::int_to_status(answer.status)) << "\r\n"
+       << "Content-Type: " << answer.type << "\r\n";
+  for (const auto& [name, value] : answer.headers) text << name << ": " << value << "\r\n";
+  text << "Connection: close\r\nContent-Length: " << answer.body.size() << "\r\n\r\n";
+  if (with_body) text << answer.body;
+  return std::move(text).str();
 }
 
 }  // namespace
@@ -53,8 +68,7 @@ struct Server::Loop {
     std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;  // none: in the clear
     beast::flat_static_buffer<Server::kMaxHead> buffer;
     http::request_parser<http::empty_body> parser;
-    http::response<http::string_body> response;
-    std::optional<http::response_serializer<http::string_body>> writes;
+    std::string response;
   };
 
   static Request request_of(const Connection& connection) {
@@ -106,32 +120,29 @@ struct Server::Loop {
     });
   }
 
+  // The parser is called here: http::async_read_header and async_write take 20 s more to compile.
   void read(const std::shared_ptr<Connection>& connection) {
+    auto& buffer = connection->buffer;
+    const auto room = buffer.prepare(buffer.max_size() - buffer.size());
+    if (room.size() == 0) return finish(connection);
     over(*connection, [&](auto& stream) {
-      http::async_read_header(
-          stream, connection->buffer, connection->parser,
-          [this, connection](error_code error, std::size_t) { error ? finish(connection) : write(connection); });
+      stream.async_read_some(room, [this, connection](error_code error, std::size_t size) {
+        if (error) return finish(connection);
+        connection->buffer.commit(size);
+        connection->buffer.consume(connection->parser.put(connection->buffer.data(), error));
+        if (error == http::error::need_more) return read(connection);
+        error ? finish(connection) : write(connection);
+      });
     });
   }
 
   void write(const std::shared_ptr<Connection>& connection) {
     const Request request = request_of(*connection);
-    Answer answer = answers(request);
-    auto& response = connection->response;
-    response.version(11);
-    response.result(answer.status);
-    response.set(http::field::content_type, answer.type);
-    for (const auto& [name, value] : answer.headers) response.set(name, value);
-    response.keep_alive(false);
-    response.body() = std::move(answer.body);
-    response.prepare_payload();
-    auto& writes = connection->writes.emplace(response);
-    const auto done = [this, connection](error_code error, std::size_t) {
-      error ? finish(connection) : end(connection);
-    };
+    connection->response = text_of(answers(request), request.method != "HEAD");
     over(*connection, [&](auto& stream) {
-      if (request.method == "HEAD") return http::async_write_header(stream, writes, done);
-      http::async_write(stream, writes, done);
+      asio::async_write(stream, asio::buffer(connection->response), [this, connection](error_code error, std::size_t) {
+        error ? finish(connection) : end(connection);
+      });
     });
   }
 

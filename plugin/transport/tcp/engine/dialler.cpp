@@ -11,7 +11,6 @@
 namespace collab::tcp {
 namespace {
 
-constexpr Duration kGreetLimit = std::chrono::seconds(10);
 constexpr Duration kRedialLimit = std::chrono::seconds(3);
 
 }  // namespace
@@ -98,7 +97,8 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
   link.connections.put(index, connection);
   connection->slot.belong_to(link.id(), index);
   const bool opens = !link.open();
-  const Duration limit = std::clamp<Duration>(kRedialLimit + 4 * link.round_trip.value(), kRedialLimit, kGreetLimit);
+  const Duration limit =
+      std::clamp<Duration>(kRedialLimit + 4 * link.round_trip.value(), kRedialLimit, Strangers::kGreetLimit);
   connection->wait_until(opens ? link.redial.opening_limit(all_.now()) : all_.now() + limit);
   connection->send(encode_preface());
   connection->send(encode(Hello{link.name(), all_.context.process, index, opens}));

@@ -15,7 +15,6 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr Duration kGreetLimit = std::chrono::seconds(10);
 constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
 constexpr std::size_t kLeastStrangers = 32;
 constexpr std::size_t kMaxHosts = 4096;  // remembered

@@ -22,6 +22,8 @@ class TcpLink;
 
 class Strangers {
  public:
+  static constexpr Duration kGreetLimit = std::chrono::seconds(10);  // until a connection has said who it is
+
   explicit Strangers(EngineParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
