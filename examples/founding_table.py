@@ -10,8 +10,8 @@ together (0.1: 470 steps, N = 10, 100, 200) and keeps their ratio; the line is a
 validation, 25,000 for the test), 256 a batch alone, 127 + 128 at two sites. `--init` takes a local folder of Hugging
 Face's GPT-2 and its tokenizer; without it a model is trained first, on the same text.
 
-`--beside` adds two sites that never talk before the end, and each N with rounds behind the training (COLLAB_OVERLAP=1):
-a column then has the wall time in that of never talking.
+`--beside` adds two sites that never talk before the end, and the smallest N with rounds behind the training
+(COLLAB_OVERLAP=1): a column then has the wall time in that of never talking.
 
 The table (text, markdown, JSON) has perplexities of each site before its last averaging, their mean, and of the model
 that all hold after it. The picture has each site's loss on the same validation samples: curves drift apart, and meet
@@ -246,9 +246,12 @@ def run_all(args):
     # Half of a batch of 255 each: as many steps as alone see the same text.
     ways = {f"N = {n}": (f"n{n}", {"COLLAB_SYNC_EVERY": scaled}) for n, scaled in every.items()}
     if args.beside:
-        behind = {f"{name}, behind": (f"{folder}-behind", {**environment, "COLLAB_OVERLAP": 1})
-                  for name, (folder, environment) in ways.items()}  # fmt: skip
-        ways = {NEVER: ("never", {"COLLAB_SYNC_EVERY": 10**9}), **ways, **behind}
+        often = min(every)
+        ways = {
+            NEVER: ("never", {"COLLAB_SYNC_EVERY": 10**9}),
+            **ways,
+            f"N = {often}, behind": (f"n{often}-behind", {"COLLAB_SYNC_EVERY": every[often], "COLLAB_OVERLAP": 1}),
+        }
     for name, (folder, environment) in ways.items():
         runs[name] = site(folder, SITES, "collab", environment, *tuning, "--steps", steps)
     return {name: read_run(folder) for name, folder in runs.items()}

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 SIZES = {
     "36k": {"width": 32, "layers": 2, "heads": 4},
     "121k": {"width": 64, "layers": 2, "heads": 4},
+    "438k": {"width": 128, "layers": 2, "heads": 4},
+    "979k": {"width": 160, "layers": 3, "heads": 4},
+    "3.2M": {"width": 256, "layers": 4, "heads": 4},
 }
 VOCABULARY = 256
 FEWEST = 6  # seeds: of five the smallest and the largest do not hold the median with 95 %

@@ -5,8 +5,9 @@
 Two pinned processes, each a site, over tcp with a cap on what they send. First a blocking round is timed; a period of
 training is then as many steps as let such a round take `--share` of it. The same steps are trained with rounds that
 block, with rounds behind the training (COLLAB_OVERLAP=1), and without any; a row is the time with over that without.
-The steps sleep, as a GPU's do for the processor, so that two cores suffice. What a merge takes is `merge_bench` (a
-target of CMake).
+The last row is of processor time: what both processes take beyond training without rounds, where rounds are behind the
+training, over the same where they block. The steps sleep, as a GPU's do for the processor, so that two cores suffice.
+What a merge takes is `merge_bench` (a target of CMake).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pairs
 
@@ -54,14 +56,14 @@ def worker() -> None:
     for question in pairs.questions():
         if question["what"] == "round":
             train_one_step()
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             torch_collab.synchronize()
         else:
             torch_collab.synchronize()  # all begin at once, with a whole period ahead
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             for _ in range(question["steps"]):
                 train_one_step()
-        pairs.answer(seconds=time.perf_counter() - start)
+        pairs.answer(seconds=time.perf_counter() - start, processor=time.process_time() - busy)
     dist.destroy_process_group()
 
 
@@ -76,16 +78,22 @@ def world(args: argparse.Namespace, **environment: str) -> pairs.World:
     return pairs.World(__file__, 2, common | environment, sites)
 
 
-def slowest(of: pairs.World, **question: object) -> float:
-    return float(max(answer["seconds"] for answer in of.ask(**question)))
+class Taken(NamedTuple):
+    seconds: float  # by the slowest
+    processor: float  # seconds, of all
+
+
+def taken(of: pairs.World, **question: object) -> Taken:
+    answers = of.ask(**question)
+    return Taken(max(answer["seconds"] for answer in answers), sum(answer["processor"] for answer in answers))
 
 
 def period_of(args: argparse.Namespace) -> int:
     """Steps, of which a blocking round takes the share that is wanted."""
     probe = world(args, COLLAB_SYNC_EVERY="1000000")
     try:
-        rounds = sorted(slowest(probe, what="round") for _ in range(3))
-        steps = slowest(probe, what="steps", steps=20) / 20
+        rounds = sorted(taken(probe, what="round").seconds for _ in range(3))
+        steps = taken(probe, what="steps", steps=20).seconds / 20
     finally:
         probe.close()
     print(f"a blocking round takes {rounds[1]:.2f} s, a step {steps:.3f} s", flush=True)
@@ -93,10 +101,10 @@ def period_of(args: argparse.Namespace) -> int:
     return max(4, round(rounds[1] / args.share / steps))
 
 
-def time_training(args: argparse.Namespace, period: int, **environment: str) -> list[float]:
+def time_training(args: argparse.Namespace, period: int, **environment: str) -> list[Taken]:
     trained = world(args, **environment)
     try:
-        return [slowest(trained, what="steps", steps=period * args.periods + period // 2) for _ in range(args.pairs)]
+        return [taken(trained, what="steps", steps=period * args.periods + period // 2) for _ in range(args.pairs)]
     finally:
         trained.close()
 
@@ -115,9 +123,19 @@ def main() -> None:
     never = time_training(args, period, COLLAB_SYNC_EVERY="1000000")
     blocking = time_training(args, period, COLLAB_SYNC_EVERY=str(period))
     behind = time_training(args, period, COLLAB_SYNC_EVERY=str(period), COLLAB_OVERLAP="1")
+
+    def seconds(of: list[Taken]) -> list[float]:
+        return [each.seconds for each in of]
+
+    def beyond_training(of: list[Taken]) -> list[float]:
+        return [each.processor - without.processor for each, without in zip(of, never, strict=True)]
+
     rows = [
-        pairs.row("training time with rounds behind it, against none", behind, never, 1.02),
-        pairs.row("training time with rounds that block, against none", blocking, never, None),
+        pairs.row("training time with rounds behind it, against none", seconds(behind), seconds(never), 1.02),
+        pairs.row("training time with rounds that block, against none", seconds(blocking), seconds(never), None),
+        pairs.row(
+            "their processor time, behind against blocking", beyond_training(behind), beyond_training(blocking), 1.2
+        ),
     ]
     sys.exit(not pairs.report("overlap", rows, args.out))
 

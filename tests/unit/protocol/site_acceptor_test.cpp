@@ -316,10 +316,10 @@ TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt other = H::start(1, 1, 2);
   other.fingerprint = kWrong;
-  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for another model than this site trains"));
+  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for a model with the fingerprint " + to_hex(kWrong)));
   other = H::start(1, 1, 2);
   other.generation = 2;
-  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("its generation is 2, this site's is 1"));
+  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for model 2 of the script, and this site trains its model 1"));
   EXPECT_THAT(s.site.record().proposals, IsEmpty());
 }
 

@@ -190,13 +190,17 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   // A newer term counts anew: the numbers of two terms wrap around.
   if (round_.start && start.term <= round_.start->term && start.attempt <= round_.start->attempt)
     return "a later attempt is known";
-  if (start.generation != all_->membership.join().generation ||
-      (!all_->membership.join().helper && start.fingerprint != all_->membership.join().fingerprint)) {
-    return "it is for another model than this site trains: its generation is " + std::to_string(start.generation) +
-           ", this site's is " + std::to_string(all_->membership.join().generation);
+  const wire::Join& join = all_->membership.join();
+  if (start.generation != join.generation) {
+    return "it is for model " + std::to_string(start.generation) + " of the script, and this site trains its model " +
+           std::to_string(join.generation);
+  }
+  if (!join.helper && start.fingerprint != join.fingerprint) {
+    return "it is for a model with the fingerprint " + to_hex(start.fingerprint) + ", and this site's has " +
+           to_hex(join.fingerprint);
   }
   if (!takes_part(start, *all_->membership.self())) return "this site has no part in it";
-  const std::uint64_t elements = all_->membership.join().elements;
+  const std::uint64_t elements = join.elements;
   const ElementRange covered = covered_by(start.slices);
   if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
     return "it covers elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
