@@ -36,7 +36,7 @@ def rows(text: str, section: str) -> Iterator[list[str]]:
 
 def number(cell: str) -> float:
     """The first number of a cell: of several runs the first."""
-    found = re.match(r"\d+\.\d+", cell)
+    found = re.match(r"[+-]?\d+\.\d+", cell)
     if not found:
         raise ValueError(f"{TABLES}: {cell!r} begins with no number")
     return float(found.group())
@@ -58,7 +58,33 @@ def training(text: str) -> dict[str, float]:
     return {"none": 1.0} | {re.sub(r" \(.*", "", row[0]): number(row[1]) for row in body}
 
 
-def bars(file: Path, figures: object, title: str, unit: str, groups: dict[str, dict[str, float]]) -> None:
+GAPS = {
+    "every 30 steps, blocking, `fp32`": "every 30 steps",
+    "every 100 steps, blocking, `fp32`": "every 100 steps",
+    "every 30 steps, every step in the first sixth": "every 30 steps, at first every step",
+}
+
+
+def gaps(text: str) -> dict[str, dict[str, float]]:
+    """{number of parameters: {rounds: loss above DDP's in %}}"""
+    _, *body = rows(text, "What is learned")
+    cells = {(row[0], row[1]): row[3] for row in body}
+    sizes = [size for size, kind in cells if kind == next(iter(GAPS))]
+    try:
+        return {f"{size} parameters": {GAPS[kind]: number(cells[size, kind]) for kind in GAPS} for size in sizes}
+    except KeyError as missing:
+        raise ValueError(f"{TABLES}: no row of {missing}") from None
+
+
+def bars(
+    file: Path,
+    figures: object,
+    title: str,
+    unit: str,
+    groups: dict[str, dict[str, float]],
+    ours: str = "collab",
+    digits: int = 3,
+) -> None:
     import matplotlib
 
     matplotlib.use("svg")
@@ -75,9 +101,14 @@ def bars(file: Path, figures: object, title: str, unit: str, groups: dict[str, d
             axes.text(0, place, group, va="center", weight="bold")
             place += 0.9
         for name, value in values.items():
-            ours = name in ("collab", "behind the training")
-            axes.barh(place, value, height=0.72, color=OURS if ours else PEERS)
-            axes.text(value, place, f" {value:.3f}", va="center", weight="bold" if ours else "normal")
+            axes.barh(place, value, height=0.72, color=OURS if name == ours else PEERS)
+            axes.text(
+                value,
+                place,
+                f" {value:.{digits}f}",
+                va="center",
+                weight="bold" if name == ours else "normal",
+            )
             ticks.append((place, name))
             place += 0.9
         place += 0.3
@@ -101,7 +132,7 @@ def shown(file: Path) -> object:
 
 def charts() -> dict[str, object]:
     text = TABLES.read_text("utf-8")
-    return {"line-shares.svg": shares(text), "overlap.svg": training(text)}
+    return {"line-shares.svg": shares(text), "overlap.svg": training(text), "gap.svg": gaps(text)}
 
 
 def draw_training(file: Path, figures: dict[str, float]) -> None:
@@ -111,6 +142,7 @@ def draw_training(file: Path, figures: dict[str, float]) -> None:
         "Training time, a blocking round being 80 % of a period",
         "multiple of the time without rounds",
         {"rounds": figures},
+        ours="behind the training",
     )
 
 
@@ -124,6 +156,15 @@ def write() -> None:
         {f"{line} round trip": values for line, values in shares(text).items()},
     )
     draw_training(IMAGES / "overlap.svg", training(text))
+    bars(
+        IMAGES / "gap.svg",
+        gaps(text),
+        "Two sites, 600 steps from random parameters",
+        "loss above DDP's, %",
+        gaps(text),
+        ours="every 30 steps, at first every step",
+        digits=1,
+    )
 
 
 def measured_shares(report: dict[str, Any]) -> dict[str, dict[str, float]]:

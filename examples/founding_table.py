@@ -43,7 +43,9 @@ def parse_args():
     parser.add_argument("--out", type=Path, default=Path("out/founding"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--scale", type=float, default=0.1, help="of steps and of N (default: %(default)s)")
     parser.add_argument("--every", type=int, nargs="+", default=FULL["every"], metavar="N", help="before scaling")
-    parser.add_argument("--beside", action="store_true", help="also without averaging, and with it behind the training")
+    parser.add_argument(
+        "--beside", action="store_true", help="also without averaging, and the smallest N behind the training"
+    )
     parser.add_argument("--preset", choices=["founding"], help="the founding experiment's own sizes")
     parser.add_argument("--data", default="stdlib", help="stdlib, imdb:DIR or text:FILE (default: %(default)s)")
     parser.add_argument("--init", type=Path, metavar="DIR", help="a local Hugging Face GPT-2 with its tokenizer")
@@ -300,18 +302,22 @@ def picture(results, file):
     from matplotlib import pyplot
 
     panels = [name for name in results if name != "alone"]
-    figure, all_axes = pyplot.subplots(
-        1, len(panels), figsize=(5 * len(panels), 4), sharey=True, layout="constrained", squeeze=False
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=(4 * columns, 3 * rows), sharex=True, sharey=True, layout="constrained", squeeze=False
     )
-    for axes, name in zip(all_axes[0], panels, strict=True):
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes, name in zip(grid.flat, panels, strict=False):
         axes.plot(*zip(*results["alone"]["curves"][0], strict=True), color="0.6", label="alone")
         for curve, site in zip(results[name]["curves"], SITES, strict=True):
-            axes.plot(*zip(*curve, strict=True), marker=".", markersize=3, linewidth=1, label=f"site {site}")
+            axes.plot(*zip(*curve, strict=True), linewidth=1, label=f"site {site}")
         axes.set_title("no averaging before the end" if name == NEVER else f"averaging at {name}")
-        axes.set_xlabel("step")
-    all_axes[0][0].set_ylabel("loss on the same validation samples")
-    all_axes[0][0].legend()
-    figure.savefig(file, dpi=130)
+    figure.supxlabel("step", fontsize="medium")
+    figure.supylabel("loss on the same validation samples", fontsize="medium")
+    grid[0][0].legend()
+    figure.savefig(file, dpi=80)
 
 
 def main():

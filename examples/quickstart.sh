@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 setup=yes lab=yes out=out/quickstart
 # A step's gradients take three seconds on this line, a round about two.
-line=(--line 20 --rtt 60 --loss 0) training=(--seconds 45 --look 3 --batch 4)
+line=(--line 20 --rtt 60 --loss 0) training=(--seconds 40 --look 2 --batch 4)
 batch=128
 model=(--data stdlib --size nano --context 64)
 pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)

@@ -25,6 +25,9 @@ struct MemberStatus {
   double up_mbit = 0, down_mbit = 0;  // as measured; 0: not known
   double share = 0;                   // of the vector, that it reduces
   std::optional<double> loss;         // as its script logged it before the last round it was ready for
+  // As it measured last; 0: not known. A round's time runs from its trigger until its mean is in the parameters, and
+  // includes what it waited for slower sites.
+  double step_seconds = 0, round_seconds = 0;
   std::uint64_t heartbeat_age_ms = 0;
 };
 

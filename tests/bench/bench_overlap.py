@@ -4,10 +4,11 @@
 
 Two pinned processes, each a site, over tcp with a cap on what they send. First a blocking round is timed; a period of
 training is then as many steps as let such a round take `--share` of it. The same steps are trained with rounds that
-block, with rounds behind the training (COLLAB_OVERLAP=1), and without any; a row is the time with over that without.
-The last row is of processor time: what both processes take beyond training without rounds, where rounds are behind the
-training, over the same where they block. The steps sleep, as a GPU's do for the processor, so that two cores suffice.
-What a merge takes is `merge_bench` (a target of CMake).
+block, with rounds behind the training (COLLAB_OVERLAP=1), and without any, by turns; a row is the time with over that
+without. The last row is of processor time, until the last round is over: what both processes take beyond training
+without rounds, where rounds are behind the training, over the same where they block; both make as many rounds. The
+steps sleep, as a GPU's do for the processor, so that two cores suffice. What a merge takes is `merge_bench` (a target
+of CMake).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,12 +60,15 @@ def worker() -> None:
             train_one_step()
             start, busy = time.perf_counter(), time.process_time()
             torch_collab.synchronize()
+            seconds = time.perf_counter() - start
         else:
             torch_collab.synchronize()  # all begin at once, with a whole period ahead
             start, busy = time.perf_counter(), time.process_time()
             for _ in range(question["steps"]):
                 train_one_step()
-        pairs.answer(seconds=time.perf_counter() - start, processor=time.process_time() - busy)
+            seconds = time.perf_counter() - start
+            torch_collab.synchronize()
+        pairs.answer(seconds=seconds, processor=time.process_time() - busy)
     dist.destroy_process_group()
 
 
@@ -101,12 +106,20 @@ def period_of(args: argparse.Namespace) -> int:
     return max(4, round(rounds[1] / args.share / steps))
 
 
-def time_training(args: argparse.Namespace, period: int, **environment: str) -> list[Taken]:
-    trained = world(args, **environment)
+def time_training(args: argparse.Namespace, period: int) -> Iterator[list[Taken]]:
+    """Without rounds, blocking, behind: by turns, as the machine drifts."""
+    every = str(period)
+    worlds = [
+        world(args, COLLAB_SYNC_EVERY="1000000"),
+        world(args, COLLAB_SYNC_EVERY=every),
+        world(args, COLLAB_SYNC_EVERY=every, COLLAB_OVERLAP="1"),
+    ]
     try:
-        return [taken(trained, what="steps", steps=period * args.periods + period // 2) for _ in range(args.pairs)]
+        for _ in range(args.pairs):
+            yield [taken(each, what="steps", steps=period * args.periods + period // 2) for each in worlds]
     finally:
-        trained.close()
+        for each in worlds:
+            each.close()
 
 
 def main() -> None:
@@ -120,15 +133,18 @@ def main() -> None:
     args = parser.parse_args()
 
     period = period_of(args)
-    never = time_training(args, period, COLLAB_SYNC_EVERY="1000000")
-    blocking = time_training(args, period, COLLAB_SYNC_EVERY=str(period))
-    behind = time_training(args, period, COLLAB_SYNC_EVERY=str(period), COLLAB_OVERLAP="1")
+    never, blocking, behind = zip(*time_training(args, period), strict=True)
 
-    def seconds(of: list[Taken]) -> list[float]:
+    def seconds(of: Sequence[Taken]) -> list[float]:
         return [each.seconds for each in of]
 
-    def beyond_training(of: list[Taken]) -> list[float]:
-        return [each.processor - without.processor for each, without in zip(of, never, strict=True)]
+    def beyond_training(of: Sequence[Taken]) -> list[float]:
+        more = [each.processor - without.processor for each, without in zip(of, never, strict=True)]
+        if min(more) <= 0:
+            sys.exit(
+                f"bench_overlap.py: rounds took no processor time beyond training without ({more} s): --periods more"
+            )
+        return more
 
     rows = [
         pairs.row("training time with rounds behind it, against none", seconds(behind), seconds(never), 1.02),

@@ -250,6 +250,8 @@ def test_charts_show_what_was_measured() -> None:
         assert charts.shown(charts.IMAGES / name) == figures, f"{name} is old: run python docs/charts.py"
     other = charts.TABLES.read_text("utf-8").replace("| 0.576 |", "| 0.476 |")
     assert charts.shares(other) != charts.shown(charts.IMAGES / "line-shares.svg"), "another table is another chart"
+    other = charts.TABLES.read_text("utf-8").replace("| +8.10 (", "| +7.10 (")
+    assert charts.gaps(other) != charts.shown(charts.IMAGES / "gap.svg")
 
 
 def test_what_a_benchmark_has_written_can_be_drawn(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-// How long a step and a round take at this site, for the leader that chooses the period (COLLAB_SYNC_EVERY=auto).
+// How long a step and a round take at this site: for the leader, which may choose the period by it, and for the status.
 //
 // A step's time is the time of training, without calls in which the script stands still. A round's time runs from its
 // trigger until its mean is in the parameters. For rounds behind the training, that is the merge.

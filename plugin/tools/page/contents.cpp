@@ -98,6 +98,10 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
           members, [](const MemberStatus& member) { return json_number(member.down_mbit); });
   of_each(text, "collab_site_loss", "The loss that its script logged last.", members,
           [](const MemberStatus& member) { return member.loss ? json_number(*member.loss) : std::string(); });
+  of_each(text, "collab_site_step_seconds", "What a step of its training takes, as it measured last; 0: not known.",
+          members, [](const MemberStatus& member) { return json_number(member.step_seconds); });
+  of_each(text, "collab_site_round_seconds", "What its last round took, with waits for others; 0: not known.", members,
+          [](const MemberStatus& member) { return json_number(member.round_seconds); });
   of_each(text, "collab_site_silence_seconds", "Seconds since it was last heard.", members,
           [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
   Metric samples(text, "collab_contributed_samples_total", "counter", "Samples in rounds that were committed.");

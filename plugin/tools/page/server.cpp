@@ -16,7 +16,6 @@
 #include <list>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -39,13 +38,12 @@ std::string network_of(const asio::ip::address& address) {
 }
 
 std::string text_of(const Answer& answer, bool with_body) {
-  std::ostringstream text;
-  text << "HTTP/1.1 " << answer.status << ' ' << http::obsolete_reason(http::int_to_status(answer.status)) << "\r\n"
-       << "Content-Type: " << answer.type << "\r\n";
-  for (const auto& [name, value] : answer.headers) text << name << ": " << value << "\r\n";
-  text << "Connection: close\r\nContent-Length: " << answer.body.size() << "\r\n\r\n";
-  if (with_body) text << answer.body;
-  return std::move(text).str();
+  const auto reason = http::obsolete_reason(http::int_to_status(answer.status));
+  std::string text = "HTTP/1.1 " + std::to_string(answer.status) + " " + std::string(reason) +
+                     "\r\nContent-Type: " + answer.type + "\r\n";
+  for (const auto& [name, value] : answer.headers) text += name + ": " + value + "\r\n";
+  text += "Connection: close\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n";
+  return with_body ? text + answer.body : text;
 }
 
 }  // namespace

@@ -134,8 +134,8 @@ void Inside::write(Canon& canon, const Member& member) {
   const auto& [last_heard, suspect, unverified] = contact;
   const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
                foretold, greeted, passed_over, recommitted, holds, renamed_from] = anchor;
-  const auto& [ready, since, done, up, down, loss] = round;
-  static_cast<void>(std::tie(progress, ticket, loss));  // keys decide nothing here
+  const auto& [ready, since, done, up, down, loss, step_us, round_us] = round;
+  static_cast<void>(std::tie(progress, ticket, loss, step_us, round_us));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
             join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
             unreachable_since, acceptor, run, foretold, greeted, passed_over, recommitted, holds, renamed_from, ready,
@@ -232,7 +232,7 @@ void Inside::write(Canon& canon, const Exclusions& part) {
 
 void Inside::write(Canon& canon, const Contributions& part) {
   const auto& [all, tally, duplicate_data, deltas] = part;
-  static_cast<void>(std::tie(all, tally, deltas));  // nothing is told or decided by them
+  static_cast<void>(std::tie(all, tally, deltas));  // nothing is decided by them
   canon.put(duplicate_data);
 }
 

@@ -20,6 +20,8 @@ CoordinatorReport report() {
   paris.state = "active";
   paris.share = 0.5;
   paris.loss = 1.25;
+  paris.step_seconds = 0.25;
+  paris.round_seconds = 1.5;
   odd.name = "a\"}\\ 9\n<script>";
   odd.state = "suspect";
   odd.helper = true;
@@ -44,6 +46,8 @@ TEST(PageContents, MetricsHaveALineEach) {
                               "collab_round 7\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_up{site=\"paris\",state=\"active\",role=\"site\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_share{site=\"paris\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("collab_site_step_seconds{site=\"paris\"} 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("collab_site_round_seconds{site=\"paris\"} 1.5\n"));
   EXPECT_THAT(text, HasSubstr("collab_contributed_samples_total{site=\"rome\"} 64\n"));
 }
 

@@ -65,6 +65,30 @@ TEST_F(PageServer, AnswersOneRequestAConnection) {
   EXPECT_EQ(answered_, 1);
 }
 
+TEST_F(PageServer, ARequestMayComeInPieces) {
+  const std::string whole = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+  for (const std::size_t cut : {3U, 17U, 21U, 29U}) {  // in the first line, after it, in a field, in what ends the head
+    PlainSocket socket;
+    ASSERT_TRUE(socket.connect_to(address_));
+    socket.write(whole.substr(0, cut));
+    EXPECT_THAT(ask(whole), EndsWith("GET /a h 127.0.0.1")) << "the server has read the piece";
+    socket.write(whole.substr(cut));
+    EXPECT_THAT(socket.read_all(kPatienceMs), EndsWith("GET /a h 127.0.0.1")) << cut;
+  }
+  EXPECT_EQ(answered_, 8);
+}
+
+TEST_F(PageServer, AHeadHasALimit) {
+  const std::string begin = "GET / HTTP/1.1\r\nHost: h\r\nX: ", end = "\r\n\r\n";
+  const std::string most(Server::kMaxHead - begin.size() - end.size(), 'x');
+  EXPECT_THAT(ask(begin + most + end), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(ask(begin + most + "x" + end), "");
+}
+
+TEST_F(PageServer, WhatFollowsAHeadIsNotRead) {
+  EXPECT_THAT(ask("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"), EndsWith("POST /a h 127.0.0.1"));
+}
+
 TEST_F(PageServer, OfHeadTheBodyIsLeftOut) {
   const std::string answer = ask("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_THAT(answer, HasSubstr("Content-Length: 18\r\n"));

@@ -316,7 +316,8 @@ TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt other = H::start(1, 1, 2);
   other.fingerprint = kWrong;
-  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for a model with the fingerprint " + to_hex(kWrong)));
+  EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for a model with the fingerprint " + to_hex(kWrong) +
+                                                 ", and this site's has " + to_hex(kModel)));
   other = H::start(1, 1, 2);
   other.generation = 2;
   EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is for model 2 of the script, and this site trains its model 1"));

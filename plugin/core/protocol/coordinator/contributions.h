@@ -27,7 +27,7 @@ class Contributions {
   Summary committed(const wire::StartAttempt& start);
   [[nodiscard]] const Tally& tally() const { return tally_; }  // of all runs that this coordinator has seen
   [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the round before
-  void forget();
+  void forget();                                                                         // but for the tally
 
  private:
   friend struct CoordinatorParts;

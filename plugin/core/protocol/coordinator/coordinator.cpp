@@ -57,6 +57,8 @@ void CoordinatorParts::forget_swarm() {
   slices.forget();
   period.forget();
   round.forget();
+  exclusions.forget();
+  contributions.forget();
   gate.forget();
 }
 

@@ -48,6 +48,8 @@ MemberStatus status_of(const protocol::CoordinatorParts& all, const protocol::Me
           .down_mbit = member.round.down_kbit() / 1e3,
           .share = all.slices.share_of(member.id),
           .loss = std::isfinite(loss) ? std::optional<double>(loss) : std::nullopt,
+          .step_seconds = static_cast<double>(member.round.step_us()) / 1e6,
+          .round_seconds = static_cast<double>(member.round.round_us()) / 1e6,
           .heartbeat_age_ms = static_cast<std::uint64_t>(age)};
 }
 
@@ -59,6 +61,8 @@ std::string json_of(const MemberStatus& member) {
          ",\"samples\":" + std::to_string(member.samples) + ",\"up_mbit\":" + json_number(member.up_mbit) +
          ",\"down_mbit\":" + json_number(member.down_mbit) + ",\"share\":" + json_number(member.share) +
          ",\"loss\":" + (member.loss ? json_number(*member.loss) : "null") +
+         ",\"step_seconds\":" + json_number(member.step_seconds) +
+         ",\"round_seconds\":" + json_number(member.round_seconds) +
          ",\"heartbeat_age_ms\":" + std::to_string(member.heartbeat_age_ms) + "}";
 }
 

@@ -1,6 +1,8 @@
 #include "core/protocol/coordinator/exclusions.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "core/base/text.h"
@@ -12,7 +14,7 @@ bool Exclusions::is_left_out(SiteId site) const { return faults_.is_out(site, al
 
 void Exclusions::begin_round() { faults_.begin_round(all_->members()); }
 
-void Exclusions::set_aside(SiteId site, const std::string& why) {
+void Exclusions::go_on_without(SiteId site, const std::string& why) {
   faults_.set_aside(site);
   tell_without(all_->membership.name_of(site), why);
 }
@@ -77,7 +79,7 @@ bool Exclusions::is_needed(SiteId site) const {
 void Exclusions::give_up_on(SiteId id, const std::string& why, const std::string& code) {
   all_->changed = true;
   if (!all_->agreed.has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
-  set_aside(id, ": " + why);
+  go_on_without(id, ": " + why);
 }
 
 void Exclusions::lost(const Member& gone) {

@@ -18,7 +18,7 @@ class Exclusions {
 
   void begin_round();
   void set_aside(SiteId site) { faults_.set_aside(site); }
-  void set_aside(SiteId site, const std::string& why);
+  void go_on_without(SiteId site, const std::string& why);             // likewise, and tells it
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
 
   // The member makes the attempt in flight fail in a way that no other rule limits.
@@ -28,7 +28,7 @@ class Exclusions {
   void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
   void give_up_on(SiteId id, const std::string& why, const std::string& code);
 
-  // How often by now.
+  // How often by now: in this round; since its mean was right.
   std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }
   std::uint32_t count_mean_repair(SiteId site) { return faults_.count_mean_repair(site); }
   void had_right_mean(SiteId site) { faults_.had_right_mean(site); }

@@ -11,7 +11,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr Duration kRememberedFor = std::chrono::seconds(60);
 constexpr std::size_t kMaxRemembered = wire::kMaxSites;  // names of either kind
 
 }  // namespace
@@ -46,7 +46,7 @@ void Generations::forget(LinkId link, TimePoint now) {
   const auto found = waiting_.find(link);
   if (found == waiting_.end()) return;
   std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
-  if (lost_.size() < kMaxRemembered) lost_[found->second.join.site] = {found->second.since, later(now, kRemembered)};
+  if (lost_.size() < kMaxRemembered) lost_[found->second.join.site] = {found->second.since, later(now, kRememberedFor)};
   trained_.reset();
   waiting_.erase(found);
 }

@@ -8,7 +8,7 @@
 //   Member: the Join it came with                     Admission::admit() cuts it, once it has read it
 //   MemberContact: heard, suspect, unverified         Membership
 //   MemberAnchor: its state (`phase`), sources, ...   AnchorInstaller (anchor_installer.cpp)
-//   MemberRound: Ready, Done, rates                   Round (round.cpp, round_attempt.cpp, round_end.cpp)
+//   MemberRound: Ready, Done, rates, times            Round (round.cpp, round_attempt.cpp, round_end.cpp)
 //
 // Other parts ask one of these three. These are a member's states, and the functions of AnchorInstaller that change
 // them:
@@ -116,6 +116,8 @@ class MemberRound {
   [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
   [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
   [[nodiscard]] std::uint32_t loss() const { return loss_; }
+  [[nodiscard]] std::uint64_t step_us() const { return step_us_; }
+  [[nodiscard]] std::uint64_t round_us() const { return round_us_; }
 
  private:
   friend class Round;
@@ -126,6 +128,8 @@ class MemberRound {
   std::uint32_t up_kbit_ = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit_ = 0;
   std::uint32_t loss_ = wire::kNoLoss;  // as it was last told one
+  std::uint64_t step_us_ = 0;           // as it measured last; 0: not known
+  std::uint64_t round_us_ = 0;
 };
 
 struct Member {

@@ -43,8 +43,6 @@ void Round::keep_slices(std::vector<wire::Slice> slices) { round_.slices = std::
 
 void Round::forget() {
   clear();
-  all_->exclusions.forget();
-  all_->contributions.forget();
   watch_ = {};
   reachability_ = {};
   last_skipped_ = {};
@@ -93,6 +91,8 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
   if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
   if (ready.down_kbit > 0) member.round.down_kbit_ = ready.down_kbit;
+  if (ready.step_us > 0) member.round.step_us_ = ready.step_us;
+  if (ready.round_us > 0) member.round.round_us_ = ready.round_us;
   if (std::isfinite(std::bit_cast<float>(ready.loss))) member.round.loss_ = ready.loss;
   const AnchorRecord& anchor = *all_->anchor.record();
   all_->installer.says_it_holds(member, {anchor.run, anchor.round, ready.state});
@@ -233,7 +233,8 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);
     const bool itself = reachability_.fails_itself(id, number());
-    all_->exclusions.set_aside(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
+    all_->exclusions.go_on_without(id,
+                                   itself ? ", which cannot do its part" : ", which cannot exchange with the others");
   }
   return sites;
 }

@@ -21,7 +21,6 @@
 //
 // Times are counted over rounds, until a commit in which its mean was right.
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "core/base/text.h"
