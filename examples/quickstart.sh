@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains a small GPT on the text of Python's standard library at two sites over a thin emulated line, with collab and with
 # DDP over Gloo, and at one of the sites alone, each for the same time. It ends with a table and out/quickstart/loss.png,
-# the loss on held-out text over time. About five minutes on two cores; needs no network once set up.
+# the loss on held-out text over time. About three minutes on two cores; needs no network once set up.
 #
 # The line is that of `collab lab`, which wants root or user namespaces. Where it may not run, a small GPT-2 is
 # fine-tuned three ways without one, in seven minutes, and the picture is of the training loss:
@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 setup=yes lab=yes out=out/quickstart
 # A step's gradients take three seconds on this line, a round about two.
-line=(--line 20 --rtt 60 --loss 0) training=(--seconds 40 --look 2 --batch 4)
+line=(--line 20 --rtt 60 --loss 0) training=(--seconds 45 --look 3 --batch 4)
 batch=128
 model=(--data stdlib --size nano --context 64)
 pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)
