@@ -248,12 +248,10 @@ def run_all(args):
     # Half of a batch of 255 each: as many steps as alone see the same text.
     ways = {f"N = {n}": (f"n{n}", {"COLLAB_SYNC_EVERY": scaled}) for n, scaled in every.items()}
     if args.beside:
-        often = min(every)
-        ways = {
-            NEVER: ("never", {"COLLAB_SYNC_EVERY": 10**9}),
-            **ways,
-            f"N = {often}, behind": (f"n{often}-behind", {"COLLAB_SYNC_EVERY": every[often], "COLLAB_OVERLAP": 1}),
-        }
+        often = f"N = {min(every)}"
+        folder, environment = ways[often]
+        behind = {f"{often}, behind": (f"{folder}-behind", {**environment, "COLLAB_OVERLAP": 1})}
+        ways = {NEVER: ("never", {"COLLAB_SYNC_EVERY": 10**9}), **ways, **behind}
     for name, (folder, environment) in ways.items():
         runs[name] = site(folder, SITES, "collab", environment, *tuning, "--steps", steps)
     return {name: read_run(folder) for name, folder in runs.items()}

@@ -311,6 +311,9 @@ def test_the_founding_table_is_made_and_resumed(tmp_path: Path) -> None:
     again = compared("founding_table.py", tmp_path, *given)
     assert again.returncode == 0 and again.stderr == "", again.stderr
     assert (tmp_path / "n2000" / "run.0.jsonl").stat().st_mtime_ns == before
+    beside = compared("founding_table.py", tmp_path, *given, "--beside")
+    assert beside.returncode == 0 and "never …\nn2000-behind …" in beside.stderr, beside.stderr
+    assert re.search(r"^never .* 1\.000 ", beside.stdout, re.M) and "\nN = 2000, behind " in beside.stdout
     other = compared("founding_table.py", tmp_path, *given, "--rtt", 10)
     assert other.returncode != 0 and "has results with --rtt 60" in other.stderr
 
