@@ -28,6 +28,9 @@ struct MemberStatus {
   // As it measured last; 0: not known. A round's time runs from its trigger until its mean is in the parameters, and
   // includes what it waited for slower sites.
   double step_seconds = 0, round_seconds = 0;
+  // Of the time between its last two triggers: the script stood still for a round; a round ran behind the training; its
+  // result was put into the parameters, which is part of `waited`.
+  double waited = 0, overlapped = 0, merged = 0;
   std::uint64_t heartbeat_age_ms = 0;
 };
 

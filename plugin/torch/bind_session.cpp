@@ -62,6 +62,12 @@ Result<OptimizerCopy> copy_from(const py::object& given) {
 }
 
 class PySession {
+  template <typename... Body>
+  auto call(Body... body) {
+    if (calls_.idle()) before_call_ = session_->status();
+    return calls_.call(std::move(body)...);
+  }
+
  public:
   // `at_once`: no other rank is asked when a step is counted. Ranks on several hosts ask each other.
   PySession(std::shared_ptr<Session> session, std::shared_ptr<TensorVector> vector, bool at_once)
@@ -69,32 +75,31 @@ class PySession {
 
   void begin() {
     raise(vector_->check());
-    raise(calls_.call([session = session_] { return session->begin(); }));
+    raise(call([session = session_] { return session->begin(); }));
   }
   bool count_step(std::uint64_t samples, const py::object& serve) {
     raise(vector_->check());
     const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
-    if (at_once_ && !session_->is_ahead())
+    if (at_once_ && calls_.idle() && !session_->is_ahead())
       return value_or_raise(session_->count_step(samples));  // a thread between would cost tens of us
-    return value_or_raise(calls_.call([session = session_, samples] { return session->count_step(samples); }, answer));
+    return value_or_raise(call([session = session_, samples] { return session->count_step(samples); }, answer));
   }
   StepOutcome synchronize(const py::object& serve, std::uint64_t until) {
     raise(vector_->check());
     const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
-    return value_or_raise(calls_.call(
-        [session = session_, until] {
-          return until == 0 ? session->synchronize() : session->synchronize_until(RoundId(until));
-        },
-        answer));
+    return value_or_raise(
+        call([session = session_,
+              until] { return until == 0 ? session->synchronize() : session->synchronize_until(RoundId(until)); },
+             answer));
   }
   std::tuple<std::string, std::string, std::uint64_t> ask_optimizer() {
-    OptimizerOffer offer = value_or_raise(calls_.call([session = session_] { return session->ask_optimizer(); }));
+    OptimizerOffer offer = value_or_raise(call([session = session_] { return session->ask_optimizer(); }));
     return {std::move(offer.source), std::move(offer.description), offer.bytes};
   }
   at::Tensor take_optimizer() {
-    const BufferPtr taken = value_or_raise(calls_.call([session = session_] { return session->take_optimizer(); }));
+    const BufferPtr taken = value_or_raise(call([session = session_] { return session->take_optimizer(); }));
     const std::span<std::byte> bytes = taken->bytes();
     return at::from_blob(
         bytes.data(), {static_cast<int64_t>(bytes.size())}, [taken](void*) {}, at::TensorOptions(at::kByte));
@@ -105,21 +110,19 @@ class PySession {
   }
   void broadcast(const at::Tensor& bytes) {
     raise(check_bytes(bytes));
-    raise(calls_.call([session = session_, bytes] { return session->broadcast(bytes_of(bytes)); }));
+    raise(call([session = session_, bytes] { return session->broadcast(bytes_of(bytes)); }));
   }
   void finish(std::uint32_t next_generation) {
     raise(vector_->check());
-    raise(calls_.call([session = session_, next_generation] { return session->finish(next_generation); }));
+    raise(call([session = session_, next_generation] { return session->finish(next_generation); }));
   }
   void replace_tensor(std::size_t position, at::Tensor tensor) { raise(vector_->replace(position, std::move(tensor))); }
   [[nodiscard]] std::uint64_t settles_at() const { return session_->settles_at().value; }
   void note_loss(double loss) { session_->note_loss(loss); }
   void ask_to_leave() { session_->ask_to_leave(); }
   void keep_out() { session_->keep_out(); }
-  [[nodiscard]] SessionStatus status() const {
-    const py::gil_scoped_release released;
-    return session_->status();
-  }
+  // Any thread of the script may ask. What changes the session holds the interpreter's lock, or is a call.
+  [[nodiscard]] SessionStatus status() const { return calls_.idle() ? session_->status() : before_call_; }
 
  private:
   // On the script's thread, where no optimizer is in the middle of a step.
@@ -133,6 +136,7 @@ class PySession {
   std::shared_ptr<Session> session_;
   std::shared_ptr<TensorVector> vector_;  // the session's; between its calls this thread's
   bool at_once_;
+  SessionStatus before_call_;
   Interruptible calls_;
 };
 

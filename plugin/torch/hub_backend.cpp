@@ -46,6 +46,7 @@ void HubBackend::setTimeout(std::chrono::milliseconds timeout) {
 void HubBackend::shutdown() {
   queue_->stop();
   calls_->close();  // otherwise a receive without a sender would wait for its time-out
+  const std::lock_guard lock(letters_mutex_);
   for (auto& [key, queue] : letters_) queue->stop();
 }
 
@@ -128,6 +129,7 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
                                               sends ? OpType::SEND : OpType::RECV, TensorLists{{tensor}},
                                               std::move(body), false);
   work->set_source(source);
+  const std::lock_guard lock(letters_mutex_);
   // If each step had its own tag, threads would pile up.
   if (letters_.size() >= kMostIdleLetters)
     std::erase_if(letters_, [](const auto& each) { return each.second->idle(); });

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
@@ -26,6 +27,9 @@ namespace collab::torch_adapter {
 
 // Throws c10::Error for one that Gloo does not know.
 [[nodiscard]] const char* reduction_name(c10d::ReduceOp::RedOpType op);
+
+inline constexpr const char* kNobodyGave =
+    "collab: no rank of the group gave its part: every site has lost a rank [hub.nobody-gave]";
 
 struct HubBackendOptions {
   std::shared_ptr<HubLink> hub_link;
@@ -121,6 +125,7 @@ class HubBackend final : public c10d::Backend {
   std::uint64_t number_ = 0;               // the worker's: of the call it carries out
   HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
   std::unique_ptr<WorkQueue> queue_;
+  std::mutex letters_mutex_;  // a script may send and receive from several threads
   // Sends and receives wait for their peer, not for each other. There is a queue for each (sends, peer, tag); peer -1:
   // any.
   std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;

@@ -77,7 +77,11 @@ std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor
                 " does not divide evenly by ", ranks, " ranks [hub.move-arguments]");
   } else {
     int64_t total = 0;
-    for (const int64_t size : sizes) total += size;
+    for (const int64_t size : sizes) {
+      TORCH_CHECK(size >= 0, "collab: ", name, ": a split has ", size,
+                  " rows; expected none or more [hub.move-arguments]");
+      total += size;
+    }
     TORCH_CHECK(sizes.size() == ranks && total == rows, "collab: ", name, ": ", sizes.size(), " splits of ", total,
                 " rows for ", ranks, " ranks and ", rows, " rows [hub.move-arguments]");
   }

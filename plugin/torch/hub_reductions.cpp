@@ -45,7 +45,7 @@ void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp
       return;
     case at::kBool:
       TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name,
-                  ": truth values have no mean of their type [hub.reduce-arguments]");
+                  ": a bool tensor cannot be averaged; convert it first [hub.reduce-arguments]");
       return;
     case at::kChar:
     case at::kByte:
@@ -111,6 +111,7 @@ void HubBackend::combine(const HubCalls::Call& step, at::Tensor& flat, ReduceOp:
       total = values[row].clone();
     }
   }
+  TORCH_CHECK(there > 0, kNobodyGave);
   if (op == ReduceOp::AVG) divide_sum(total, there);
   if (flat.numel() > 0) std::memcpy(flat.data_ptr(), total.data_ptr(), flat.nbytes());
 }

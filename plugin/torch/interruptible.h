@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -31,13 +32,19 @@ class Interruptible {
     {
       const std::lock_guard<std::mutex> lock(state_->mutex);
       state_->stopping = true;
-      busy = state_->busy || !state_->tasks.empty();
+      busy = state_->open > 0;
     }
     state_->changed.notify_all();
     busy ? thread_.detach() : thread_.join();
   }
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
+
+  // False while a call runs, or waits behind one that was interrupted.
+  [[nodiscard]] bool idle() const {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->open == 0;
+  }
 
   // Runs `body` (which returns a Status or a Result and holds what it needs) on the thread and returns its value; the
   // caller does `meanwhile` now and then.
@@ -59,6 +66,7 @@ class Interruptible {
       }
       const std::lock_guard<std::mutex> lock(state->mutex);
       outcome->value = std::move(value);
+      --state->open;
     };
     post(std::move(task));
     while (true) {
@@ -83,7 +91,7 @@ class Interruptible {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> tasks;
-    bool busy = false;
+    std::size_t open = 0;  // calls without an outcome
     bool stopping = false;
   };
 
@@ -91,6 +99,7 @@ class Interruptible {
     {
       const std::lock_guard<std::mutex> lock(state_->mutex);
       state_->tasks.push_back(std::move(task));
+      ++state_->open;
     }
     if (!thread_.joinable()) thread_ = std::thread([state = state_] { loop(*state); });
     state_->changed.notify_all();
@@ -103,12 +112,10 @@ class Interruptible {
       if (state.tasks.empty()) return;
       auto task = std::move(state.tasks.front());
       state.tasks.pop_front();
-      state.busy = true;
       lock.unlock();
       task();
       task = nullptr;
       lock.lock();
-      state.busy = false;
       state.changed.notify_all();
     }
   }

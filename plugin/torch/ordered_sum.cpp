@@ -155,6 +155,7 @@ int OrderedReducer::between_living(const SumCall& sum, at::Tensor& flat, c10d::R
     there.push_back(found.rows[static_cast<int64_t>(site)]);
     ranks += site_sizes_[site];
   }
+  TORCH_CHECK(!there.empty(), kNobodyGave);
   flat.copy_(there[0]);
   for (std::size_t i = 1; i < there.size(); ++i) {
     op == c10d::ReduceOp::PRODUCT ? flat.mul_(there[i]) : flat.add_(there[i]);

@@ -81,8 +81,8 @@ bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) c
     case at::kInt:
     case at::kLong: return op == ReduceOp::AVG;
     case at::kBool:
-      TORCH_CHECK(op != ReduceOp::AVG, "collab: truth values have no mean of their type; convert the tensor, ",
-                  "to float32 for instance, before it is averaged [ddp.reduce-arguments]");
+      TORCH_CHECK(op != ReduceOp::AVG, "collab: a bool tensor cannot be averaged; convert it first, to float32 for ",
+                  "instance [ddp.reduce-arguments]");
       return false;
     default: return false;
   }

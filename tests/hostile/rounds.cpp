@@ -80,10 +80,10 @@ class Partaker {
     ready_.samples = prng.next();
     ready_.steps = prng.next();
     ready_.since = AttemptId(prng.chance(0.5) ? static_cast<std::uint32_t>(prng.next()) : 0);
-    ready_.up_kbit = static_cast<std::uint32_t>(prng.below(wire::kMaxRateKbit + std::uint64_t{1}));
-    ready_.down_kbit = static_cast<std::uint32_t>(prng.below(wire::kMaxRateKbit + std::uint64_t{1}));
-    ready_.step_us = prng.below(wire::kMaxMeasuredUs + 1);
-    ready_.round_us = prng.below(wire::kMaxMeasuredUs + 1);
+    ready_.measured.up_kbit = static_cast<std::uint32_t>(prng.below(wire::kMaxRateKbit + std::uint64_t{1}));
+    ready_.measured.down_kbit = static_cast<std::uint32_t>(prng.below(wire::kMaxRateKbit + std::uint64_t{1}));
+    ready_.measured.step_us = prng.below(wire::kMaxMeasuredUs + 1);
+    ready_.measured.round_us = prng.below(wire::kMaxMeasuredUs + 1);
     ready_.period = static_cast<std::uint32_t>(prng.below(wire::kMaxPeriod + std::uint64_t{1}));
     ready_.sampled_delta.assign(prng.below(wire::kMaxSampledDelta + 1), static_cast<std::uint32_t>(prng.next()));
     send(ready_);

@@ -194,7 +194,7 @@ TEST_F(FragmentsByHand, NotANumberInOneFragmentEndsARunAfterThreeTimes) {
       }
     });
   }
-  EXPECT_THAT(ended[0].message(), HasSubstr("was left out 3 times running"));
+  EXPECT_THAT(ended[0].message(), HasSubstr("was left out 3 times in a row"));
   EXPECT_TRUE(ended[1].ok()) << ended[1].to_string();
 }
 

@@ -384,7 +384,7 @@ TEST_F(Overlap, ThreeUnfitDeltasRunningReachTheScriptAtAStep) {
       ended = sessions_[1]->step(0).status();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    EXPECT_THAT(ended.message(), HasSubstr("was left out 3 times running: infinity in parameter \"weights\""));
+    EXPECT_THAT(ended.message(), HasSubstr("was left out 3 times in a row: infinity in parameter \"weights\""));
   }
 }
 

@@ -56,9 +56,8 @@ TEST(Unfit, ThreeUnfitDeltasRunningEndASiteInWordsThatNameTheTensor) {
   const std::vector<Status> results = swarm.run(infinite_in({2, 3, 4, 5}, 20));
   for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(results[rank].ok()) << results[rank].to_string();
   for (std::size_t rank = 2; rank < 4; ++rank) {
-    EXPECT_THAT(results[rank].message(),
-                HasSubstr("what site site1 has learned was left out 3 times running: -infinity "
-                          "in buffer \"norm.mean\" (element 2000 of float32 [3000])"));
+    EXPECT_THAT(results[rank].message(), HasSubstr("the update of site site1 was left out 3 times in a row: -infinity "
+                                                   "in buffer \"norm.mean\" (element 2000 of float32 [3000])"));
     EXPECT_THAT(results[rank].message(), HasSubstr("COLLAB_BUFFERS=0"));
     EXPECT_THAT(results[rank].message(), HasSubstr("COLLAB_ON_NONFINITE=continue"));
     EXPECT_EQ(results[rank].message(), results[2].message());

@@ -158,7 +158,7 @@ def test_a_buffer_that_becomes_infinite_ends_its_site_after_three_rounds() -> No
     assert f"round 4 {declined}" in finished[0].output, listing(finished)
     for rank in finished[1:]:  # both ranks of the site, in the same words
         assert rank.status == 1, listing(finished)
-        assert "what site b has learned was left out 3 times running: " + NAMED[0] in rank.output, listing(finished)
+        assert "the update of site b was left out 3 times in a row: " + NAMED[0] in rank.output, listing(finished)
         assert all(text in rank.output for text in [*NAMED, "COLLAB_ON_NONFINITE=continue"]), listing(finished)
 
 
@@ -170,7 +170,7 @@ def test_it_trains_on_where_that_is_asked_for() -> None:
     assert "round 5 goes on without the contribution of b: " + NAMED[0] in finished[0].output, listing(finished)
 
 
-LISTS = "left out of the average: at a attn_mask, places; at b places. A buffer is left out that is not persistent"
+LISTS = "left out of the average: at a attn_mask, places; at b places. A buffer is left out if it is not persistent"
 
 
 @pytest.mark.slow

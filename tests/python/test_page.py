@@ -123,7 +123,7 @@ def test_a_run_is_watched_as_it_goes_on(tmp_path: Path) -> None:
             metrics = samples_of(get(url + "metrics", password)[2])
             assert metrics["collab_leads{}"] == 1 and metrics["collab_round{}"] >= 3
             assert metrics['collab_site_up{site="oslo",state="active",role="site"}'] == 1
-            for measured in ("loss", "step_seconds", "round_seconds"):
+            for measured in ("loss", "step_seconds", "round_seconds", "waited_ratio"):
                 assert metrics[f'collab_site_{measured}{{site="paris"}}'] > 0, measured
             worlds["oslo"].signal(0, signal.SIGKILL)
             wait_for(url, password, lambda seen: "oslo" in seen["swarm"]["missing"])

@@ -107,8 +107,8 @@ def test_machines_fall_silent_over_a_lossy_path(swarms: Callable[..., Swarm]) ->
 
 @pytest.mark.timeout(700)
 def test_workers_are_killed_and_come_back_over_a_lossy_path(swarms: Callable[..., Swarm]) -> None:
-    """The second at the endpoint's site. Each comes back late, and takes what the others hold."""
-    lab = swarms(["--rtt", "100", "--loss", "1"], [], TEST_WIDTH="500", **WAN)
+    """The second at the endpoint's site. Each comes back late, and takes what the others hold. In fragments."""
+    lab = swarms(["--rtt", "100", "--loss", "1"], [], TEST_WIDTH="500", COLLAB_FRAGMENTS="4", **WAN)
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, 240)
     for gone in ("oslo", "paris"):
         others = tuple(site for site in SITES if site != gone)
@@ -127,6 +127,7 @@ def test_workers_are_killed_and_come_back_over_a_lossy_path(swarms: Callable[...
     for site in SITES:
         for event in lab.events(site, "round"):
             assert told.setdefault(event["round"], event["digest"]) == event["digest"], event
+    assert {event["fragment"] for event in lab.events("rome", "round")} == {0, 1, 2, 3}
     assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
 
 

@@ -488,15 +488,16 @@ void SimSite::ready(std::uint64_t samples) {
   data_.trigger(options_.overlap.has_value());
   DataPlane& plane = driver_.data();
   plane.start_round_clock();
-  Trigger trigger{samples, steps_, plane.sample_delta(), plane.up_kbit(), plane.down_kbit()};
+  Trigger trigger{samples, steps_, plane.sample_delta(), {plane.up_kbit(), plane.down_kbit()}};
+  wire::Measured& measured = trigger.measured;
   if (options_.draws_rates && !options_.helper) {
-    for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
+    for (std::uint32_t* rate : {&measured.up_kbit, &measured.down_kbit}) {
       *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);
     }
   }
   if (options_.leader_times && !options_.helper) {
-    trigger.step_us = prng_.chance(0.1) ? 0 : 500'000 + prng_.below(1'000'000);
-    trigger.round_us = prng_.chance(0.1) ? 0 : prng_.below(2'000'000);
+    measured.step_us = prng_.chance(0.1) ? 0 : 500'000 + prng_.below(1'000'000);
+    measured.round_us = prng_.chance(0.1) ? 0 : prng_.below(2'000'000);
   }
   driver_.feed(std::move(trigger));
 }

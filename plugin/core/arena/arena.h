@@ -52,8 +52,8 @@ struct ArenaSpec {
   std::uint64_t private_limit_bytes = memory_limit() + swap_bytes();
 };
 
-// The most that can go with an anchor.
-inline constexpr std::size_t kMaxAttachedBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMaxAttachedBytes = std::size_t{64} << 10;  // the most that can go with an anchor
+inline constexpr std::size_t kOutcomeBytes = std::size_t{8} << 10;       // the most that a call's outcome has
 
 struct SealedAnchor {
   RunId run;
@@ -86,7 +86,7 @@ class ArenaWriter {
   virtual void seal(const SealedAnchor& as) = 0;
 
   // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there, bytes of the caller's. What is
-  // longer than 8 KiB is cut. Outcomes are kept for 8 calls.
+  // longer than kOutcomeBytes is cut. Outcomes are kept for 8 calls.
   virtual void publish(std::uint64_t call, const std::string& outcome) = 0;
   // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
   struct RankReport {

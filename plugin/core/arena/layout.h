@@ -28,7 +28,6 @@ inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;  // room for ranks is a multiple of this
 inline constexpr std::size_t kOutcomes = 8;     // calls a reader may be behind
 inline constexpr std::size_t kReports = 4;      // calls a rank may be ahead
-inline constexpr std::size_t kOutcomeBytes = 8 * 1024;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 
 enum class Phase : std::uint32_t { kBeingMade = 0, kReady = 1, kClosed = 2 };

@@ -11,6 +11,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/random.h"
+#include "core/base/text.h"
 
 namespace collab {
 
@@ -24,13 +25,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".arena";
 
-std::string hex16(std::uint64_t value) {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
-  return text.data();
-}
-
-std::string stem(const ArenaKey& key) { return site_prefix(key) + hex16(key.fingerprint.lo ^ key.fingerprint.hi); }
+std::string stem(const ArenaKey& key) { return site_prefix(key) + hexadecimal(key.fingerprint.lo ^ key.fingerprint.hi); }
 
 }  // namespace
 
@@ -39,12 +34,12 @@ std::string name_prefix() { return "collab-" + std::to_string(::geteuid()) + "-"
 std::string site_prefix(const ArenaKey& key) {
   // The length keeps ("ab", "c") and ("a", "bc") apart.
   const std::string text = std::to_string(key.run.size()) + ":" + key.run + key.site;
-  return name_prefix() + hex16(hash64(std::as_bytes(std::span(text)))) + "-";
+  return name_prefix() + hexadecimal(hash64(std::as_bytes(std::span(text)))) + "-";
 }
 
 std::string file_name(const ArenaKey& key) { return stem(key) + std::string(kSuffix); }
 
-std::string chance_name(const ArenaKey& key) { return stem(key) + "-" + hex16(random_bits()) + std::string(kSuffix); }
+std::string chance_name(const ArenaKey& key) { return stem(key) + "-" + hexadecimal(random_bits()) + std::string(kSuffix); }
 
 std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places) {
   return list_arenas(places, stem(key));

@@ -57,12 +57,6 @@ bool is_printable(std::uint32_t code) {
   return std::ranges::none_of(kHidden, [code](const Range& r) { return r.first <= code && code <= r.last; });
 }
 
-std::string hexadecimal(std::uint32_t value, int digits) {
-  std::string text;
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
-  return text;
-}
-
 // Calls each(sequence, code point), or broken(byte) where there is no well-formed one.
 template <typename Each, typename Broken>
 void for_each_character(std::string_view text, const Each& each, const Broken& broken) {
@@ -97,12 +91,18 @@ void append_json(std::string& out, std::string_view sequence, std::uint32_t code
 
 template <typename Number>
 std::string number_text(Number value) {
-  if (!std::isfinite(value)) return "0";
+  if (!std::isfinite(value)) return "null";
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 }  // namespace
+
+std::string hexadecimal(std::uint64_t value, int digits) {
+  std::string text;
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
+  return text;
+}
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {

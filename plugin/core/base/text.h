@@ -22,9 +22,11 @@ namespace collab {
 
 // The text as a JSON string with its quotes, printable. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_quote(std::string_view text);
-// The shortest that reads back as the same, whatever the locale; 0 for what JSON has no number for.
+// The shortest that reads back as the same, whatever the locale; null for what JSON has no number for.
 [[nodiscard]] std::string json_number(double value);
 [[nodiscard]] std::string json_number(float value);
+
+[[nodiscard]] std::string hexadecimal(std::uint64_t value, int digits = 16);  // in lower case, with leading zeros
 
 // Millions of bytes, "1.5 MB"; thousands where those would be none: "0.6 kB".
 [[nodiscard]] std::string in_megabytes(std::uint64_t bytes);

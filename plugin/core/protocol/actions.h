@@ -109,11 +109,7 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
   std::vector<float> sampled_delta{};  // of the delta: sample_of(n)
-  std::uint32_t up_kbit = 0;           // the line, per second, as measured; 0: not known
-  std::uint32_t down_kbit = 0;
-  std::uint64_t step_us = 0;  // as in wire::Ready
-  std::uint64_t round_us = 0;
-  std::uint32_t loss = wire::kNoLoss;
+  wire::Measured measured{};
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;

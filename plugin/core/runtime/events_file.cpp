@@ -84,7 +84,7 @@ void EventsFile::Shared::run() {
     waiting -= line.size();
     slow = slow && waiting > 0;
     if (const std::uint64_t lost = std::exchange(left_out, 0); lost > 0) {
-      log_warning("COLLAB_EVENTS_FILE: the disk stood still, and " + std::to_string(lost) +
+      log_warning("COLLAB_EVENTS_FILE: the disk was too slow, and " + std::to_string(lost) +
                   " lines were left out [state.events-lost]");
     }
     changed.notify_all();
@@ -101,7 +101,7 @@ void EventsFile::Shared::write_out(const std::string& line) {
     torn = false;
     return;
   }
-  const std::string why = written < 0 ? std::strerror(errno) : "the disk took a part of it";
+  const std::string why = written < 0 ? std::strerror(errno) : "the disk took only a part of it (is it full?)";
   torn = torn || written > 0;
   log_warning("COLLAB_EVENTS_FILE: a line could not be written: " + why + " [state.events-lost]");
 }

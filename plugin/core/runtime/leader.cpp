@@ -175,7 +175,7 @@ Result<RoundReport> Leader::round(const protocol::Trigger& trigger) {
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
   Result<RoundReport> report = node_->round(trigger);
   if (!report.ok()) return report;
-  if (copy_) COLLAB_RETURN_IF_ERROR(merge(report->change, report->range));
+  if (copy_) COLLAB_RETURN_IF_ERROR(merge(*report));
   COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }
@@ -198,14 +198,25 @@ Result<RoundReport> Leader::end_round(TimePoint called) {
   flight_.reset();
   Result<RoundReport> report = node_->await(std::move(flight.report));
   if (!report.ok()) return report;
-  COLLAB_RETURN_IF_ERROR(merge(report->change, report->range));
-  if (report->skipped.empty()) node_->merged(seconds_since(flight.began), flight.stalled + seconds_since(called));
+  COLLAB_RETURN_IF_ERROR(merge(*report));
+  if (report->skipped.empty()) {
+    node_->merged({.overlap = seconds_since(flight.began),
+                   .stall = flight.stalled + seconds_since(called),
+                   .merge = std::chrono::duration<double>(merging_).count()});
+  }
   COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }
 
 Status Leader::merge(ParameterChange change, ElementRange range) {
   return merge_copy(parameters_, change, copy_->values(), copy_->settings(), range);
+}
+
+Status Leader::merge(const RoundReport& report) {
+  const TimePoint began = clock_.now();
+  const Status status = merge(report.change, report.range);
+  merging_ = clock_.now() - began;
+  return status;
 }
 
 double Leader::seconds_since(TimePoint when) const {
@@ -226,8 +237,8 @@ Status Leader::judge(const RoundReport& report) {
   if (report.unfit.empty() || unfit_rounds_ < kMost || options_.config.on_nonfinite == OnNonfinite::kContinue) {
     return {};
   }
-  return refused("what site " + options_.site + " has learned was left out " + protocol::times_text(unfit_rounds_) +
-                 " running: " + report.unfit +
+  return refused("the update of site " + options_.site + " was left out " + protocol::times_text(unfit_rounds_) +
+                 " in a row: " + report.unfit +
                  ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time [round.not-finite]");
 }
 

@@ -32,6 +32,8 @@ class Leader {
   [[nodiscard]] bool round_is_over() const;
   // What became of it is in the parameters, and in the arena for the site's other ranks.
   Result<RoundReport> end_round(TimePoint called);
+  // What it took to put the last round's result into the parameters, if that has not been asked before.
+  [[nodiscard]] Duration take_merging() { return std::exchange(merging_, Duration{}); }
   void leave(const std::string& reason, std::uint32_t next_generation);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
@@ -43,6 +45,7 @@ class Leader {
   Status warn_if_passed_over(const SealedAnchor& anchor);
   Status judge(const RoundReport& report);
   Status merge(ParameterChange change, ElementRange range);
+  Status merge(const RoundReport& report);  // of a round
   void say_last_word();
   [[nodiscard]] double seconds_since(TimePoint when) const;
 
@@ -64,6 +67,7 @@ class Leader {
   std::uint32_t unfit_rounds_ = 0;  // running
   std::uint32_t fit_rounds_ = 0;    // since
   std::optional<Flight> flight_;
+  Duration merging_{};
   std::optional<LastWord> last_word_;  // while it is a member
 };
 

@@ -144,9 +144,9 @@ void Node::warn_of_late_round(std::string slow) {
   });
 }
 
-void Node::merged(double overlap_seconds, double stall_seconds) {
-  mailbox_.post([this, overlap_seconds, stall_seconds] {
-    round_.merged(overlap_seconds, stall_seconds);
+void Node::merged(const MergeTimes& times) {
+  mailbox_.post([this, times] {
+    round_.merged(times);
     news_.round(round_.report(), egress_);
   });
 }
@@ -156,8 +156,8 @@ void Node::begin_round(protocol::Trigger trigger) {
   driver_->data().start_round_clock();
   warn_if_nothing_changed(steps);
   trigger.sampled_delta = driver_->data().sample_delta();
-  trigger.up_kbit = driver_->data().up_kbit();
-  trigger.down_kbit = driver_->data().down_kbit();
+  trigger.measured.up_kbit = driver_->data().up_kbit();
+  trigger.measured.down_kbit = driver_->data().down_kbit();
   driver_->feed(std::move(trigger));
 }
 

@@ -94,9 +94,10 @@ void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& 
   exchange_ends();
 }
 
-void RoundInProgress::merged(double overlap_seconds, double stall_seconds) {
-  report_.overlap_seconds = overlap_seconds;
-  report_.stall_seconds = stall_seconds;
+void RoundInProgress::merged(const MergeTimes& times) {
+  report_.overlap_seconds = times.overlap;
+  report_.stall_seconds = times.stall;
+  report_.merge_seconds = times.merge;
 }
 
 JsonFields fields_of(const RoundReport& report) {

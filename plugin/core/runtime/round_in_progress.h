@@ -23,6 +23,13 @@
 
 namespace collab {
 
+// Of a round behind the training, in seconds.
+struct MergeTimes {
+  double overlap = 0;  // from the trigger to the merge
+  double stall = 0;    // of that, the script waited
+  double merge = 0;    // of that, the result was put into the parameters
+};
+
 struct RoundReport {
   RoundId round;
   std::uint32_t attempts = 0;
@@ -41,6 +48,7 @@ struct RoundReport {
   double exchange_seconds = 0;  // from the first payload byte to the last
   double stall_seconds = 0;     // from the trigger to parameters in place, or what the script waited of it
   double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
+  double merge_seconds = 0;     // and to put its result into the parameters
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };
@@ -67,7 +75,7 @@ class RoundInProgress {
 
   void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, TimePoint now);
   void done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now);
-  void merged(double overlap_seconds, double stall_seconds);
+  void merged(const MergeTimes& times);
 
   // As in RoundReport, by a join or the last round.
   void joined(std::uint32_t period) { period_ = period; }

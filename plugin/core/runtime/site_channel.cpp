@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/runtime/schedule.h"
+#include "core/wire/byte_io.h"
 
 namespace collab {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 // In the arena's form: the decision, then the error.
 std::string bytes_of(const Outcome& outcome) {
   const Decision& decision = outcome;
-  return std::string(reinterpret_cast<const char*>(&decision), sizeof decision) + outcome.error;
+  return std::string(reinterpret_cast<const char*>(&decision), sizeof decision) +
+         wire::fit_sentence(outcome.error, kOutcomeBytes - sizeof decision);
 }
 
 class SoloChannel final : public SiteChannel {

@@ -62,7 +62,7 @@ Outcome SiteLead::call(const std::vector<RankReport>& reports, bool behind, Time
 
 void SiteLead::call_over(TimePoint called) {
   const TimePoint now = clock_.now();
-  pace_.stood_still(now - called);
+  pace_.stood_still(now - called, leader_.take_merging());
   if (!rounds_.in_flight()) pace_.round_over(now, !rounds_.skipped());
 }
 
@@ -97,8 +97,8 @@ bool SiteLead::asks_again(const Outcome& outcome, Duration waited) {
 
 protocol::Trigger SiteLead::trigger() const {
   protocol::Trigger told = work_.trigger(rounds_.steps());
-  told.step_us = pace_.step_us();
-  told.round_us = pace_.round_us();
+  const std::uint32_t loss = std::exchange(told.measured, pace_.measured()).loss;
+  told.measured.loss = loss;
   return told;
 }
 

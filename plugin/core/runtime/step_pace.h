@@ -1,4 +1,5 @@
-// How long a step and a round take at this site: for the leader, which may choose the period by it, and for the status.
+// How long a step and a round take at this site, and what share of the time rounds take: for the leader, which may
+// choose the period by it, and for the status.
 //
 // A step's time is the time of training, without calls in which the script stands still. A round's time runs from its
 // trigger until its mean is in the parameters. For rounds behind the training, that is the merge.
@@ -9,6 +10,8 @@
 #include <cstdint>
 
 #include "collab/clock.h"
+#include "core/wire/limits.h"
+#include "core/wire/messages.h"
 
 namespace collab {
 
@@ -16,30 +19,44 @@ class StepPace {
  public:
   // A round begins (or the training, with no steps so far).
   void triggered(TimePoint now, std::uint64_t steps) {
-    if (steps > steps_) step_ = (now - since_ - stood_) / static_cast<Duration::rep>(steps - steps_);
+    const Duration span = now - since_;
+    if (steps > steps_) {
+      measured_.step_us = whole((span - stood_) / static_cast<Duration::rep>(steps - steps_));
+      measured_.waited_ppm = share(stood_, span);
+      measured_.overlapped_ppm = share(behind_, span);
+      measured_.merged_ppm = share(merged_, span);
+    }
     since_ = now;
     steps_ = steps;
-    stood_ = {};
+    stood_ = behind_ = merged_ = {};
   }
-  void stood_still(Duration time) { stood_ += time; }
-  // No round came about: nothing was measured.
-  void round_over(TimePoint now, bool came_about) { round_ = came_about ? now - since_ : Duration{}; }
+  // Since the last trigger. `merging`: of that, to put a round's result into the parameters.
+  void stood_still(Duration time, Duration merging) {
+    stood_ += time;
+    merged_ += merging;
+  }
+  void round_over(TimePoint now, bool came_about) {
+    behind_ = now - since_ - stood_;
+    measured_.round_us = came_about ? whole(now - since_) : 0;  // else nothing was measured
+  }
 
-  // Microseconds; 0: not known.
-  [[nodiscard]] std::uint64_t step_us() const { return whole(step_); }
-  [[nodiscard]] std::uint64_t round_us() const { return whole(round_); }
+  [[nodiscard]] const wire::Measured& measured() const { return measured_; }
 
  private:
   static std::uint64_t whole(Duration time) {
-    return static_cast<std::uint64_t>(
-        std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::microseconds>(time).count()));
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+    return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(0, us)), wire::kMaxMeasuredUs);
+  }
+  static std::uint32_t share(Duration part, Duration whole) {
+    const double of_one =
+        whole.count() > 0 ? static_cast<double>(part.count()) / static_cast<double>(whole.count()) : 0;
+    return static_cast<std::uint32_t>(std::clamp(of_one, 0.0, 1.0) * wire::kMillion);
   }
 
   TimePoint since_{};  // the last trigger
   std::uint64_t steps_ = 0;
-  Duration stood_{};
-  Duration step_{};
-  Duration round_{};
+  Duration stood_{}, behind_{}, merged_{};  // since then
+  wire::Measured measured_;                 // without lines and loss
 };
 
 }  // namespace collab

@@ -28,7 +28,7 @@ class TrainedWork {
     protocol::Trigger told;
     told.samples = samples_;
     told.steps = steps - dropped_steps_;
-    told.loss = loss_;
+    told.measured.loss = loss_;
     return told;
   }
 

@@ -165,6 +165,17 @@ void fields(auto& io, Of<AnchorInstalled> auto& m) {
   io.id("acceptor", m.acceptor);
 }
 
+void fields(auto& io, Of<Measured> auto& m) {
+  io.number("up_kbit", m.up_kbit, kMaxRateKbit);
+  io.number("down_kbit", m.down_kbit, kMaxRateKbit);
+  io.number("step_us", m.step_us, kMaxMeasuredUs);
+  io.number("round_us", m.round_us, kMaxMeasuredUs);
+  io.number("waited_ppm", m.waited_ppm, kMillion);
+  io.number("overlapped_ppm", m.overlapped_ppm, kMillion);
+  io.number("merged_ppm", m.merged_ppm, kMillion);
+  io.number("loss", m.loss);
+}
+
 void fields(auto& io, Of<Ready> auto& m) {
   io.number("round", m.round.value, kMaxRound);
   io.weight("weight", m.weight);
@@ -173,12 +184,8 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.part("state", m.state);
   io.id("since", m.since);
   io.list("sampled_delta", m.sampled_delta, kMaxSampledDelta, 4, [&](auto& element) { io.number("", element); });
-  io.number("up_kbit", m.up_kbit, kMaxRateKbit);
-  io.number("down_kbit", m.down_kbit, kMaxRateKbit);
-  io.number("step_us", m.step_us, kMaxMeasuredUs);
-  io.number("round_us", m.round_us, kMaxMeasuredUs);
+  io.part("measured", m.measured);
   io.number("period", m.period, kMaxPeriod);
-  io.number("loss", m.loss);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {

@@ -51,6 +51,7 @@ inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // o
 inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
 inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace
 inline constexpr std::uint32_t kMaxPeriod = 10'000;                         // steps, where the leader chooses
+inline constexpr std::uint32_t kMillion = 1'000'000;                        // parts: the whole
 inline constexpr std::uint64_t kMaxMeasuredUs = 24ULL * 3600 * 1'000'000;   // of a step, of a round
 inline constexpr std::uint32_t kMaxRateKbit = 1'000'000'000;                // a terabit per second
 

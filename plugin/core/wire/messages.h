@@ -171,6 +171,19 @@ struct AnchorInstalled {
 
 inline constexpr std::uint32_t kNoLoss = 0x7FC00000;  // not a number: none was logged, or it was not finite
 
+// What a site has measured up to its trigger. 0: not known.
+struct Measured {
+  std::uint32_t up_kbit = 0;  // how fast its line has carried payloads, per second
+  std::uint32_t down_kbit = 0;
+  std::uint64_t step_us = 0;         // a step of the training since the last trigger
+  std::uint64_t round_us = 0;        // the last round, from the trigger to the mean in the parameters
+  std::uint32_t waited_ppm = 0;      // of the time since the last trigger: the script stood still for a round,
+  std::uint32_t overlapped_ppm = 0;  // a round ran behind the training,
+  std::uint32_t merged_ppm = 0;      // and its result was put into the parameters, which is part of `waited`
+  std::uint32_t loss = kNoLoss;      // as its script logged it last, as binary32
+  bool operator==(const Measured&) const = default;
+};
+
 // "My site stands at its trigger for this round and its parameters stand still."
 struct Ready {
   RoundId round;
@@ -180,12 +193,8 @@ struct Ready {
   Digest state;                                // of the anchor and outer state it holds
   AttemptId since{};                           // as in Participant; 0: nothing stands
   std::vector<std::uint32_t> sampled_delta{};  // some of the delta's elements, the same of every site, as binary32
-  std::uint32_t up_kbit = 0;                   // how fast its line has carried payloads, per second; 0: not known
-  std::uint32_t down_kbit = 0;
-  std::uint64_t step_us = 0;     // a step of the training since the last trigger; 0: not known
-  std::uint64_t round_us = 0;    // the last round, from the trigger to the mean in the parameters; 0: not known
-  std::uint32_t period = 0;      // that the site follows; 0: the leader has told none
-  std::uint32_t loss = kNoLoss;  // as its script logged it last, as binary32
+  Measured measured{};
+  std::uint32_t period = 0;  // that the site follows; 0: the leader has told none
   bool operator==(const Ready&) const = default;
 };
 

@@ -102,6 +102,13 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
           members, [](const MemberStatus& member) { return json_number(member.step_seconds); });
   of_each(text, "collab_site_round_seconds", "What its last round took, with waits for others; 0: not known.", members,
           [](const MemberStatus& member) { return json_number(member.round_seconds); });
+  of_each(text, "collab_site_waited_ratio",
+          "Of the time between its last two triggers: its script stood still for a round.", members,
+          [](const MemberStatus& member) { return json_number(member.waited); });
+  of_each(text, "collab_site_overlapped_ratio", "Of that time: a round ran behind its training.", members,
+          [](const MemberStatus& member) { return json_number(member.overlapped); });
+  of_each(text, "collab_site_merged_ratio", "Of that time: a round's result was put into its parameters.", members,
+          [](const MemberStatus& member) { return json_number(member.merged); });
   of_each(text, "collab_site_silence_seconds", "Seconds since it was last heard.", members,
           [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
   Metric samples(text, "collab_contributed_samples_total", "counter", "Samples in rounds that were committed.");

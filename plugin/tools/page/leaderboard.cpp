@@ -73,12 +73,14 @@ Status Leaderboard::save() {
   }
   const std::string fresh = path_ + ".new";
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-  bool written =
-      file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
+  const int not_open = errno;
+  errno = ENOSPC;  // which a write that takes a part does not say
+  const bool written = file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                       ::fsync(file) == 0 && ::rename(fresh.c_str(), path_.c_str()) == 0;
+  const int why = file < 0 ? not_open : errno;
   if (file >= 0) ::close(file);
-  written = written && ::rename(fresh.c_str(), path_.c_str()) == 0;
   if (!written) {
-    return unavailable("--leaderboard " + path_ + " cannot be written: " + std::strerror(errno) +
+    return unavailable("--leaderboard " + path_ + " cannot be written: " + std::strerror(why) +
                        " [page.leaderboard-not-written]");
   }
   changed_ = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/text.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace collab::page {
@@ -29,9 +30,7 @@ Result<std::vector<std::string>> passwords_of(const LoadedConfig& config) {
   std::vector<std::string> passwords;
   for (const std::vector<unsigned char>& secret : *secrets) {
     std::string& password = passwords.emplace_back();
-    for (std::size_t i = 0; i < kPasswordBytes; ++i) {
-      password += {"0123456789abcdef"[secret.at(i) >> 4U], "0123456789abcdef"[secret.at(i) & 15U]};
-    }
+    for (std::size_t i = 0; i < kPasswordBytes; ++i) password += hexadecimal(secret.at(i), 2);
   }
   return passwords;
 }

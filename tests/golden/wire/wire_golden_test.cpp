@@ -68,11 +68,9 @@ std::vector<Message> hub_samples() {
 }
 
 Ready sample_of_ready(const Digest& digest) {
-  Ready ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000};
-  ready.step_us = 310'000;
-  ready.round_us = 2'900'000;
+  Ready ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}};
+  ready.measured = {20'000, 100'000, 310'000, 2'900'000, 18'000, 610'000, 3'000, 0x40490FDB};
   ready.period = 48;
-  ready.loss = 0x40490FDB;
   return ready;
 }
 

@@ -42,8 +42,9 @@ static void write(Canon& canon, const BandwidthPartition& partition) { Inside::w
 // ---- a site's parts --------------------------------------------------------------------------------
 
 static void write(Canon& canon, const Trigger& trigger) {
-  const auto& [samples, steps, sampled_delta, up, down, step_us, round_us, loss] = trigger;
-  canon.all(samples, steps, sampled_delta, up, down, step_us, round_us, loss);
+  const auto& [samples, steps, sampled_delta, measured] = trigger;
+  const auto& [up, down, step_us, round_us, waited, overlapped, merged, loss] = measured;
+  canon.all(samples, steps, sampled_delta, up, down, step_us, round_us, waited, overlapped, merged, loss);
 }
 
 static void write(Canon& canon, const RoundDone& done) {
@@ -134,12 +135,12 @@ void Inside::write(Canon& canon, const Member& member) {
   const auto& [last_heard, suspect, unverified] = contact;
   const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
                foretold, greeted, passed_over, recommitted, holds, renamed_from] = anchor;
-  const auto& [ready, since, done, up, down, loss, step_us, round_us] = round;
-  static_cast<void>(std::tie(progress, ticket, loss, step_us, round_us));  // keys decide nothing here
+  const auto& [ready, since, done, measured] = round;
+  static_cast<void>(std::tie(progress, ticket));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
             join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
             unreachable_since, acceptor, run, foretold, greeted, passed_over, recommitted, holds, renamed_from, ready,
-            since, done, up, down);
+            since, done, measured.up_kbit, measured.down_kbit);
 }
 
 void Inside::write(Canon& canon, const ModelReference& reference) {

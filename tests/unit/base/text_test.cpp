@@ -50,8 +50,8 @@ TEST(JsonNumber, IsTheShortestThatReadsBackAndNeverAComma) {
   EXPECT_EQ(json_number(0.1F), "0.1");
   EXPECT_EQ(json_number(1795651366.405123), "1795651366.405123");
   EXPECT_EQ(json_number(1e-9), "1e-09");
-  EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "0");
-  EXPECT_EQ(json_number(-std::numeric_limits<float>::infinity()), "0");
+  EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "null");
+  EXPECT_EQ(json_number(-std::numeric_limits<float>::infinity()), "null");
 }
 
 TEST(Escaped, HidesNothingAndIsObeyedByNobody) {

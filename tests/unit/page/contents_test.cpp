@@ -22,6 +22,9 @@ CoordinatorReport report() {
   paris.loss = 1.25;
   paris.step_seconds = 0.25;
   paris.round_seconds = 1.5;
+  paris.waited = 0.02;
+  paris.overlapped = 0.6;
+  paris.merged = 0.005;
   odd.name = "a\"}\\ 9\n<script>";
   odd.state = "suspect";
   odd.helper = true;
@@ -48,6 +51,9 @@ TEST(PageContents, MetricsHaveALineEach) {
   EXPECT_THAT(text, HasSubstr("collab_site_share{site=\"paris\"} 0.5\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_step_seconds{site=\"paris\"} 0.25\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_round_seconds{site=\"paris\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("collab_site_waited_ratio{site=\"paris\"} 0.02\n"));
+  EXPECT_THAT(text, HasSubstr("collab_site_overlapped_ratio{site=\"paris\"} 0.6\n"));
+  EXPECT_THAT(text, HasSubstr("collab_site_merged_ratio{site=\"paris\"} 0.005\n"));
   EXPECT_THAT(text, HasSubstr("collab_contributed_samples_total{site=\"rome\"} 64\n"));
 }
 

@@ -232,11 +232,15 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Ready ready = CoordinatorHarness::ready(1, 32);
-  ready.loss = std::bit_cast<std::uint32_t>(0.5F);
-  ready.step_us = 250'000;
-  ready.round_us = 1'500'000;
+  ready.measured = {.step_us = 250'000,
+                    .round_us = 1'500'000,
+                    .waited_ppm = 20'000,
+                    .overlapped_ppm = 600'000,
+                    .merged_ppm = 5'000,
+                    .loss = std::bit_cast<std::uint32_t>(0.5F)};
   static_cast<void>(c.hear(1, ready));
-  ready.step_us = ready.round_us = 0;  // as after a round that was skipped: what it measured before is told
+  ready.measured.step_us = ready.measured.round_us =
+      0;  // as after a round that was skipped: what it measured before is told
   static_cast<void>(c.hear(1, ready));
   c.now += seconds(0.25);
   const auto reports = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
@@ -245,8 +249,8 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
       reports[0].second.json,
       R"({"swarm":"swarm","term":1,"generation":1,"run":7,"round":0,"period":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
       R"("spread":null,"cosine":null,"leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
-      R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"loss":0.5,"step_seconds":0.25,"round_seconds":1.5,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
-      R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"loss":null,"step_seconds":0,"round_seconds":0,"heartbeat_age_ms":250}],"contributed":[]})");
+      R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"loss":0.5,"step_seconds":0.25,"round_seconds":1.5,"waited":0.02,"overlapped":0.6,"merged":0.005,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
+      R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"loss":null,"step_seconds":0,"round_seconds":0,"waited":0,"overlapped":0,"merged":0,"heartbeat_age_ms":250}],"contributed":[]})");
 }
 
 // Names as long as they may be, of characters that are written as two.

@@ -42,8 +42,8 @@ class Shares : public ::testing::Test {
   std::map<std::uint32_t, double> shares(std::uint64_t round, const std::vector<Told>& told) {
     for (std::uint32_t i = 0; i < told.size(); ++i) {
       wire::Ready ready = H::ready(round);
-      ready.up_kbit = 1000 * told[i].up;
-      ready.down_kbit = 1000 * told[i].down;
+      ready.measured.up_kbit = 1000 * told[i].up;
+      ready.measured.down_kbit = 1000 * told[i].down;
       last = c.hear(i + 1, ready);
     }
     const auto starts = sent<wire::StartAttempt>(last);
@@ -138,7 +138,7 @@ TEST_F(Shares, DoNotMoveWithinARound) {
   gather(3);
   const Owned first = shares(1, {{100, 100}, {100, 100}, {50, 50}});
   wire::Ready other = H::ready(1, 2);
-  other.up_kbit = other.down_kbit = 1000;  // said with other samples: another attempt is formed
+  other.measured.up_kbit = other.measured.down_kbit = 1000;  // said with other samples: another attempt is formed
   const auto again = sent<wire::StartAttempt>(c.hear(1, other));
   ASSERT_EQ(again.size(), 3U);
   EXPECT_EQ(again[0].second.attempt, AttemptId{2});

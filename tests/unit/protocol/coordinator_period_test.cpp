@@ -40,8 +40,8 @@ class PeriodAtTheCoordinator : public testing::Test {
     for (std::uint64_t i = 0; i < said.size(); ++i) {
       c.now += seconds(said[i].after);
       wire::Ready ready = H::ready(number);
-      ready.step_us = static_cast<std::uint64_t>(said[i].step * 1e6);
-      ready.round_us = static_cast<std::uint64_t>(said[i].round * 1e6);
+      ready.measured.step_us = static_cast<std::uint64_t>(said[i].step * 1e6);
+      ready.measured.round_us = static_cast<std::uint64_t>(said[i].round * 1e6);
       ready.period = followed;
       last = c.hear(i + 1, ready);
     }

@@ -81,7 +81,7 @@ TEST(LossInStatus, StaysAsItWasToldLast) {
   EXPECT_FALSE(c.coordinator.status(c.now).members[0].loss);
   for (const float loss : {2.5F, std::numeric_limits<float>::infinity()}) {
     wire::Ready ready = H::ready(1, loss > 3 ? 16 : 8);
-    ready.loss = std::bit_cast<std::uint32_t>(loss);
+    ready.measured.loss = std::bit_cast<std::uint32_t>(loss);
     static_cast<void>(c.hear(1, ready));
     EXPECT_EQ(c.coordinator.status(c.now).members[0].loss, 2.5);
   }
@@ -91,8 +91,8 @@ TEST(LossInStatus, IsWhatTheSiteWasToldAtItsTrigger) {
   SiteHarness s;
   s.become(0, {"paris"});
   Trigger trigger{48, 3};
-  trigger.loss = std::bit_cast<std::uint32_t>(1.25F);
-  EXPECT_EQ(sent<wire::Ready>(s.step(trigger))[0].second.loss, trigger.loss);
+  trigger.measured.loss = std::bit_cast<std::uint32_t>(1.25F);
+  EXPECT_EQ(sent<wire::Ready>(s.step(trigger))[0].second.measured.loss, trigger.measured.loss);
 }
 
 }  // namespace

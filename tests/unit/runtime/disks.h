@@ -20,6 +20,7 @@ namespace collab::testing {
 class FailingDisk : public Disk {
  public:
   std::atomic<int> making{0};        // errno of making a file; 0: it works
+  std::atomic<int> opening{0};       // of opening one that is there
   std::atomic<int> writing{0};       // after half of what is to be written; of what is appended, nothing
   std::atomic<bool> tearing{false};  // half of what is appended is taken
   std::atomic<int> syncing{0};
@@ -27,7 +28,7 @@ class FailingDisk : public Disk {
   std::atomic<int> removing{0};
 
   int open(const char* path, int flags, mode_t mode) override {
-    return (flags & O_CREAT) != 0 && fails(making) ? -1 : Disk::open(path, flags, mode);
+    return fails((flags & O_CREAT) != 0 ? making : opening) ? -1 : Disk::open(path, flags, mode);
   }
   ssize_t pwrite(int fd, const void* bytes, std::size_t size, off_t offset) override {
     if (writing == 0) return Disk::pwrite(fd, bytes, size, offset);

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -201,6 +202,21 @@ TEST_F(RecordStoreTest, AnyDamageIsNoticedAndPutAside) {
   EXPECT_EQ(kept(), "promised 5");
 }
 
+TEST_F(RecordStoreTest, ARecordThatTheSystemCannotReadNowIsKeptForTheNextStart) {
+  keep("promised 5");
+  FailingDisk disk;
+  for (const int why : {EMFILE, EIO, EACCES}) {
+    disk.opening = why;
+    const Status refused = RecordStore::open(folder_, scope_, disk).status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(refused.message(), HasSubstr(path()));
+    EXPECT_THAT(refused.message(), HasSubstr(std::strerror(why)));
+    EXPECT_THAT(refused.message(), HasSubstr("[record.unreadable]"));
+  }
+  disk.opening = 0;
+  EXPECT_EQ(kept(), "promised 5");
+}
+
 TEST_F(RecordStoreTest, WhatIsPutAsideOverwritesNothing) {
   for (const char* body : {"first", "second"}) {
     keep(body);
@@ -211,7 +227,7 @@ TEST_F(RecordStoreTest, WhatIsPutAsideOverwritesNothing) {
     EXPECT_EQ(kept(), "");
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_THAT(said, HasSubstr(path()));
-    EXPECT_THAT(said, HasSubstr("does not have the hash it says"));
+    EXPECT_THAT(said, HasSubstr("its checksum does not match"));
   }
   std::ifstream first(path() + ".damaged-1", std::ios::binary);
   std::ifstream second(path() + ".damaged-2", std::ios::binary);

@@ -126,30 +126,46 @@ TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
   StepPace pace;
   const TimePoint start = TimePoint{} + seconds(100);
   pace.triggered(start, 0);
-  EXPECT_EQ(pace.step_us(), 0U);
+  EXPECT_EQ(pace.measured(), wire::Measured{});
   pace.triggered(start + seconds(8), 4);
-  EXPECT_EQ(pace.step_us(), 2'000'000U);
-  EXPECT_EQ(pace.round_us(), 0U);
-  pace.stood_still(seconds(3));
+  EXPECT_EQ(pace.measured().step_us, 2'000'000U);
+  EXPECT_EQ(pace.measured().round_us, 0U);
+  pace.stood_still(seconds(3), {});
   pace.round_over(start + seconds(11), true);
-  EXPECT_EQ(pace.round_us(), 3'000'000U);
+  EXPECT_EQ(pace.measured().round_us, 3'000'000U);
   pace.triggered(start + seconds(16), 14);
-  EXPECT_EQ(pace.step_us(), 500'000U);
-  EXPECT_EQ(pace.round_us(), 3'000'000U) << "of the last round";
+  EXPECT_EQ(pace.measured().step_us, 500'000U);
+  EXPECT_EQ(pace.measured().round_us, 3'000'000U) << "of the last round";
+  EXPECT_EQ(pace.measured().waited_ppm, 375'000U) << "3 s of 8 s";
+  EXPECT_EQ(pace.measured().overlapped_ppm, 0U);
   pace.round_over(start + seconds(17), false);
-  EXPECT_EQ(pace.round_us(), 0U) << "none came about";
+  EXPECT_EQ(pace.measured().round_us, 0U) << "none came about";
 }
 
 TEST(StepPace, OfARoundBehindTheTrainingCountsTheMerge) {
   StepPace pace;
   pace.triggered(TimePoint{}, 0);
   pace.triggered(TimePoint{} + seconds(10), 10);
-  pace.stood_still(seconds(1));
-  pace.stood_still(seconds(1));
+  pace.stood_still(seconds(1), {});
+  pace.stood_still(seconds(1), milliseconds(600));
   pace.round_over(TimePoint{} + seconds(16), true);
-  EXPECT_EQ(pace.round_us(), 6'000'000U);
-  pace.triggered(TimePoint{} + seconds(22), 20);
-  EXPECT_EQ(pace.step_us(), 1'000'000U);
+  EXPECT_EQ(pace.measured().round_us, 6'000'000U);
+  pace.triggered(TimePoint{} + seconds(20), 18);
+  EXPECT_EQ(pace.measured().step_us, 1'000'000U);
+  EXPECT_EQ(pace.measured().waited_ppm, 200'000U) << "2 s of 10 s";
+  EXPECT_EQ(pace.measured().overlapped_ppm, 400'000U) << "the other 4 s of the round";
+  EXPECT_EQ(pace.measured().merged_ppm, 60'000U);
+  pace.triggered(TimePoint{} + seconds(30), 28);
+  EXPECT_EQ(pace.measured().waited_ppm, 0U) << "of the last period";
+}
+
+TEST(StepPace, TellsNoLongerTimesThanTheProtocolHasRoomFor) {
+  StepPace pace;
+  pace.triggered(TimePoint{}, 0);
+  pace.round_over(TimePoint{} + std::chrono::hours(30), true);
+  pace.triggered(TimePoint{} + std::chrono::hours(60), 1);
+  EXPECT_EQ(pace.measured().step_us, wire::kMaxMeasuredUs);
+  EXPECT_EQ(pace.measured().round_us, wire::kMaxMeasuredUs);
 }
 
 TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {

@@ -72,6 +72,17 @@ TEST_F(ArenaChannel, ARankThatWaitsHearsThatAnotherDidNotCome) {
   EXPECT_EQ(heard->error, reports.status().message());
 }
 
+// Users look an error up by its code, which stands last.
+TEST_F(ArenaChannel, AnErrorThatIsTooLongKeepsItsCode) {
+  Outcome failed;
+  failed.error = std::string(3 * kOutcomeBytes, 'e') + " [round.not-finite]";
+  ASSERT_TRUE(leader(kLong)->share(1, failed).ok());
+  const Result<Outcome> heard = followers_[0]->share(1, {});
+  ASSERT_TRUE(heard.ok()) << heard.status().to_string();
+  EXPECT_LT(heard->error.size(), kOutcomeBytes);
+  EXPECT_THAT(heard->error, ::testing::EndsWith("eee [round.not-finite]"));
+}
+
 // On GPUs a rank's gradients are no sign that the leader has come so far, too.
 TEST_F(ArenaChannel, ARankThatIsAheadWaitsForWhatTheLeaderMayYetAnnounce) {
   const auto leads = leader(kLong);

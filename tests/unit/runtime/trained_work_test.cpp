@@ -22,9 +22,9 @@ TEST(TrainedWork, SamplesAndStepsAddUpButForWhatWasDropped) {
 
 TEST(TrainedWork, OfALossItsBitsAreToldAndNoneUntilThereIsOne) {
   TrainedWork work;
-  EXPECT_EQ(work.trigger(0).loss, wire::kNoLoss);
+  EXPECT_EQ(work.trigger(0).measured.loss, wire::kNoLoss);
   work.note_loss(0.5F);
-  EXPECT_EQ(work.trigger(0).loss, 0x3f00'0000U);
+  EXPECT_EQ(work.trigger(0).measured.loss, 0x3f00'0000U);
 }
 
 }  // namespace

@@ -182,50 +182,51 @@ TEST(Numbers, WeightsAreBoundedAndNotNegative) {
   }
 }
 
-TEST(Numbers, RatesAreBounded) {
-  expect_travels(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit, kMaxRateKbit});
-  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit + 1, 0}, "up_kbit: expected");
-  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, 0, kMaxRateKbit + 1}, "down_kbit: expected");
-  const auto ready = [](std::uint64_t up, std::uint64_t down) {
-    return Body().u64(1).u64(0).u64(0).u64(0).u64(0).u64(0).u32(0).u32(0).u32(up).u32(down).bytes;
-  };
-  EXPECT_THAT(refusal_of(Ready{}, ready(kMaxRateKbit + 1, 0)), HasSubstr("Ready.up_kbit"));
-  EXPECT_THAT(refusal_of(Ready{}, ready(0, 0xFFFF'FFFF)), HasSubstr("Ready.down_kbit"));
-}
-
-TEST(Numbers, WhatThePeriodIsChosenByIsBounded) {
-  Ready measured{RoundId(1), 1, 1, 1, {}};
-  measured.step_us = measured.round_us = kMaxMeasuredUs;
-  measured.period = kMaxPeriod;
-  expect_travels(measured);
-  const auto too_much = [&](auto Ready::*field) {
-    Ready more = measured;
-    ++(more.*field);
+TEST(Numbers, WhatSitesMeasureIsBounded) {
+  const Measured most{kMaxRateKbit, kMaxRateKbit, kMaxMeasuredUs, kMaxMeasuredUs, kMillion, kMillion, kMillion, 0};
+  Ready ready{RoundId(1), 1, 1, 1, {}, {}, {}, most, kMaxPeriod};
+  expect_travels(ready);
+  const auto too_much = [&](auto Measured::*field) {
+    Ready more = ready;
+    ++(more.measured.*field);
     return more;
   };
-  expect_not_sent(too_much(&Ready::step_us), "step_us: expected");
-  expect_not_sent(too_much(&Ready::round_us), "round_us: expected");
-  expect_not_sent(too_much(&Ready::period), "period: expected");
-  const auto ready = [](std::uint64_t step, std::uint64_t round, std::uint64_t period) {
-    return Body()
-        .u64(1)
-        .u64(0)
-        .u64(0)
-        .u64(0)
-        .u64(0)
-        .u64(0)
-        .u32(0)
-        .u32(0)
-        .u32(0)
-        .u32(0)
-        .u64(step)
-        .u64(round)
-        .u32(period)
-        .bytes;
+  expect_not_sent(too_much(&Measured::up_kbit), "up_kbit: expected");
+  expect_not_sent(too_much(&Measured::down_kbit), "down_kbit: expected");
+  expect_not_sent(too_much(&Measured::step_us), "step_us: expected");
+  expect_not_sent(too_much(&Measured::round_us), "round_us: expected");
+  expect_not_sent(too_much(&Measured::waited_ppm), "waited_ppm: expected");
+  expect_not_sent(too_much(&Measured::overlapped_ppm), "overlapped_ppm: expected");
+  expect_not_sent(too_much(&Measured::merged_ppm), "merged_ppm: expected");
+  ++ready.period;
+  expect_not_sent(ready, "period: expected");
+  // As it comes from a peer: the number at this place is too large.
+  const auto refused = [](std::size_t which) {
+    constexpr std::array<std::uint64_t, 9> kMost{kMaxRateKbit, kMaxRateKbit, kMaxMeasuredUs, kMaxMeasuredUs, kMillion,
+                                                 kMillion,     kMillion,     UINT32_MAX,     kMaxPeriod};
+    Body body;
+    body.u64(1).u64(0).u64(0).u64(0).u64(0).u64(0).u32(0).u32(0);
+    for (std::size_t at = 0; at < kMost.size(); ++at) {
+      const std::uint64_t number = kMost[at] + (at == which ? 1 : 0);
+      if (at == 2 || at == 3) {
+        body.u64(number);
+      } else {
+        body.u32(static_cast<std::uint32_t>(number));
+      }
+    }
+    return refusal_of(Ready{}, body.bytes);
   };
-  EXPECT_THAT(refusal_of(Ready{}, ready(kMaxMeasuredUs + 1, 0, 0)), HasSubstr("Ready.step_us"));
-  EXPECT_THAT(refusal_of(Ready{}, ready(0, UINT64_MAX, 0)), HasSubstr("Ready.round_us"));
-  EXPECT_THAT(refusal_of(Ready{}, ready(0, 0, kMaxPeriod + 1)), HasSubstr("Ready.period"));
+  EXPECT_THAT(refused(0), HasSubstr("up_kbit"));
+  EXPECT_THAT(refused(1), HasSubstr("down_kbit"));
+  EXPECT_THAT(refused(2), HasSubstr("step_us"));
+  EXPECT_THAT(refused(3), HasSubstr("round_us"));
+  EXPECT_THAT(refused(4), HasSubstr("waited_ppm"));
+  EXPECT_THAT(refused(5), HasSubstr("overlapped_ppm"));
+  EXPECT_THAT(refused(6), HasSubstr("merged_ppm"));
+  EXPECT_THAT(refused(8), HasSubstr("period"));
+}
+
+TEST(Numbers, ThePeriodOfAnAnchorIsBounded) {
   InstallAnchor install{TermId(1), RunId(1), RoundId(1), {SiteId(0)}, {}, Counted::kNo, {}, 1, kMaxPeriod};
   expect_travels(install);
   ++install.period;

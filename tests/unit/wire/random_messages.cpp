@@ -150,12 +150,14 @@ void draw(Prng& prng, Ready& m) {
   m = {draw_round(prng),  draw_weight(prng),       draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
        draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sampled_delta.push_back(draw_number<std::uint32_t>(prng));
-  m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
-  m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
-  m.step_us = prng.below(kMaxMeasuredUs + 1);
-  m.round_us = prng.below(kMaxMeasuredUs + 1);
+  Measured& measured = m.measured;
+  for (std::uint32_t* rate : {&measured.up_kbit, &measured.down_kbit})
+    *rate = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
+  for (std::uint64_t* time : {&measured.step_us, &measured.round_us}) *time = prng.below(kMaxMeasuredUs + 1);
+  for (std::uint32_t* share : {&measured.waited_ppm, &measured.overlapped_ppm, &measured.merged_ppm})
+    *share = static_cast<std::uint32_t>(prng.below(kMillion + 1));
+  measured.loss = draw_number<std::uint32_t>(prng);
   m.period = static_cast<std::uint32_t>(prng.below(kMaxPeriod + 1));
-  m.loss = draw_number<std::uint32_t>(prng);
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_round(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};

@@ -33,7 +33,8 @@ const char* json_bool(bool value) { return value ? "true" : "false"; }
 
 MemberStatus status_of(const protocol::CoordinatorParts& all, const protocol::Member& member, TimePoint at) {
   const wire::Ready ready = member.round.ready().value_or(wire::Ready{});
-  const auto loss = std::bit_cast<float>(member.round.loss());
+  const wire::Measured& measured = member.round.measured();
+  const auto loss = std::bit_cast<float>(measured.loss);
   const auto age = std::max<Duration::rep>(0, (at - member.contact.last_heard()).count() / 1000);
   return {.site = member.id,
           .name = member.name,
@@ -44,12 +45,15 @@ MemberStatus status_of(const protocol::CoordinatorParts& all, const protocol::Me
           .round = member.brought().round,
           .weight = ready.weight,
           .samples = ready.samples,
-          .up_mbit = member.round.up_kbit() / 1e3,
-          .down_mbit = member.round.down_kbit() / 1e3,
+          .up_mbit = measured.up_kbit / 1e3,
+          .down_mbit = measured.down_kbit / 1e3,
           .share = all.slices.share_of(member.id),
           .loss = std::isfinite(loss) ? std::optional<double>(loss) : std::nullopt,
-          .step_seconds = static_cast<double>(member.round.step_us()) / 1e6,
-          .round_seconds = static_cast<double>(member.round.round_us()) / 1e6,
+          .step_seconds = static_cast<double>(measured.step_us) / 1e6,
+          .round_seconds = static_cast<double>(measured.round_us) / 1e6,
+          .waited = measured.waited_ppm / 1e6,
+          .overlapped = measured.overlapped_ppm / 1e6,
+          .merged = measured.merged_ppm / 1e6,
           .heartbeat_age_ms = static_cast<std::uint64_t>(age)};
 }
 
@@ -62,7 +66,8 @@ std::string json_of(const MemberStatus& member) {
          ",\"down_mbit\":" + json_number(member.down_mbit) + ",\"share\":" + json_number(member.share) +
          ",\"loss\":" + (member.loss ? json_number(*member.loss) : "null") +
          ",\"step_seconds\":" + json_number(member.step_seconds) +
-         ",\"round_seconds\":" + json_number(member.round_seconds) +
+         ",\"round_seconds\":" + json_number(member.round_seconds) + ",\"waited\":" + json_number(member.waited) +
+         ",\"overlapped\":" + json_number(member.overlapped) + ",\"merged\":" + json_number(member.merged) +
          ",\"heartbeat_age_ms\":" + std::to_string(member.heartbeat_age_ms) + "}";
 }
 

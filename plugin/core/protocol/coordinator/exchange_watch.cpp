@@ -30,7 +30,9 @@ void ExchangeWatch::slept(Duration time) {
 }
 
 std::uint32_t ExchangeWatch::count_hold_up(const std::string& name) {
-  if (held_up_.size() >= kMostNames && held_up_.count(name) == 0) held_up_.clear();
+  if (held_up_.size() >= kMostNames && held_up_.count(name) == 0) {
+    held_up_.erase(std::ranges::min_element(held_up_, {}, [](const auto& each) { return each.second; }));
+  }
   return ++held_up_[name];
 }
 

@@ -1,4 +1,6 @@
-// Who is left out of the round, by the rules of faults.h, and the words in which that is told.
+// Which sites are left out of the round, by the limits of faults.h, and the words in which that is told. Others see
+// why: RoundGate (the grace is over), Round (the exchange stalls, is over its limit, or cannot reach a site; digests
+// differ).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

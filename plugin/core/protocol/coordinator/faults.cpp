@@ -31,7 +31,8 @@ bool Faults::leave_newcomers_out(const std::set<SiteId>& because, std::optional<
   const bool kept_one_failed = first_newcomer_ && because.contains(*first_newcomer_);
   if (newcomers_out_ > 0 && !kept_one_failed) return false;  // they are out already
   first_newcomer_ = newcomers_out_ == 0 ? first : std::nullopt;
-  return ++newcomers_out_ <= 2;
+  ++newcomers_out_;
+  return true;
 }
 
 }  // namespace collab::protocol

@@ -292,7 +292,7 @@ void Leadership::judge_quorum() {
 void Leadership::step_down(const std::string& reason) {
   const std::string text = "no longer leads: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
-  all_->membership.hang_up(text);
+  all_->membership.hang_up_all(text);
   all_->admission.hang_up_claims(text);
   stop();
 }

@@ -113,11 +113,8 @@ class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
   [[nodiscard]] std::uint64_t samples() const { return ready_ ? ready_->samples : 0; }
-  [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
-  [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
-  [[nodiscard]] std::uint32_t loss() const { return loss_; }
-  [[nodiscard]] std::uint64_t step_us() const { return step_us_; }
-  [[nodiscard]] std::uint64_t round_us() const { return round_us_; }
+  // As it measured last: what it did not know lately is what it told before.
+  [[nodiscard]] const wire::Measured& measured() const { return measured_; }
 
  private:
   friend class Round;
@@ -125,11 +122,7 @@ class MemberRound {
   std::optional<wire::Ready> ready_;
   AttemptId since_{};                        // as in wire::Participant; 0: from its next attempt on
   std::optional<std::vector<Digest>> done_;  // of the attempt in flight
-  std::uint32_t up_kbit_ = 0;                // as it measured last; 0: not known
-  std::uint32_t down_kbit_ = 0;
-  std::uint32_t loss_ = wire::kNoLoss;  // as it was last told one
-  std::uint64_t step_us_ = 0;           // as it measured last; 0: not known
-  std::uint64_t round_us_ = 0;
+  wire::Measured measured_;
 };
 
 struct Member {

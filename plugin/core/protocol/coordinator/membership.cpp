@@ -129,7 +129,7 @@ void Membership::expel(SiteId id, const std::string& reason) {
   hang_up(id, reason);
 }
 
-void Membership::hang_up(const std::string& reason) {
+void Membership::hang_up_all(const std::string& reason) {
   for (const auto& [id, member] : members_) all_->out.emplace_back(Hangup{member.link, reason});
   members_.clear();
   links_.clear();

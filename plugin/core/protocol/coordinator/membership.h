@@ -49,7 +49,7 @@ class Membership {
   void remove(SiteId id, const std::string& reason);
   void hang_up(SiteId id, const std::string& reason);  // and remove: it may come again
   void expel(SiteId id, const std::string& reason);    // and refuse: it need not
-  void hang_up(const std::string& reason);             // on all, who are members no more
+  void hang_up_all(const std::string& reason);         // all are members no more
   void on_leave(Member& member, const wire::Leave& leave);
   void on_undialable(const Undialable& event);
 

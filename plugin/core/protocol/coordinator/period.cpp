@@ -68,11 +68,11 @@ Pace Period::slowest_of(const std::set<SiteId>& sites) const {
   for (const SiteId id : sites) {
     const auto& ready = all_->members().at(id).round.ready();
     if (!ready) continue;
-    slowest.step = std::max(slowest.step, seconds_of(ready->step_us));
+    slowest.step = std::max(slowest.step, seconds_of(ready->measured.step_us));
     const auto waited = waited_.find(id);
-    if (waited == waited_.end() || ready->round_us == 0) continue;
+    if (waited == waited_.end() || ready->measured.round_us == 0) continue;
     const double others = std::chrono::duration<double>(waited->second).count();
-    slowest.round = std::max(slowest.round, seconds_of(ready->round_us) - others);
+    slowest.round = std::max(slowest.round, seconds_of(ready->measured.round_us) - others);
   }
   return slowest;
 }

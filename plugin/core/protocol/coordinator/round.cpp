@@ -13,6 +13,19 @@
 #include "core/wire/rules.h"
 
 namespace collab::protocol {
+namespace {
+
+// What was not measured this time is as it was before.
+wire::Measured latest(const wire::Measured& before, wire::Measured now) {
+  if (now.up_kbit == 0) now.up_kbit = before.up_kbit;
+  if (now.down_kbit == 0) now.down_kbit = before.down_kbit;
+  if (now.step_us == 0) now.step_us = before.step_us;
+  if (now.round_us == 0) now.round_us = before.round_us;
+  if (!std::isfinite(std::bit_cast<float>(now.loss))) now.loss = before.loss;
+  return now;
+}
+
+}  // namespace
 
 RoundId Round::number() const {
   const auto& anchor = all_->anchor.record();
@@ -89,11 +102,7 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   member.round.ready_ = ready;
   all_->period.ready(member.id);
   member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
-  if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
-  if (ready.down_kbit > 0) member.round.down_kbit_ = ready.down_kbit;
-  if (ready.step_us > 0) member.round.step_us_ = ready.step_us;
-  if (ready.round_us > 0) member.round.round_us_ = ready.round_us;
-  if (std::isfinite(std::bit_cast<float>(ready.loss))) member.round.loss_ = ready.loss;
+  member.round.measured_ = latest(member.round.measured_, ready.measured);
   const AnchorRecord& anchor = *all_->anchor.record();
   all_->installer.says_it_holds(member, {anchor.run, anchor.round, ready.state});
   if (!round_.waiting.running() && !member.helper) {
@@ -200,8 +209,8 @@ std::vector<Line> Round::lines_of(const std::set<SiteId>& sites) const {
   for (const SiteId id : sites) {
     const Member& member = all_->members().at(id);
     const bool contributes = member.round.ready_->weight > 0 && round_.declined.count(id) == 0;
-    lines.push_back({id, static_cast<double>(member.round.up_kbit_), static_cast<double>(member.round.down_kbit_),
-                     contributes, able.count(id) != 0});
+    lines.push_back({id, static_cast<double>(member.round.measured_.up_kbit),
+                     static_cast<double>(member.round.measured_.down_kbit), contributes, able.count(id) != 0});
   }
   return lines;
 }

@@ -103,7 +103,7 @@ class Round {
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
   [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // of these, without a say
-  void go_on_without(const std::set<SiteId>& late, const std::string& why);
+  void abandon_attempt_of(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
   [[nodiscard]] bool means_are_alike() const;

@@ -94,11 +94,12 @@ void Round::judge_exchange() {
   const auto stall = watch_.stall({open.begin(), open.end()}, say, limit, all_->now);
   if (!stall) return;
   if (!stall->newcomers.empty()) {
-    return go_on_without(stall->newcomers,
-                         "moves only by its own account and that of other new sites: no site of an earlier round has "
-                         "reported progress for " +
-                             in_seconds(limit) +
-                             "; the others go on, and what it trained counts in a later round [round.newcomer-moves]");
+    return abandon_attempt_of(
+        stall->newcomers,
+        "moves only by its own account and that of other new sites: no site of an earlier round has "
+        "reported progress for " +
+            in_seconds(limit) +
+            "; the others go on, and what it trained counts in a later round [round.newcomer-moves]");
   }
   const std::string reason = "none of its part of the exchange has arrived for " + in_seconds(limit);
   if (stall->pair) {
@@ -166,11 +167,12 @@ void Round::on_limit() {
                   (round_.limits > 1 ? ", " + times_text(round_.limits) : ""));
     }
   }
-  go_on_without(late, "was not done within " + limit +
-                          "; the others go on, and what it trained counts in a later round [round.exchange-timeout]");
+  abandon_attempt_of(late,
+                     "was not done within " + limit +
+                         "; the others go on, and what it trained counts in a later round [round.exchange-timeout]");
 }
 
-void Round::go_on_without(const std::set<SiteId>& late, const std::string& why) {
+void Round::abandon_attempt_of(const std::set<SiteId>& late, const std::string& why) {
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);

@@ -157,12 +157,8 @@ void SiteRound::send_ready() {
                     all_->held.anchor()->digest, round_.exchanged_since};
   for (const float element : round_.trigger.sampled_delta)
     ready.sampled_delta.push_back(std::bit_cast<std::uint32_t>(element));
-  ready.up_kbit = round_.trigger.up_kbit;
-  ready.down_kbit = round_.trigger.down_kbit;
-  ready.step_us = std::min(round_.trigger.step_us, wire::kMaxMeasuredUs);
-  ready.round_us = std::min(round_.trigger.round_us, wire::kMaxMeasuredUs);
+  ready.measured = round_.trigger.measured;
   ready.period = period_;
-  ready.loss = round_.trigger.loss;
   all_->coordinator.send(std::move(ready));
 }
 
@@ -437,7 +433,7 @@ void SiteRound::skip(const std::string& reason) {
   }
   constexpr std::uint32_t kTellsAgain = 20;
   const bool tells = skipped_++ % kTellsAgain == 0;
-  const std::string row = skipped_ > 1 ? " (asked for " + std::to_string(skipped_) + " times)" : "";
+  const std::string row = skipped_ > 1 ? " (attempt " + std::to_string(skipped_) + ")" : "";
   all_->note(tells ? Note::Level::kWarning : Note::Level::kDebug, "no-quorum",
              "no round " + std::to_string(of.value) + " for now" + row + ": " + reason +
                  "; this site trains on, the anchor stands [round.skipped]");

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/text.h"
+
 namespace collab {
 namespace {
 
@@ -113,16 +115,10 @@ std::string free_name_beside(const std::string& path, std::string_view word) {
 
 std::string as_file_name(std::string_view text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string name;
   for (const char c : text) {
     const bool plain = kPlain.find(c) != std::string_view::npos && !(c == '.' && name.empty());
-    if (plain) {
-      name += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      name += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
+    name += plain ? std::string(1, c) : "%" + hexadecimal(static_cast<unsigned char>(c), 2);
   }
   return name;
 }

@@ -15,6 +15,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/base/text.h"
 #include "core/wire/byte_io.h"
 
 namespace collab {
@@ -31,13 +32,12 @@ constexpr std::size_t kMaxNamePart = 64;
 
 constexpr const char* kDamaged = "damaged";  // in the names of records that were set aside
 constexpr const char* kOther = "other";
-[[nodiscard]] std::string hex_of(std::uint64_t value) { return to_hex({value, 0}).substr(16); }
 [[nodiscard]] std::uint64_t hash_of(std::string_view text) { return hash64(std::as_bytes(std::span(text))); }
 
 // Fits texts of any length into a bounded place. A hash tells texts apart that are cut.
 [[nodiscard]] std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
-  const std::string hash = "~" + hex_of(hash_of(text));
+  const std::string hash = "~" + hexadecimal(hash_of(text));
   return wire::fit_sentence(text, most - hash.size()) + hash;
 }
 
@@ -94,6 +94,13 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
 
 [[nodiscard]] Status damaged(const std::string& what) { return corrupt("it is damaged: " + what); }
 
+// By `errno`. What is no plain file is no record. Else the record may be as good as ever once the system reads it
+// again.
+[[nodiscard]] Status unreadable() {
+  const std::string why = std::string("it cannot be read: ") + std::strerror(errno);
+  return errno == ELOOP || errno == ENXIO || errno == EISDIR || errno == EINVAL ? corrupt(why) : unavailable(why);
+}
+
 [[nodiscard]] std::string text_of(const RecordScope& scope) {
   return "run " + scope.run + ", site " + scope.site + ", generation " + std::to_string(scope.generation) +
          ", rendezvous " + scope.rendezvous + ", model " + to_hex(scope.model);
@@ -109,7 +116,8 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
   wire::Reader start(bytes.first(kPrologueBytes));
   Prologue prologue;
   prologue_fields(start, prologue);
-  if (!std::ranges::equal(prologue.magic, kMagic)) return damaged("it does not begin as one");
+  if (!std::ranges::equal(prologue.magic, kMagic))
+    return damaged("it does not begin as a record does (wrong magic number)");
   if (prologue.version != kVersion) {
     return refused("it has format " + std::to_string(prologue.version) + ", this collab reads format " +
                    std::to_string(kVersion));
@@ -120,7 +128,7 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
                    std::to_string(prologue.scope_bytes) + " and " + std::to_string(prologue.body_bytes) +
                    " follow the first " + std::to_string(kPrologueBytes));
   }
-  if (hash_of_file(file) != prologue.hash) return damaged("it does not have the hash it says");
+  if (hash_of_file(file) != prologue.hash) return damaged("its checksum does not match");
   RecordScope scope;
   wire::Reader reader(bytes.subspan(kPrologueBytes, prologue.scope_bytes));
   scope_fields(reader, scope);
@@ -133,7 +141,7 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
 
 Result<std::vector<std::byte>> whole_file(int fd) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return corrupt(std::string("it cannot be looked at: ") + std::strerror(errno));
+  if (::fstat(fd, &info) != 0) return unreadable();
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (!S_ISREG(info.st_mode) || size > kMaxFileBytes) {
     return damaged("it has " + std::to_string(size) + " bytes, at most " + std::to_string(kMaxFileBytes) +
@@ -143,7 +151,7 @@ Result<std::vector<std::byte>> whole_file(int fd) {
   for (std::size_t here = 0; here < size;) {
     const ssize_t got = ::pread(fd, file.data() + here, size - here, static_cast<off_t>(here));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return corrupt(std::string("it cannot be read: ") + std::strerror(errno));
+    if (got < 0) return unreadable();
     if (got == 0) return damaged("it ends early");
     here += static_cast<std::size_t>(got);
   }
@@ -158,11 +166,11 @@ std::string record_name(const RecordScope& scope) {
   const auto part = [](const std::string& text) {
     const std::string name = as_file_name(text);
     if (name.size() <= kMaxNamePart) return name;
-    return name.substr(0, kMaxNamePart - 17) + "~" + hex_of(hash_of(text));
+    return name.substr(0, kMaxNamePart - 17) + "~" + hexadecimal(hash_of(text));
   };
   // No name that as_file_name() gives has a "~".
   return part(scope.run) + "~" + part(scope.site) + "~" + std::to_string(scope.generation) + "~" +
-         hex_of(hash_of(scope.rendezvous)) + "~" + hex_of(scope.model.lo ^ scope.model.hi) + std::string(kRecordEnding);
+         hexadecimal(hash_of(scope.rendezvous)) + "~" + hexadecimal(scope.model.lo ^ scope.model.hi) + std::string(kRecordEnding);
 }
 
 Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope scope, Disk& disk) {
@@ -191,32 +199,39 @@ Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope sco
   }
   store.lock_ = std::move(*lock);
   store.durable_ = true;
-  store.load();
+  COLLAB_RETURN_IF_ERROR(store.load());
   return store;
 }
 
 // The record that is found is trusted once it could be written. If the folder took no more, this process could promise
 // what a later one does not read.
-void RecordStore::load() {
+Status RecordStore::load() {
   Result<std::optional<std::vector<std::byte>>> found = read_file();
+  if (found.status().code() == StatusCode::kUnavailable) {
+    return unavailable("the record of site " + scope_.site + ", " + path_ + ": " + found.status().message() +
+                       ". What this site has promised the others is in it: mend that and start again, or remove the "
+                       "file, and the site counts as one that has lost its memory [record.unreadable]");
+  }
   if (!found.ok()) {
     const bool other = found.status().code() == StatusCode::kRefused;
     if (const Status moved = move_aside(other ? kOther : kDamaged, found.status().message()); !moved.ok()) {
       keep_in_memory(moved.message());
     }
-    return;
+    return {};
   }
-  if (!found->has_value()) return;
+  if (!found->has_value()) return {};
   if (const Status written = write_file(**found); !written.ok()) {
-    return keep_in_memory(written.message() + "; the record of an earlier process that lies there is not used");
+    keep_in_memory(written.message() + "; the record of an earlier process that lies there is not used");
+    return {};
   }
   found_ = *std::move(found);
+  return {};
 }
 
 Result<std::optional<std::vector<std::byte>>> RecordStore::read_file() const {
   const int fd = open_plain(*disk_, path_.c_str(), O_RDONLY);
   if (fd < 0 && errno == ENOENT) return std::optional<std::vector<std::byte>>();
-  if (fd < 0) return corrupt(std::string("it cannot be read: ") + std::strerror(errno));
+  if (fd < 0) return unreadable();
   Result<std::vector<std::byte>> file = whole_file(fd);
   ::close(fd);
   if (!file.ok()) return file.status();

@@ -59,7 +59,7 @@ class RecordStore {
 
  private:
   RecordStore(RecordScope scope, Disk& disk) : disk_(&disk), scope_(std::move(scope)) {}
-  void load();
+  Status load();
   Result<std::optional<std::vector<std::byte>>> read_file() const;
   Status write_file(std::span<const std::byte> body);
   Status move_aside(const char* as, const std::string& why);

@@ -190,7 +190,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
                              " were expected");
   }
   if (std::memcmp(prologue.data(), kStateMagic.data(), kStateMagic.size()) != 0) {
-    return damaged(path, "it does not begin as one");
+    return damaged(path, "it does not begin as a state file does (wrong magic number)");
   }
   const auto version = get<std::uint32_t>(prologue.data() + 8);
   if (version != kStateVersion) {
@@ -206,7 +206,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
   const auto said = get<std::uint64_t>(prologue.data() + kStateHashAt);
   const std::uint64_t hash = header_hash(body);
-  if (said != hash && said != (hash ^ kEnded)) return damaged(path, "its header does not have the hash it says");
+  if (said != hash && said != (hash ^ kEnded)) return damaged(path, "the checksum of its header does not match");
   Opened opened;
   opened.header.ended = said != hash;
   opened.hash = hash;

@@ -2,9 +2,25 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 namespace collab::tcp {
+namespace {
+
+// What was decoded goes to `take`, which gives a Status or nothing.
+template <typename Frame, typename Take>
+Status with(const Result<Frame>& decoded, const Take& take) {
+  if (!decoded.ok()) return decoded.status();
+  if constexpr (std::is_void_v<std::invoke_result_t<Take, const Frame&>>) {
+    take(*decoded);
+    return {};
+  } else {
+    return take(*decoded);
+  }
+}
+
+}  // namespace
 
 TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys)
     : all_(
@@ -110,28 +126,13 @@ void TcpEngine::segment_written(Connection& from, Lane lane, std::uint64_t numbe
 
 Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const std::byte> body) {
   switch (type) {
-    case FrameType::kHello: {
-      const Result<Hello> hello = decode_hello(body);
-      return hello.ok() ? all_.greeter.on_hello(from, *hello) : hello.status();
-    }
-    case FrameType::kWelcome: {
-      const Result<Id> process = decode_welcome(body);
-      return process.ok() ? all_.greeter.on_welcome(from, *process) : process.status();
-    }
-    case FrameType::kRefuse: {
-      const Result<Refuse> refusal = decode_refuse(body);
-      if (!refusal.ok()) return refusal.status();
-      all_.greeter.on_refuse(from, *refusal);
-      return {};
-    }
-    case FrameType::kSegment:
-    case FrameType::kAck:
-    case FrameType::kPing:
-    case FrameType::kPong:
-    case FrameType::kWant:
-    case FrameType::kBye:
-    case FrameType::kAbort:
-    case FrameType::kAllow: break;
+    case FrameType::kHello:
+      return with(decode_hello(body), [&](const Hello& hello) { return all_.greeter.on_hello(from, hello); });
+    case FrameType::kWelcome:
+      return with(decode_welcome(body), [&](const Id& process) { return all_.greeter.on_welcome(from, process); });
+    case FrameType::kRefuse:
+      return with(decode_refuse(body), [&](const Refuse& refusal) { all_.greeter.on_refuse(from, refusal); });
+    default: break;  // what comes over a link
   }
   if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
   TcpLink* const link = all_.links.find(from.slot.link());
@@ -140,42 +141,23 @@ Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const s
 
 Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body) {
   switch (type) {
-    case FrameType::kAck: {
-      const Result<Arrivals> arrivals = decode_ack(body);
-      return arrivals.ok() ? all_.sessions.on_ack(link, from, *arrivals) : arrivals.status();
-    }
-    case FrameType::kPing: {
-      const Result<std::uint64_t> stamp = decode_ping(body);
-      return stamp.ok() ? all_.liveness.on_ping(from, *stamp) : stamp.status();
-    }
-    case FrameType::kPong: {
-      const Result<Pong> pong = decode_pong(body);
-      if (!pong.ok()) return pong.status();
-      all_.liveness.on_pong(link, from, *pong);
-      return {};
-    }
-    case FrameType::kWant: {
-      const Result<std::uint16_t> wanted = decode_want(body);
-      if (!wanted.ok()) return wanted.status();
-      all_.number.on_want(link, *wanted);
-      return {};
-    }
-    case FrameType::kBye: {
-      const Result<Bye> bye = decode_bye(body);
-      return bye.ok() ? all_.sessions.on_bye(link, *bye) : bye.status();
-    }
-    case FrameType::kAbort: {
-      const Result<std::string> words = decode_abort(body);
-      if (!words.ok()) return words.status();
-      all_.links.end(link, unavailable(link.peer() + " ended the link: " + *words + " [tcp.ended-by-peer]"));
-      return {};
-    }
-    case FrameType::kAllow: {
-      const Result<std::uint64_t> rate = decode_allow(body);
-      if (!rate.ok()) return rate.status();
-      link.caps.allow(static_cast<double>(*rate), all_.now());
-      return {};
-    }
+    case FrameType::kAck:
+      return with(decode_ack(body), [&](const Arrivals& of) { return all_.sessions.on_ack(link, from, of); });
+    case FrameType::kPing:
+      return with(decode_ping(body), [&](std::uint64_t stamp) { return all_.liveness.on_ping(from, stamp); });
+    case FrameType::kPong:
+      return with(decode_pong(body), [&](const Pong& pong) { all_.liveness.on_pong(link, from, pong); });
+    case FrameType::kWant:
+      return with(decode_want(body), [&](std::uint16_t wanted) { all_.number.on_want(link, wanted); });
+    case FrameType::kBye:
+      return with(decode_bye(body), [&](const Bye& bye) { return all_.sessions.on_bye(link, bye); });
+    case FrameType::kAbort:
+      return with(decode_abort(body), [&](const std::string& words) {
+        all_.links.end(link, unavailable(link.peer() + " ended the link: " + words + " [tcp.ended-by-peer]"));
+      });
+    case FrameType::kAllow:
+      return with(decode_allow(body),
+                  [&](std::uint64_t rate) { link.caps.allow(static_cast<double>(rate), all_.now()); });
     case FrameType::kHello:
     case FrameType::kWelcome:
     case FrameType::kRefuse:

@@ -115,7 +115,7 @@ Result<std::optional<Inbox::Place>> Inbox::begin(const SegmentHeader& header, Ca
 Status Inbox::end(const SegmentHeader& header, std::vector<TransportMessage>& messages) {
   under_way_.erase(header.number);
   const auto found = unfinished_.find(header.message);
-  if (found == unfinished_.end() || has(header.number)) return internal_error(name_of(header) + " ended twice");
+  if (found == unfinished_.end() || has(header.number)) return corrupt(name_of(header) + " ended twice");
   const std::uint64_t at = header.number - below_;
   if (at >= beyond_.size()) beyond_.resize(at + 1, false);
   beyond_[at] = true;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/text.h"
 #include "transport/tcp/tls/tcp_token.h"
 
 namespace collab::tcp {
@@ -182,10 +183,7 @@ Status TlsContext::take_token(const std::string& token) {
   if (!key.ok()) return key.status();
   if (!name.ok()) return name.status();
   std::string identity = "collab-";
-  for (const unsigned char byte : *name) {
-    identity += "0123456789abcdef"[byte >> 4U];
-    identity += "0123456789abcdef"[byte & 15U];
-  }
+  for (const unsigned char byte : *name) identity += hexadecimal(byte, 2);
   keys_.push_back({std::move(*key), std::move(identity)});
   // The cipher suites for a key with SHA-256.
   SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
@@ -278,8 +276,8 @@ Status TlsStream::failure(int result) {
                          "the same token, or all must use certificates [tls.mixed]");
   }
   return refused("no agreement on certificates (" + (doubt_.empty() ? words : doubt_) +
-                 "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "
-                 "run out or be made for one role only; nor may one side use a COLLAB_TOKEN [tls.refused]");
+                 "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA; no certificate may "
+                 "be expired or limited to client or server use; and no side may use a COLLAB_TOKEN [tls.refused]");
 }
 
 Result<bool> TlsStream::handshake() {

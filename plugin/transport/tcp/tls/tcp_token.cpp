@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 
 namespace collab::tcp {
 namespace {
@@ -53,10 +54,7 @@ std::string sha256(std::string_view text) {
 
 std::string check_digits(std::string_view text) {
   std::string digits;
-  for (const char c : sha256(text).substr(0, kCheckDigits / 2)) {
-    const auto byte = static_cast<unsigned char>(c);
-    digits += {"0123456789abcdef"[byte >> 4U], "0123456789abcdef"[byte & 15U]};
-  }
+  for (const unsigned char byte : sha256(text).substr(0, kCheckDigits / 2)) digits += hexadecimal(byte, 2);
   return digits;
 }
 
