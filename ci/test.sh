@@ -55,14 +55,14 @@ beside=$!
 set +m
 trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
 workers=()
-[ "$(id -u)" -ne 0 ] || workers=(-n 3 --maxschedchunk=1) # three tests at a time (tests/python/turns.py)
+[ "$(id -u)" -ne 0 ] || workers=(-n 4 --maxschedchunk=1) # four tests at a time (tests/python/turns.py)
 part pytest env TEST_ATTACKER=built python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
 say "simulated, lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
 tail -n 5 "$logs"/{simulated,lint,docs,model}.log || echo "cut off: see $logs/beside.log"
 part build cmake --build --preset ci
 [ -f "$logs/simulated.result" ] || part simulated ctest --preset ci --no-tests=error -L "$simulated"
-part ctest ctest --preset ci --no-tests=error -LE "$simulated" -j 2
+part ctest ctest --preset ci --no-tests=error -LE "$simulated" -j 3 # they mostly wait
 if [ "$full" = yes ]; then
   part asan ci/asan.sh
   part tsan ci/tsan.sh

@@ -54,8 +54,7 @@ function(collab_library name)
 endfunction()
 
 # collab_test(NAME LABEL unit SOURCES a_test.cpp ... DEPS target ... [TIMEOUT seconds] [ENV "A=b;C=d"])
-# One GoogleTest executable; ctest sees it as one test with a label. What opens sockets and waits runs alone, the rest
-# beside each other.
+# One GoogleTest executable; ctest sees it as one test with a label.
 function(collab_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ENV" "SOURCES;DEPS;ARGS" ${ARGN})
   find_package(GTest REQUIRED)
@@ -71,12 +70,7 @@ function(collab_test name)
   if(COLLAB_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
-  set(alone OFF)
-  if(ARG_LABEL MATCHES "^(transport|integration|torch)$")
-    set(alone ON)
-  endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
-                                          RUN_SERIAL ${alone})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}")
 endfunction()
 
 # collab_own_names(a_test.cpp ...): these use names in their anonymous namespace that other sources of the program have too,
