@@ -242,7 +242,8 @@ def store_of_world(store: Any) -> Iterator[None]:
 
 # ---- optimizers ----------------------------------------------------------------------------------------
 
-_FRAMES_BETWEEN = 8  # torch.compiler.disable() puts some of its own between torch's wrapper and our hook
+# From frame_of_step() up to torch's wrapper: ours, and torch.compiler.disable()'s between the wrapper and our hook.
+_FRAMES_LOOKED_AT = 10
 
 
 def hook_steps(before: Callable[..., Any], after: Callable[..., None]) -> list[Any]:
@@ -260,8 +261,8 @@ def in_backward() -> bool:
 def frame_of_step() -> FrameType | None:
     """The frame of torch's wrapper around a step(), for a function that a pre-hook of ours has called."""
     source = optimizer_source.Optimizer.profile_hook_step.__code__.co_filename
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_BETWEEN):
+    frame = inspect.currentframe()
+    for _ in range(_FRAMES_LOOKED_AT):
         if frame is None or frame.f_code.co_filename == source:
             return frame
         frame = frame.f_back

@@ -207,7 +207,7 @@ def test_separate_worlds_that_leave_out_other_buffers_are_refused() -> None:
 def test_tables_that_differ_in_the_last_bit_are_one_warning() -> None:
     finished = expect_success(run_ranks("buffers.py", ["a", "b"], "other-table", "8", environment=EVERY))
     said = "".join(rank.output for rank in finished)
-    assert "other values at b than at a, and each site keeps its own: places" in said or (
-        "other values at a than at b, and each site keeps its own: places" in said
+    assert "different values at b and at a, and each site keeps its own: places" in said or (
+        "different values at a and at b, and each site keeps its own: places" in said
     ), said
     assert value(finished[0], "sum") == value(finished[1], "sum")

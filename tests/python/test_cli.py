@@ -75,7 +75,7 @@ def test_config_tells_each_value_and_where_it_came_from() -> None:
     values = json.loads(collab("config", "--json", COLLAB_CODEC="int8").stdout)
     assert values["codec"].items() >= {"value": "int8", "source": "environment", "shared": True}.items()
     assert values["heartbeat"].items() >= {"unit": "time", "default": "1s", "advanced": True, "shared": False}.items()
-    assert "COLLAB_CHUNK_KIB = 256   [default]   KiB of float32, all sites alike, advanced\n" in done.stdout
+    assert "COLLAB_CHUNK_KIB = 256   [default]   KiB of float32, same at all sites, advanced\n" in done.stdout
 
 
 def test_config_tells_what_a_preset_has_set() -> None:
@@ -259,7 +259,7 @@ def test_a_key_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
         done.stderr == f"collab: {missing} cannot be written: there is no folder {missing.parent} [token.not-written]\n"
     )
     done = collab("token", "--out", str(tmp_path))
-    assert done.returncode == 1 and f"name a file in it, {tmp_path}/swarm.key say" in done.stderr
+    assert done.returncode == 1 and f"name a file in it, such as {tmp_path}/swarm.key" in done.stderr
     (tmp_path / "a").touch()
     assert "there is no folder" in collab("token", "--out", str(tmp_path / "a" / "b")).stderr
 
@@ -274,7 +274,7 @@ def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str,
 
 
 def test_doctor_tells_of_a_token_of_ones_own() -> None:
-    assert re.search(r"^  hint +key: .* may be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
+    assert re.search(r"^  hint +key: .* might be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
     wrong = collab("token", "--print").stdout.strip()[:-1] + "x"
     assert re.search(r"^  BAD +key: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
 
@@ -323,8 +323,8 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
         assert done.returncode == (1 if found[1] == "BAD " else 0)
         return found[0]
 
-    assert key_line("paris", "paris", "swarm").startswith("  ok    key: this site's certificate is of the swarm's")
-    assert re.search(r"hint +key: .* make the next one", key_line("soon", "soon", "swarm"))
+    assert key_line("paris", "paris", "swarm").startswith("  ok    key: the swarm's authority signed this site's")
+    assert re.search(r"hint +key: .* make a new one soon", key_line("soon", "soon", "swarm"))
     assert re.search(r"BAD +key: .*late.pem has expired: the certificate of CN=late", key_line("late", "late", "swarm"))
     assert re.search(r"BAD +key: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
     assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
@@ -350,8 +350,10 @@ def test_doctor_refuses_what_another_site_has_signed() -> None:
             COLLAB_TLS_CA=str(chain / "authority.pem"),
         ).stdout
 
-    assert re.search(r"^  ok +key: this site's certificate is of the swarm's authority", told("site"), re.M)
-    assert re.search(r"^  BAD +key: .*guest.pem: no certificate in COLLAB_TLS_CA signed it itself", told("guest"), re.M)
+    assert re.search(r"^  ok +key: the swarm's authority signed this site's certificate", told("site"), re.M)
+    assert re.search(
+        r"^  BAD +key: .*guest.pem: no certificate in COLLAB_TLS_CA signed it directly", told("guest"), re.M
+    )
 
 
 def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
@@ -508,7 +510,9 @@ def test_the_site_of_this_machine_may_lead_where_the_first_machine_is_gone(
     runs[0] = "day"
     assert main(asked) == 1
     said = capsys.readouterr().err
-    assert "192.0.2.7:29402: nobody listens there; localhost:29402: the coordinator there is of the run 'day'" in said
+    assert (
+        "192.0.2.7:29402: nobody listens there; localhost:29402: the coordinator there belongs to the run 'day'" in said
+    )
     assert main([*asked, "192.0.2.7:29402"]) == 1 and "localhost" not in capsys.readouterr().err, "named on the line"
     file.write_text(FILE.format("127.0.0.1"))
     assert main(asked) == 0 and "coordinator: 127.0.0.1:29402\n" in capsys.readouterr().out, "once is enough"
@@ -558,7 +562,8 @@ def test_forget_tells_every_coordinator_and_says_what_comes_of_it() -> None:
         assert done.returncode == 1 and not done.stderr
         first, second = done.stdout.splitlines()
         assert first.startswith("127.0.0.1:1: no answer (")
-        assert second == f"{coordinator.address}: no site waits here [coordinator.forget-nobody-waits]"
+        nobody = "no site is waiting at this coordinator [coordinator.forget-nobody-waits]"
+        assert second == f"{coordinator.address}: {nobody}"
         assert collab("forget", "tokyo", COLLAB_COORDINATOR=coordinator.address).stdout == second + "\n"
 
 
@@ -577,7 +582,7 @@ def test_the_state_that_leaders_keep_can_be_exported(tmp_path: Path) -> None:
     expect_success(run_ranks("local_sgd.py", ["a", "b"], str(tmp_path / "out"), "4", "2", environment=environment))
     done = collab("export", "--state", str(tmp_path), "--out", str(tmp_path / "model.pt"))
     assert done.returncode == 0, done.stderr
-    assert "where load_state_dict misses keys" in done.stdout and "strict=False" not in done.stdout, "all is averaged"
+    assert "if load_state_dict misses keys" in done.stdout and "strict=False" not in done.stdout, "all is averaged"
     state = torch.load(tmp_path / "model.pt")
     final = torch.load(tmp_path / "out" / "0.pt")[-1]
     assert list(state) == ["0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"]

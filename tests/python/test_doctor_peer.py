@@ -40,7 +40,7 @@ def test_a_port_that_is_open_and_one_that_is_not() -> None:
         taken, closed = server.getsockname()[1], free_port()
         (_, good, well), (_, bad, ill) = peer.try_ports("127.0.0.1", {taken: "links", closed: ""})
     assert good and well == f"port {taken} of 127.0.0.1 (links) can be reached"
-    assert not bad and ill.startswith(f"port {closed} of 127.0.0.1 is refused: the machine is reached and nothing")
+    assert not bad and ill.startswith(f"port {closed} of 127.0.0.1 is refused: the machine is up, but nothing")
 
 
 def test_doctor_as_json_has_every_finding_and_its_verdict() -> None:

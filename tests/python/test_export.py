@@ -36,8 +36,8 @@ def test_an_export_with_a_base_loads_strictly(tmp_path: Path, monkeypatch: pytes
             if name != "norm.num_batches_tracked":  # each site's own
                 assert torch.equal(tensor, final[name]), (out, name)
     alone = collab("export", "--state", str(states), "--out", str(tmp_path / "part.pt"), "--format", "safetensors")
-    assert alone.returncode == 0 and "; at least 2 of the model's are not in it" in alone.stdout, alone.stdout
-    assert "load it with strict=False, or say --base FILE, a state_dict of the whole model" in alone.stdout
+    assert alone.returncode == 0 and "; at least 2 tensors of the model are missing" in alone.stdout, alone.stdout
+    assert "load it with strict=False, or add --base FILE, a state_dict of the whole model" in alone.stdout
     assert "head.weight" not in safetensors.load_file(tmp_path / "part.pt")
     torch.save({"model": {**base, "frozen.bias": base["frozen.bias"] + 1}}, tmp_path / "other.pt")
     done = collab("export", "--state", str(states), "--base", f"{tmp_path}/other.pt", "--out", f"{tmp_path}/x.pt")
@@ -55,7 +55,7 @@ def test_of_a_directory_the_newest_run_is_taken(tmp_path: Path, capsys: pytest.C
 
     first, second = write("paris", run=7, round=20), write("paris~2", run=8, round=3)
     assert export.choose(tmp_path) == second
-    words = f"collab: {first} is of an earlier run (round 20): --state {first} exports it\n"
+    words = f"collab: {first} belongs to an earlier run (round 20); --state {first} exports it\n"
     assert capsys.readouterr().out == words
     ahead = write("oslo~2", run=8, round=4)
     assert export.choose(tmp_path) == ahead, "of one run the highest round"
@@ -96,11 +96,11 @@ def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("no model")
     (tmp_path / "empty.pt").touch()  # of which torch's error says nothing
     for name, words in (
-        ("none.pt", "is no state_dict of a model"),
-        ("text.pt", "is no state_dict that torch.save wrote"),
-        ("cut.pt", "is no state_dict that torch.save wrote"),
-        ("text.safetensors", "is no state_dict that safetensors wrote"),
-        ("empty.pt", "is no state_dict that torch.save wrote"),
+        ("none.pt", "is not a model's state_dict"),
+        ("text.pt", "is not a state_dict that torch.save wrote"),
+        ("cut.pt", "is not a state_dict that torch.save wrote"),
+        ("text.safetensors", "is not a state_dict that safetensors wrote"),
+        ("empty.pt", "is not a state_dict that torch.save wrote"),
         ("gone.pt", "there is no such file"),
     ):
         with pytest.raises(ValueError, match=words) as refused:

@@ -252,7 +252,8 @@ def test_init_from_goes_before_a_site_that_resumed(tmp_path: Path) -> None:
     assert told in finished["paris"].output and told not in finished["tokyo"].output
     entries = [json.loads(line) for line in events.read_text().splitlines()]
     assert [entry["who"] for entry in entries if entry["event"] == "passed-over"] == ["paris"]
-    assert any("named by COLLAB_INIT_FROM: their parameters differ" in entry.get("reason", "") for entry in entries)
+    why = "named by COLLAB_INIT_FROM, because the sites' parameters differ"
+    assert any(why in entry.get("reason", "") for entry in entries)
 
 
 @pytest.mark.slow
@@ -265,7 +266,8 @@ def test_a_site_that_resumed_and_comes_late_is_told_the_remedy(tmp_path: Path) -
     (tokyo_had,) = saved(tmp_path, "tokyo-0")
     assert not same(tokyo_had["began"], tokyo_had["brought"])
     output = finished["tokyo"].output
-    assert "the state that tokyo had loaded is not what the swarm goes on from: there was an anchor" in output
+    why = "is not what the swarm goes on from: the swarm already had an anchor"
+    assert f"the state that tokyo had loaded {why}" in output
     assert "start all sites with COLLAB_INIT_FROM=tokyo; or let the first agreement wait" in output
     assert "COLLAB_MIN_SITES=N" in output
     assert "had loaded" not in finished["paris"].output
@@ -278,7 +280,8 @@ def test_in_one_world_the_site_that_loaded_a_checkpoint_gives_the_model(tmp_path
         first, *_ = expect_success(ranks.join())
     a, _, b = saved(tmp_path, "a-0", "a-1", "b-2")
     assert same(a["began"], b["brought"]) and not same(a["brought"], b["brought"])
-    assert "is taken from b, the lowest of those that had loaded a state: their parameters differ" in first.output
+    why = "the lowest of the sites that had loaded a state, because the sites' parameters differ"
+    assert f"is taken from b, {why}" in first.output
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_a_site_restarted_on_its_machine_has_the_anchor_from_shared_memory(nodes
     nodes.stop_training()
     for node in (paris, rome):
         node.join()
-    assert "is whole; going on from it" in rome.output
+    assert "is complete; this site goes on from it" in rome.output
     told = [json.loads(line) for line in (nodes.folder / "rome.jsonl").read_text().splitlines()]
     fetched = [event["round"] for event in told if event["event"] == "fetch" and event["site"] == "rome"]
     assert fetched == [0], "half of the swarm moved no anchor, so there was none to fetch"

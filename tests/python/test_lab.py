@@ -74,7 +74,7 @@ def test_help_stands_alone() -> None:
         (["--sites", "paris", "--script", "none.txt", "--", "true"], "none.txt cannot be read: No such file"),
         (["--sites", "paris", "--script", "/tmp", "--", "true"], "/tmp cannot be read: Is a directory"),
         (["--sites", "paris", "tokyo", "--", "x", "{address:rome}"], "no host 'rome'; there are paris tokyo"),
-        (["--sites", "paris"], "expected a command behind --"),
+        (["--sites", "paris"], "expected a command after --"),
         (["--site", "paris", "--", "true"], "did you mean --sites?"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_missing_emulator_is_said_in_words(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1 and "is no executable file" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "is not an executable file" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without rights")

@@ -33,7 +33,10 @@ def test_the_wait_is_as_long_as_the_knob_says(
     linger.linger(object(), seconds, clock[0])
     assert clock[0] == pytest.approx(100.0 + seconds)
     assert log.flush()
-    assert f"after {seconds:.0f} s (COLLAB_LINGER) the coordinator stops although sites are there: paris" in caplog.text
+    assert (
+        f"after {seconds:.0f} s (COLLAB_LINGER) the coordinator stops although sites are still there: paris"
+        in caplog.text
+    )
 
 
 def test_it_ends_when_the_last_site_has_left(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

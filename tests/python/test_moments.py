@@ -392,7 +392,7 @@ def test_a_joiner_goes_on_from_a_members_moments(
     assert told["site"] == "late" and told["source"] in ("paris", "oslo") and told["seconds"] < 30
     elements = {"adamw": 3 * 401, "sgd": 401, "two": 2 * 76 + 325}[kind]
     assert told["bytes"] == 2 * elements
-    assert "goes on from the state lent by" in joined.late[0].output
+    assert "goes on from the state fetched from" in joined.late[0].output
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -86,6 +87,39 @@ def test_a_rank_that_gave_up_is_heard_everywhere() -> None:
     assert "rank 1 on m could not start" in str(results[2])
 
 
+OF_ANOTHER_RELEASE = [
+    "no JSON",
+    "[]",
+    '{"settings": []}',
+    json.dumps({**json.loads(place().encode()), "gpu": "0"}),
+    json.dumps({name: text for name, text in json.loads(place().encode()).items() if name != "boot"}),
+    json.dumps({**json.loads(place().encode()), "hostname": ["m"]}),
+]
+
+
+@pytest.mark.parametrize("told", OF_ANOTHER_RELEASE)
+def test_a_rank_of_another_release_is_named(told: str) -> None:
+    store = SignedStore(dist.HashStore(), NO_KEY, ("ranks",), "the world's store")
+    store.set("collab/place/1", told)
+    store.add("collab/place/read", 1)  # it waits for nobody
+    words = r"rank 1 describes itself.* runs another release of torch_collab; install the same.*\[ddp\.rank-release\]"
+    with pytest.raises(ValueError, match=words):
+        exchange(store, 0, 2, place(), timedelta(seconds=20))
+
+
+def test_a_rank_of_another_release_does_not_end_the_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "_SAY_SECONDS", 0.01)
+    store = SignedStore(dist.HashStore(), NO_KEY, ("ranks",), "the world's store")
+    store.set("collab/place/1", OF_ANOTHER_RELEASE[0])
+    with pytest.raises(RuntimeError, match=r"rank 2 of 3 missing.*\[ddp\.ranks-late\]"):
+        exchange(store, 0, 3, place(), timedelta(milliseconds=200))
+
+
+def test_a_rank_that_knows_other_knobs_is_of_another_release() -> None:
+    for result in exchange_of([place(codec="fp16"), place(codec="fp16", speed="2")]):
+        assert "rank 1 and rank 0 know different knobs (speed): that rank runs another release" in str(result)
+
+
 def test_another_key_is_told_at_every_rank() -> None:
     key, other = SwarmKey("token", b"a" * 32), SwarmKey("token", b"b" * 32)
     both = [place(site="a"), place(site="b")]
@@ -104,7 +138,7 @@ def test_sites_that_would_link_by_different_transports_are_named_at_every_rank()
         return Place(site, None, "m", "b", "1", {}, transport)
 
     for result in exchange_of([at("paris", "tcp"), at("tokyo", "ucx")]):
-        assert "paris (rank 0) uses tcp, tokyo (rank 1) uses ucx: set COLLAB_TRANSPORT alike" in str(result)
+        assert "paris (rank 0) uses tcp, tokyo (rank 1) uses ucx: set COLLAB_TRANSPORT to the same value" in str(result)
     one_site = [at("paris", "tcp"), at("paris", "ucx")]
     assert exchange_of(one_site) == [one_site, one_site]
     unsure = [at("paris", "tcp"), at("tokyo", "")]

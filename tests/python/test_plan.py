@@ -213,6 +213,8 @@ def test_codecs_are_as_large_as_the_core_makes_them() -> None:
     for codec, size in (("fp32", 496), ("fp16", 248.5), ("int8", 125), ("int4", 64), ("int2", 35)):
         assert codecs.encoded(codec, 124e6) / 1e6 == pytest.approx(size, rel=0.005)
     assert codecs.encoded("topk64", 4096) == 85 and codecs.encoded("topk128", 4096) == 148
+    accepted = next(row["range"] for row in native.knob_table() if row["name"] == "codec")
+    assert accepted == "|".join(codecs._SIZES) + ", or UP/DOWN", "each that the core knows"
     assert codecs.parse("topk64/int8") == ("topk64", "int8")
     with pytest.raises(ValueError, match=r"codec 'in4'.*\[cli.plan-codec\]"):
         codecs.parse("in4")
@@ -365,7 +367,7 @@ def test_the_table_has_every_way() -> None:
         assert f"\n  {name} " in done.stdout, done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
     assert "beside it, at a leader" in done.stdout
-    assert "and 0.50 GB while a site joins" in done.stdout  # two moments of 16 bits
+    assert "and 0.50 GB for the optimizer's state while a site joins" in done.stdout  # two moments of 16 bits
     assert "while a site joins" not in collab("plan", *GIVEN, "--optimizer", "sgd").stdout
 
 
@@ -400,7 +402,7 @@ def test_rounds_that_overlap_would_delay_are_told(capsys: pytest.CaptureFixture[
     assert main(["plan", *GIVEN, "--set", "sync_every=10"]) == 0
     out = capsys.readouterr().out
     # 248.5 MB at 95 Mbit/s, and 0.15 + 0.1 + 0.31 + 0.1 s, are 72 steps of 0.3 s; 100 steps cover them.
-    assert "  with overlap rounds would come only every 72 (lan), 72 (yours) steps\n" in out, out
+    assert "  with overlap, rounds would come only every 72 (lan), 72 (yours) steps\n" in out, out
 
 
 def test_the_help_has_an_example() -> None:
@@ -425,7 +427,7 @@ def test_the_help_has_an_example() -> None:
         (["--loss", "40"], "--loss in percent: expected a plain number from 0 to 15, got '40'"),
         (["--rtt", "100ms"], "--rtt in milliseconds: expected a plain number"),
         (["--set", "codex=int8"], "[knob.unknown"),
-        (["--set", "sync_every=samples:4096"], "N divided by the samples of a step of all sites [cli.plan-arguments]"),
+        (["--set", "sync_every=samples:4096"], "that one step of all sites takes [cli.plan-arguments]"),
         (["--set", "codec=int9"], "\"codec\": expected a codec"),
         (["--tokens", "4096"], "--tokens needs --config FILE"),
     ],

@@ -57,7 +57,7 @@ def test_quickstart_does_without_the_line_where_it_has_to(tmp_path: Path) -> Non
     process = start_quickstart(tmp_path, TORCH_COLLAB_LAB_EMULATOR=str(tmp_path / "none"))
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, out + err
-    assert "without the emulated line" in err and "none is no executable file" in err
+    assert "without the emulated line" in err and "none is not an executable file" in err
     rows = {line[0]: line for line in out.splitlines() if re.match(r"[abc]  \S", line) and "in all" not in line}
     number = r"(\d+\.\d+)"
     two = re.search(rf"averaging\s+{number} / {number}\s+{number}\s+{number}\s+{number}\s+{number}\s+(\d+)", rows["b"])

@@ -57,7 +57,7 @@ def test_a_site_of_a_swarm_that_keeps_no_model_says_so(caplog: pytest.LogCapture
 
     with caplog.at_level("INFO"):
         for one_world, several_sites in ((True, True), (False, True), (False, False)):
-            assert "COLLAB_STATE_DIR names no folder" in tell(one_world, several_sites)
+            assert "COLLAB_STATE_DIR is not set" in tell(one_world, several_sites)
         assert not tell(True, False), "the script is alone"
         assert not tell(False, False, state_dir="/somewhere")
 
@@ -120,7 +120,7 @@ def test_doctor_removes_records_that_are_old_and_nobodys(tmp_path: Path) -> None
     with Path(f"{held}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = collab("doctor", XDG_STATE_HOME=str(tmp_path))
-        assert f"records: {old} (21 bytes): written 8 days ago, and no process has it" in done.stdout, done.stdout
+        assert f"records: {old} (21 bytes): written 8 days ago, and no process uses it" in done.stdout, done.stdout
         assert "`collab doctor --clean` removes it" in done.stdout
         assert f"records: in {folder}: 2, of which 1 in use" in done.stdout
         assert old.exists()

@@ -14,6 +14,8 @@ from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab import log
+from torch_collab.network.keys import NO_KEY
+from torch_collab.network.signed_store import SignedStore
 from torch_collab.rendezvous import candidate, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.first_members import Node, draw
@@ -163,7 +165,7 @@ def test_a_machine_that_is_made_the_first_by_mistake_is_told(monkeypatch: pytest
     assert "--site NAME" in "\n".join(told) and "[rendezvous.endpoint-elsewhere]" in "\n".join(told)
     expect_error(
         handler(port, is_host="1"),
-        "is served by paris already", "an earlier start of this machine", "--site NAME", "[rendezvous.two-first]",
+        "is already served by paris", "an earlier start on this machine", "--site NAME", "[rendezvous.two-first]",
     )  # fmt: skip
     first.shutdown()
 
@@ -173,7 +175,7 @@ def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        expect_error(handler(other.getsockname()[1]), "something else listens", "take a port")
+        expect_error(handler(other.getsockname()[1]), "something else listens", "choose a port")
 
 
 def test_another_run_at_the_endpoint() -> None:
@@ -219,6 +221,31 @@ def test_who_is_gone_is_not_waited_for() -> None:
     started = time.monotonic()
     gathered = Gathering(store).come({"id": "living"}, True, terms, lambda _: None)
     assert gathered.nodes == ({"id": "living"},) and time.monotonic() - started >= 1.0
+
+
+@pytest.mark.parametrize("told", ["no JSON", "7", b"\xff"])
+def test_a_node_that_does_not_say_who_it_is_ends_the_gathering_in_words(told: str | bytes) -> None:
+    store = PrefixStore("g", HashStore())
+    store.add("arrivals", 1)
+    store.set("node/0", told)
+    terms = Terms(least=2, most=2, last_call=0.1, limit=20.0)
+    with pytest.raises(GatheringError, match=r"node 0 .* does not say who it is.*\[rendezvous\.bad-arrival\]"):
+        Gathering(store).come({"id": "living"}, True, terms, lambda _: store.add("beat/0", 1))
+
+
+def test_a_late_node_of_another_release_is_told_in_words() -> None:
+    store = SignedStore(HashStore(), NO_KEY, (), "here")
+    there = store.part("late/paris/0")
+
+    def come(_: int) -> None:
+        if not there.check(["node/1"]):
+            there.add("arrivals", 1)
+            there.set("node/1", '{"name": "tokyo"}')
+        there.add("beat/1", 1)
+
+    mine = Node("1", "paris", "host", "host:1")
+    with pytest.raises(GatheringError, match=r"does not say who it is.*\[rendezvous\.bad-node\]"):
+        late.meet(store, "paris", mine, None, Terms(2, 2, 0.0, 20.0), come)
 
 
 def test_the_exit_barrier_is_the_sites() -> None:

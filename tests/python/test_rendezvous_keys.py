@@ -134,7 +134,9 @@ def test_transports_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     paris = node(monkeypatch, port, {"COLLAB_TRANSPORT": "tcp"}, "paris")
     tokyo = node(monkeypatch, port, {"COLLAB_TRANSPORT": "ucx"}, "tokyo")
     both = errors(paris, tokyo)
-    assert all("uses tcp" in each and "uses ucx" in each and "set COLLAB_TRANSPORT alike" in each for each in both)
+    assert all(
+        "uses tcp" in each and "uses ucx" in each and "set COLLAB_TRANSPORT to the same value" in each for each in both
+    )
 
 
 RUN = {"run": "none", "nonce": "n", "node": "paris", "key": "none", "transport": "tcp"}
@@ -149,7 +151,7 @@ def test_a_node_refuses_a_store_of_another_layout(
     tokyo = node(monkeypatch, store.port, {"COLLAB_TRANSPORT": "tcp"}, "tokyo", is_host="0")
     store.set("collab/rendezvous/run", json.dumps({**RUN, "run": tokyo.get_run_id(), **layout}))
     (refused,) = errors(tokyo)
-    assert f"node paris lays out this store by version {told}, and this node (tokyo) by version 1" in refused
+    assert f"node paris uses layout {told} of this store, and this node (tokyo) uses layout 1" in refused
     assert "[rendezvous.settings-differ]" in refused
     assert json.loads(store.get("collab/rendezvous/refused"))["layout"] == "1"
 
@@ -160,7 +162,7 @@ def test_a_node_that_was_refused_for_its_layout_is_told_where_the_store_is(monke
     thread = when_served(port, lambda store: store.set("collab/rendezvous/refused", left))
     (refused,) = errors(node(monkeypatch, port, {"COLLAB_TRANSPORT": "tcp"}, "paris"))
     thread.join()
-    assert "node oslo lays out this store by version 2, and this node (paris) by version 1" in refused
+    assert "node oslo uses layout 2 of this store, and this node (paris) uses layout 1" in refused
 
 
 @pytest.mark.parametrize("knobs", [KEY, NONE])
@@ -277,6 +279,11 @@ def test_a_stranger_says_nothing_of_who_lives() -> None:
     swarm.set("who/2", '"oslo"')
     swarm.set("done/2", "1")
     board = LivenessView(swarm, 5.0)
+    assert board.living() == ["tokyo"]
+    for word in ("no JSON", "7", "[" * 100_000, b"\xff"):  # of another release
+        swarm.set("who/1", word)
+        assert board.living() == []
+    swarm.set("who/1", '"tokyo"')
     assert board.living() == ["tokyo"]
     store.add("count", 1 << 40)
     assert board.living() == []

@@ -73,19 +73,19 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert native.has_made_token(native.load_config({"COLLAB_TOKEN_FILE": str(key)}, {}).raw)
     assert key.read_text().strip() not in done.stdout + done.stderr + (tmp_path / "collab.toml").read_text()
     assert "  collab run --site NAME train.py\n" in done.stdout
-    assert "Port 29500 is torch's own store, which the key does not close" in done.stdout
+    assert "Port 29500 is torch's own store, which the key does not protect" in done.stdout
     file = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text())
     entries = file.entries("")
     assert entries["nnodes"].text == "3" and entries["token_file"].text == str(key)
     assert file.entries("tokyo")["state_dir"].text == str(tmp_path / "state"), "at every machine"
     again = run(tmp_path, "init")
-    assert again.returncode == 1 and "collab.toml exists, and is not written over" in again.stderr
+    assert again.returncode == 1 and "collab.toml already exists and is not overwritten" in again.stderr
     (tmp_path / "collab.toml").unlink()
     before = key.read_text()
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "paris.collab").touch()
     done = run(tmp_path, "init")
-    assert "which was there" in done.stdout and key.read_text() == before
+    assert "which was already there" in done.stdout and key.read_text() == before
     assert "state has models of an earlier run" in done.stdout
 
 
@@ -143,15 +143,22 @@ def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
     assert "COLLAB_SYNC_EVERY=30   # collab.toml, line 7" in done.stdout
 
 
+def test_what_the_rendezvous_is_told_besides_joins_what_the_file_says(swarm: Path) -> None:
+    asked = ("--torchrun=--rdzv-conf=site_nodes=4", "--torchrun=--rdzv-conf=coordinator_port=1,join_timeout=9")
+    _, command = told(run(swarm, "run", "--dry-run", *asked, "train.py").stdout)
+    conf = [word for word in command if word.startswith("--rdzv-conf")]
+    assert conf == ["--rdzv-conf=is_host=1,site_nodes=4,coordinator_port=1,join_timeout=9"]
+
+
 def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:
     variables, command = told(run(swarm, "run", "--dry-run", "--site", "tokyo", "--join", "10.0.0.1", "a.py").stdout)
     assert variables["COLLAB_SITE"] == "tokyo" and "COLLAB_LISTEN" not in variables
     assert "--rdzv-endpoint=10.0.0.1:29410" in command and "--rdzv-conf=is_host=0,coordinator_port=29412" in command
     by_variable = run(swarm, "run", "--dry-run", "a.py", COLLAB_SITE="tokyo").stdout
-    assert "[site] of collab.toml is paris's, and does not count here" in by_variable
+    assert "[site] of collab.toml is for paris, and is ignored here" in by_variable
     assert "COLLAB_LISTEN" not in by_variable and "is_host=0," in by_variable
     forgotten = run(swarm, "run", "--dry-run", "--join", "10.0.0.1", "a.py")
-    assert forgotten.returncode == 1 and "say --site NAME" in forgotten.stderr, "the first one's name"
+    assert forgotten.returncode == 1 and "--site NAME" in forgotten.stderr, "the first one's name"
     assert run(swarm, "run", "--dry-run", "--site", "paris", "--join", "10.0.0.1", "a.py").returncode == 0
 
 
@@ -199,22 +206,22 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
     [
         ("sync_evry = 3", r"collab\.toml, line 4: \[swarm\] sync_evry: is not known; the nearest is sync_every"),
         ("outer = 'average'", r"line 4: \[swarm\] outer: is now called outer_optimizer"),
-        ("first = true", r"line 4: \[swarm\] first: belongs into \[site\]"),
+        ("first = true", r"line 4: \[swarm\] first: belongs in \[site\]"),
         ("site = 'a'", r"line 4: \[swarm\] site: .*`name` in \[site\]"),
         ("token = 'clb_x'", r"line 4: \[swarm\] token: .*token_file = \"swarm.key\""),
-        ("codec = {a = 1}", r"line 4: \[swarm\] codec: expected a text, a number, true or false, got \{'a': 1\}"),
+        ("codec = {a = 1}", r"line 4: \[swarm\] codec: expected a string, a number, true or false, got \{'a': 1\}"),
         ("coordinator_port = 70000", r"line 4: \[swarm\] coordinator_port: expected a whole number, 0..65535"),
         ("endpoint = 'a:b'", r"line 4: \[swarm\] endpoint: expected HOST:PORT, got 'a:b' \[knob\.host-port\]$"),
-        ("endpoint = 5", r"line 4: \[swarm\] endpoint: expected a text, \"HOST:PORT\", got 5 \[cli\.swarm"),
+        ("endpoint = 5", r"line 4: \[swarm\] endpoint: expected a string, \"HOST:PORT\", got 5 \[cli\.swarm"),
         ("nnodes = 'zwei'", r"line 4: \[swarm\] nnodes: expected N or N:MAX.*, got 'zwei' \[cli\.torchrun-value\]$"),
         ("nnodes = '3:2'", r"nnodes: expected N or N:MAX"),
-        ("[site]\nnproc_per_node = 'two'", r"line 5: \[site\] nproc_per_node: expected a number of processes .*'two'"),
-        ("[site]\nnproc_per_node = 0", r"nproc_per_node: expected a number of processes from 1 on"),
-        ("[site]\nsync_every = 5", r"\[site\] sync_every: belongs into \[swarm\]: all sites must have it alike"),
+        ("[site]\nnproc_per_node = 'two'", r"line 5: \[site\] nproc_per_node: expected a number of processes, .*'two'"),
+        ("[site]\nnproc_per_node = 0", r"nproc_per_node: expected a number of processes, at least 1"),
+        ("[site]\nsync_every = 5", r"\[site\] sync_every: belongs in \[swarm\]: it must be the same on all sites"),
         ("COLLAB_SYNC_EVERY = 5", r"COLLAB_SYNC_EVERY: is written sync_every here"),
         ("SYNC_EVERY = 5", r"SYNC_EVERY: is written sync_every here"),
-        ("[swarms]", r"line 4: swarms: is not known here, .*; the nearest is swarm"),
-        ("codec fp16", r"is no TOML: .*line 4"),
+        ("[swarms]", r"line 4: swarms: is not known outside .*; the nearest is swarm"),
+        ("codec fp16", r"is not valid TOML: .*line 4"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_the_file_is_said_with_its_line(line: str, words: str) -> None:
@@ -254,7 +261,7 @@ def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path)
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["run", "--nnodes", "x", "a.py"], "--nnodes: expected N or N:MAX, machines from 1 on, got 'x'"),
+        (["run", "--nnodes", "x", "a.py"], "--nnodes: expected N or N:MAX machines, at least 1, got 'x'"),
         (["run", "--nproc-per-node", "two", "a.py"], "--nproc-per-node: expected a number of processes"),
         (["run", "--max-restarts", "-1", "a.py"], "--max-restarts: expected a whole number, got '-1'"),
         (["init", "--nnodes", "0"], "--nnodes: expected N or N:MAX"),
@@ -338,7 +345,7 @@ def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_f
     done = run(swarm, "run", "a.py")
     assert done.returncode == 1 and "swarm.key (collab.toml, line 6) cannot be read" in done.stderr, done.stderr
     nowhere = run(tmp_path_factory.mktemp("empty"), "run", "a.py")
-    assert nowhere.returncode == 1 and "which swarm? say --join HOST:PORT" in nowhere.stderr
+    assert nowhere.returncode == 1 and "which swarm? give --join HOST:PORT" in nowhere.stderr
     named = run(swarm, "run", "--config", "none.toml", "a.py")
     assert named.returncode == 1 and "none.toml cannot be read: No such file" in named.stderr
 
@@ -404,7 +411,7 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
     )
     nodes.end_together()
     assert all((folder / "state" / f"{node.name}.collab").exists() for node in nodes.all)
-    assert not any("COLLAB_STATE_DIR names no folder" in node.output for node in nodes.all)
+    assert not any("COLLAB_STATE_DIR is not set" in node.output for node in nodes.all)
 
 
 @pytest.mark.parametrize("given", ["-m", "--module", "--no-python", "--no_python"])

@@ -108,7 +108,7 @@ def test_the_next_job_goes_on_with_the_state_of_the_last(tmp_path: Path) -> None
         finished = expect_success(run_ranks("one_word.py", ["a", "b"], environment=told))
     assert any("the state of run job-7" in rank.output and "as run job-8" in rank.output for rank in finished)
     other = run_ranks("one_word.py", ["a", "b"], environment={**told, "COLLAB_RUN": "other"})
-    assert any("is of run job-8, this is run other" in rank.output for rank in other)
+    assert any("belongs to run job-8, but this is run other" in rank.output for rank in other)
 
 
 def test_config_says_where_the_name_comes_from() -> None:

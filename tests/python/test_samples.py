@@ -102,5 +102,5 @@ def test_what_the_script_tells_replaces_what_was_seen_for_that_step_only() -> No
 
 
 def test_a_negative_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="cannot be negative"):
         SampleCounter().tell(-1)

@@ -104,7 +104,7 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
             f"{site} trains on",
             lambda site=site: (  # type: ignore[misc]
                 lab.told(site, "no link within", "collab helper", since=gone)
-                or lab.told(site, "which is no majority", since=gone)
+                or lab.told(site, "which is not a majority", since=gone)
             ),
             gone - lab.begun + 120,
         )

@@ -42,6 +42,7 @@ def adopt(world: World, ddp: DistributedDataParallel, module: torch.nn.Module) -
         return  # its module is being replaced, by torch.compile's say; its reducer keeps what it was constructed with
     world.ddps.add(ddp, module)
     ddp.register_forward_pre_hook(on_ddp_forward, with_kwargs=True)
+    ddp.register_forward_hook(after_ddp_forward, always_call=True)
 
 
 def _keep_inside_site(world: World, norm: torch.nn.SyncBatchNorm) -> None:
@@ -56,6 +57,11 @@ def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
     """Forward pre-hook of every DDP. A module-level function, so that copies and pickles of a DDP carry it."""
     if _saw_training_forward(module, args, kwargs):
         _called.add(module)
+
+
+def after_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], result: Any) -> None:
+    """Forward hook of every DDP: the call has ended, perhaps with an error and before it came to `_pre_forward`."""
+    _called.discard(module)
 
 
 def on_pre_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 - module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
   the site's.
-- forward pre-hook on each DDP, and `_pre_forward` of all, which `ddp.forward(x)` passes too: the first training forward
+- forward hooks on each DDP, and `_pre_forward` of all, which `ddp.forward(x)` passes too: the first training forward
   starts the session, each one counts samples.
 - optimizer hooks: steps. What there is no hook for, and is replaced, stands in torch_compat.py.
 """
@@ -74,6 +74,7 @@ def _keep_out_of_graphs() -> None:
     _kept_out_of_graphs = True
     forward.on_ddp_forward = torch.compiler.disable(forward.on_ddp_forward)
     forward.on_pre_forward = torch.compiler.disable(forward.on_pre_forward)
+    forward.after_ddp_forward = torch.compiler.disable(forward.after_ddp_forward)
     steps.before_optimizer_step = torch.compiler.disable(steps.before_optimizer_step)
     steps.after_optimizer_step = torch.compiler.disable(steps.after_optimizer_step)
     _hook_optimizers()

@@ -199,12 +199,12 @@ def finish(aborting: bool = False) -> None:
         if not failed:
             _warn_of_nothing_averaged(world)
             last_round(world)
-        world.hub.leave()
+        world.hub.leave()  # before it lingers: nobody is to wait for this rank any more
         if not failed:
             world.coordinators.linger()
     finally:
         world.installed.close()  # SIGTERM acts at once from here on
-        world.hub.leave()
+        world.hub.leave()  # if the last round has failed; else it has left
         world.training.end()
         world.coordinators.stop()
         state.leave()

@@ -63,9 +63,9 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "completion",
-        "print what makes a shell complete collab's commands and options",
-        "Prints a script for the shell to read. Values of options that take a file, and the script's name, are "
-        "completed as files.",
+        "print a script that makes the shell complete collab's commands and options",
+        "Prints a script for the shell to read. Options that take a file, and the name of the training script, "
+        "complete to files.",
         ['eval "$(collab completion bash)"', "collab completion zsh > ~/.zfunc/_collab"],
         {0: "printed", 1: "it could not be printed"},
     )

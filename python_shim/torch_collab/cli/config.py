@@ -14,21 +14,22 @@ from torch_collab.cli import forms, keys, knobs, swarm_file
 if TYPE_CHECKING:
     from torch_collab import _C
 
-_SHARED = "all sites alike"
+_SHARED = "same at all sites"
 
 
 def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "config",
-        "every knob: its value in force, where it came from, what it does",
-        "Prints the knobs in force here: from COLLAB_ variables, a preset, the line of collab.toml, or the default.",
+        "list every knob: its value, where the value comes from, what it does",
+        "Prints every knob with its value here and where the value comes from: a COLLAB_ variable, a preset, a line of "
+        "collab.toml, or the default.",
         ["COLLAB_PRESET=wan collab config", "collab config --json"],
         {0: "all values are fine", 1: "a value or a name is refused"},
     )
     form = sub.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="the knob table of the documents")
-    form.add_argument("--json", action="store_true", help="the values in force, and all that is known of them, as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the knob table of the documentation")
+    form.add_argument("--json", action="store_true", help="print the values with all details, as JSON")
     swarm_file.add_option(sub)
 
 

@@ -17,7 +17,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "coordinator",
         "serve the coordinator until Ctrl-C",
-        "Decides who takes part in rounds, for sites that are worlds of their own. It touches no tensor.",
+        "Decides who takes part in rounds, for sites that are worlds of their own. It handles no tensors.",
         [
             "collab coordinator --listen 0.0.0.0:29500 --sites 2",
             "collab coordinator --listen 0.0.0.0:29500 --http 127.0.0.1:8080",
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     where = dialled = server.address
     if addresses.is_wildcard(host) and config.advertise in ("", addresses.NOT_DIALABLE):
         port = addresses.split_host_port(where)[1]
-        where, dialled = f"port {port} of every address of this machine", f"HOST:{port}"
+        where, dialled = f"port {port} on every address of this machine", f"HOST:{port}"
     served = serve_page(config, server, dialled, shown)
     print(f"collab: coordinator of run {config.run!r} at {where}, waiting for "
           f"{counted(config.min_sites, 'site')}; Ctrl-C ends it", flush=True)  # fmt: skip
@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"collab: {served.announcement}", flush=True)
     if config.coordinator:
         print(
-            f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} is for sites, and is not used here", flush=True
+            f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} applies to sites and is not used here",
+            flush=True,
         )
     while not stop.wait(0.5):
         pass

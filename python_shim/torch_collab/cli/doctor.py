@@ -69,7 +69,7 @@ def add_to(parsers: Any) -> None:
         "Says whether this machine can be a site, what other sites see of it, and what to do.",
         [
             "collab doctor",
-            "collab doctor --clean  # removes what dead processes have left",
+            "collab doctor --clean  # removes what dead processes have left behind",
             "collab doctor --answer  # in Paris, before the swarm runs: takes its ports until Ctrl-C",
             "collab doctor --peer paris.example.org  # in Tokyo: ports both ways, round trip, Mbit/s each way",
         ],
@@ -83,15 +83,17 @@ def add_to(parsers: Any) -> None:
         "--peer",
         metavar="HOST[:PORT,...]",
         help="try ports of another machine (default: those in collab.toml); the swarm or `collab doctor --answer` "
-        "runs there",
+        "must be running there",
     )
     sub.add_argument(
         "--seconds",
         type=float,
         default=10.0,
-        help="how long to measure the line to a --peer that answers; 0: do not (default: %(default)g)",
+        help="how long to measure the line to a --peer that answers; 0: do not measure it (default: %(default)g)",
     )
-    sub.add_argument("--answer", action="store_true", help="then answer machines that run --peer, until Ctrl-C")
+    sub.add_argument(
+        "--answer", action="store_true", help="after the checks, answer machines that run --peer, until Ctrl-C"
+    )
     swarm_file.add_option(sub)
 
 
@@ -149,8 +151,8 @@ def _line(found: Findings, config: native.Settings, host: str, port: int, second
         if any(f"[{code}" in text for code in _OTHER_KEY):
             found.problem("line", text)
             return None
-        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` at {host} while no swarm has its ports, with "
-                   "the same key")  # fmt: skip
+        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` on {host} with the same key, while no swarm "
+                   "uses its ports")  # fmt: skip
         return None
     found.fine("line", str(figures))
     if figures.own_port is None:
@@ -171,7 +173,7 @@ def _versions(found: Findings) -> None:
         import torch
         import torch.distributed as dist
     except Exception as error:
-        found.problem("torch", f"does not import: {error}")
+        found.problem("torch", f"cannot be imported: {error}")
         return
     if not dist.is_available() or not dist.is_gloo_available():
         found.problem("torch", f"{torch.__version__} has no torch.distributed with Gloo, which collab needs")
@@ -229,26 +231,26 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
 
 def _token(found: Findings, config: native.Settings) -> None:
     if native.has_made_token(config.raw):
-        found.fine("key", "a token, as `collab token` makes it")
+        found.fine("key", "a token made by `collab token`")
     else:
         found.hint(
             "key",
-            "this token was not made by `collab token` of this version. It may be guessed, so it is stretched, which "
-            "takes some tenths of a second at each start. Make a new one for all sites",
+            "this token was not made by `collab token` of this version. It might be guessed, so it is stretched, which "
+            "takes a few tenths of a second at each start. Make a new one for all sites",
         )
 
 
 def _certificate(found: Findings, until: datetime) -> None:
-    text = f"this site's certificate is of the swarm's authority, and holds until {until:%Y-%m-%d %H:%M} UTC"
+    text = f"the swarm's authority signed this site's certificate, which is valid until {until:%Y-%m-%d %H:%M} UTC"
     soon = until - datetime.now(UTC) < _SOON
-    (found.hint if soon else found.fine)("key", text + (": make the next one" if soon else ""))
+    (found.hint if soon else found.fine)("key", text + (": make a new one soon" if soon else ""))
 
 
 def _ucx(found: Findings) -> None:
     problem = native.ucx_problem()
     devices = sorted(path.name for path in _RDMA.iterdir()) if _RDMA.is_dir() else []
     if problem is None and devices:
-        advice = "COLLAB_TRANSPORT=ucx uses it, at all machines of a trusted network that has it"
+        advice = "COLLAB_TRANSPORT=ucx uses it, on a trusted network where all machines have it"
         found.hint("ucx", f"{native.ucx_description()}; this machine has RDMA ({', '.join(devices)}): {advice}")
     elif problem is None:
         found.fine("ucx", native.ucx_description())
@@ -265,7 +267,7 @@ def _congestion_control(found: Findings, config: native.Settings | None, choice:
     except OSError as error:
         found.hint("congestion control", f"unknown ({error})")
         return
-    text = f"default {now}; available {available}; allowed to all {allowed}"
+    text = f"default {now}; available {available}; allowed to every user {allowed}"
     wanted, source = {name: rest for name, *rest in config.values}["tcp_congestion"] if config else ("", "default")
     if source == "default" and (choice is None or choice.kind != "tcp"):
         wanted = ""  # links of tcp alone ask for one
@@ -281,7 +283,7 @@ def _congestion_control(found: Findings, config: native.Settings | None, choice:
         remedy = (
             "COLLAB_TCP_CONGESTION=bbr" if chosen else "modprobe tcp_bbr; sysctl net.ipv4.tcp_congestion_control=bbr"
         )
-        text += f". On long links with loss bbr is many times faster: {remedy}"
+        text += f". On long links that lose packets, bbr is many times faster: {remedy}"
     (found.hint if slow or refusal else found.fine)("congestion control", text)
 
 
@@ -291,7 +293,7 @@ def _congestion_refusal(name: str) -> str | None:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
         except PermissionError:
-            return "not allowed to us"
+            return "this user may not use it"
         except OSError:
             return "this system does not have it"
     return None
@@ -366,8 +368,8 @@ def _address(found: Findings, config: native.Settings) -> None:
     if addresses.is_loopback(address):
         found.hint(
             "address",
-            f"others would dial {address}, which only this machine can; MASTER_ADDR or COLLAB_COORDINATOR names this "
-            "machine or is not set here. COLLAB_ADVERTISE=ADDRESS says otherwise",
+            f"others would dial {address}, which only this machine can reach; MASTER_ADDR or COLLAB_COORDINATOR names "
+            "this machine or is not set here. Set COLLAB_ADVERTISE=ADDRESS to change that",
         )
     else:
         found.fine("address", f"others would dial {address}")
@@ -385,9 +387,9 @@ def _name_server(found: Findings) -> None:
     if asked.is_alive():
         found.hint(
             "name server",
-            f"no answer in {_NAME_SECONDS:.0f} s to whose an address is. torch's stores look up each machine that "
-            "connects, so every start waits for it: mend /etc/resolv.conf (or shorten the wait there: options "
-            "timeout:1 attempts:1)",
+            f"no answer within {_NAME_SECONDS:.0f} s to the look-up of an address. torch's stores look up each machine "
+            "that connects, so every start waits for this: correct /etc/resolv.conf (or shorten the wait there: "
+            "options timeout:1 attempts:1)",
         )
     else:
         found.fine("name server", f"an address was looked up in {time.monotonic() - began:.1f} s")
@@ -400,9 +402,9 @@ def _shared_memory(found: Findings) -> None:
         except OSError as error:
             found.problem(what, f"{path}: {error}")
             continue
-        text = f"{path} has {free / 2**30:.1f} GiB free (a model needs 8 bytes a parameter, 12 with nesterov)"
+        text = f"{path} has {free / 2**30:.1f} GiB free (a model needs 8 bytes per parameter, 12 with nesterov)"
         if free < _MIN_SHARED_MEMORY:
-            found.hint(what, text + "; in a container enlarge it with --shm-size" if path == "/dev/shm" else text)
+            found.hint(what, text + "; in a container, enlarge it with --shm-size" if path == "/dev/shm" else text)
         else:
             found.fine(what, text)
 
@@ -439,7 +441,7 @@ def _records(found: Findings, folder: str, clean: bool) -> None:
             held += bool(holder)
             kept += 1
             continue
-        text = f"{path} ({size} bytes): written {age // 86400} days ago, and no process has it"
+        text = f"{path} ({size} bytes): written {age // 86400} days ago, and no process uses it"
         _clean(found, "records", clean, path, text, lambda old: native.remove_record(old, least))
     if records.writable(folder):
         found.fine("records", f"in {folder}: {kept}, of which {held} in use")

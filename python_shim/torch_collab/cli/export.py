@@ -22,11 +22,11 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "export",
-        "write the model that all sites agreed on last as a state_dict",
-        "Reads what COLLAB_STATE_DIR keeps, and writes a state_dict of the bare model. Some tensors are not kept: "
+        "write the model that all sites last agreed on, as a state_dict",
+        "Reads the files in COLLAB_STATE_DIR, and writes a state_dict of the bare model. Some tensors are not kept: "
         "frozen parameters, second names of tied parameters, and buffers that are not averaged (COLLAB_BUFFERS=0, not "
         "persistent, or not finite when training began). With --base they come from a state_dict of the same model, "
-        "and the result loads with strict=True. Without it, load with strict=False.",
+        "and the result loads with strict=True. Without --base, load with strict=False.",
         [
             "collab export --state state/ --out model.pt",
             "collab export --state state/ --base pretrained.pt --format safetensors --out model.safetensors",
@@ -34,12 +34,18 @@ def add_to(parsers: Any) -> None:
         {0: "written", 1: "no state can be read, it does not fit --base, or it cannot be written"},
     )
     sub.add_argument(
-        "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: its newest model"
+        "--state",
+        metavar="FILE|DIR",
+        type=Path,
+        required=True,
+        help="a .collab file, or a directory, of which the newest model is taken",
     )
     sub.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to write, e.g. model.pt")
-    sub.add_argument("--format", choices=["pt", "safetensors"], help="of --out (default: by its name, else pt)")
     sub.add_argument(
-        "--base", metavar="FILE", type=Path, help="a state_dict of the model, .pt or .safetensors, for what is not kept"
+        "--format", choices=["pt", "safetensors"], help="format of --out (default: from its name, else pt)"
+    )
+    sub.add_argument(
+        "--base", metavar="FILE", type=Path, help="take what is not kept from this state_dict, .pt or .safetensors"
     )
 
 
@@ -57,11 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
         what += (
-            f"; at least {absent} of the model's are not in it, because they are not averaged: load it with "
-            "strict=False, or say --base FILE, a state_dict of the whole model"
+            f"; at least {absent} tensors of the model are missing, because they are not averaged: load it with "
+            "strict=False, or add --base FILE, a state_dict of the whole model"
         )
     else:
-        what += "; where load_state_dict misses keys (second names of tied parameters, counters), say --base FILE"
+        what += "; if load_state_dict misses keys (second names of tied parameters, counters), add --base FILE"
     elements = sum(tensor.numel() for tensor in state.values())
     as_safetensors = (arguments.format or arguments.out.suffix.lstrip(".")) == "safetensors"
     _write(state, arguments.out, as_safetensors, {"run": str(header["swarm"]), "round": str(header["round"])})
@@ -94,7 +100,7 @@ def _safetensors() -> Any:
         import safetensors.torch
     except ImportError as error:
         raise RuntimeError(
-            f"safetensors writes and reads this format: pip install safetensors ({error}) [cli.export-safetensors]"
+            f"this format needs safetensors: pip install safetensors ({error}) [cli.export-safetensors]"
         ) from None
     return safetensors.torch
 
@@ -111,20 +117,22 @@ def choose(where: Path) -> Path:
         return where
     files = sorted(where.glob("*.collab"))
     if not files:
-        raise OSError(f"{where} has no *.collab file; COLLAB_STATE_DIR makes leaders write them [cli.no-state-file]")
+        raise OSError(f"{where} has no *.collab file; leaders write them into COLLAB_STATE_DIR [cli.no-state-file]")
     found: dict[Path, tuple[int, int]] = {}  # run and round
     for file in files:
         try:
             header = native.read_state_header(str(file))
             found[file] = int(header["run"]), int(header["round"])
         except (OSError, RuntimeError, ValueError) as error:
-            print(escaped(f"collab: {file} is left out: {error}"))
+            print(escaped(f"collab: {file} is skipped: {error}"))
     if not found:
         raise OSError(f"{where}: none of the {len(files)} state files can be read [cli.unreadable-state]")
     newest = max(found, key=lambda file: (found[file], file.name))
     for file, (run, round_number) in found.items():
         if run != found[newest][0]:
-            print(escaped(f"collab: {file} is of an earlier run (round {round_number}): --state {file} exports it"))
+            print(
+                escaped(f"collab: {file} belongs to an earlier run (round {round_number}); --state {file} exports it")
+            )
     return newest
 
 
@@ -137,18 +145,18 @@ def to_state_dict(header: dict[str, Any], anchor: Any) -> dict[str, Any]:
         if kind != "averaged":
             continue
         if name in state:
-            raise ValueError(f"the state file has two tensors of the name {name!r} [state.two-tensors]")
+            raise ValueError(f"the state file has two tensors with the name {name!r} [state.two-tensors]")
         count = math.prod(shape)
         if count > anchor.numel() - offset or max(shape, default=0) > anchor.numel():
             raise ValueError(
-                f"the state file says that {name!r} is of shape {tuple(shape)}: its anchor has {anchor.numel()} "
-                "[state.shape]"
+                f"the state file says that {name!r} has the shape {tuple(shape)}, but its anchor has {anchor.numel()} "
+                "elements [state.shape]"
             )
         state[name] = anchor[offset : offset + count].reshape(list(shape)).to(_floating(name, dtype)).clone()
         offset += count
     if offset != anchor.numel():
         raise ValueError(
-            f"the state file describes {offset} elements, its anchor has {anchor.numel()} [state.elements]"
+            f"the state file describes {offset} elements, but its anchor has {anchor.numel()} [state.elements]"
         )
     return state
 
@@ -159,7 +167,7 @@ def _floating(name: str, dtype: str) -> Any:
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(
-            f"the state file says that {name!r} is of the dtype {dtype!r}, which no parameter has [state.dtype]"
+            f"the state file says that {name!r} has the dtype {dtype!r}, which no parameter has [state.dtype]"
         )
     return found
 
@@ -185,14 +193,14 @@ def read_base(path: Path) -> dict[str, Any]:
     except Exception:  # of pickle, zip, safetensors; torch's advice is to read it as what it may be from anybody
         writer = "torch.save" if library is None else "safetensors"
         raise ValueError(
-            f"--base {path} is no state_dict that {writer} wrote: expected tensors by name, and nothing else "
+            f"--base {path} is not a state_dict that {writer} wrote: expected tensors by name and nothing else "
             "[cli.export-base-unfit]"
         ) from None
     for key in _WRAPPED:
         if isinstance(told, Mapping) and isinstance(told.get(key), Mapping):
             told = told[key]
     if not isinstance(told, Mapping) or not told or not all(isinstance(each, torch.Tensor) for each in told.values()):
-        raise ValueError(f"--base {path} is no state_dict of a model: expected tensors by name [cli.export-base-unfit]")
+        raise ValueError(f"--base {path} is not a model's state_dict: expected tensors by name [cli.export-base-unfit]")
     shared = all(str(name).startswith(_OF_DDP) for name in told)
     return {str(name)[len(_OF_DDP) if shared else 0 :]: tensor for name, tensor in told.items()}
 
@@ -207,7 +215,7 @@ def complete(
     """
     if missing := [name for name in state if name not in base]:
         raise ValueError(
-            f"--base is of another model: it has no {missing[0]!r} ({len(missing)} of {len(state)} are missing) "
+            f"--base belongs to another model: it has no {missing[0]!r} ({len(missing)} of {len(state)} are missing) "
             "[cli.export-base-differs]"
         )
     rows = {name: (kind, digest) for name, _, _, kind, digest in header["model"]}
@@ -218,7 +226,7 @@ def complete(
             there, here = list(tensor.shape), list(state[name].shape)
             if there != here:
                 raise ValueError(
-                    f"--base is of another model: {name!r} is {there} there, {here} here [cli.export-base-shape]"
+                    f"--base belongs to another model: {name!r} is {there} there, {here} here [cli.export-base-shape]"
                 )
             whole[name] = state[name]
             continue

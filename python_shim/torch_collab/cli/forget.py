@@ -18,11 +18,12 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "forget",
-        "say that sites will not come back, so that sites that wait for them go on",
-        "Sites that are a minority of the sites that agreed last wait for the others, and train on. This command tells "
-        "them that the missing sites will not come. Then they go on without them, as another run. A missing site that "
-        "comes back joins them. `collab status` and the sites' logs say which sites are missing. If collab.toml names "
-        "the coordinator, the first machine's coordinator is told, and the one of this machine's own site.",
+        "declare that sites will not come back, so that the sites that wait for them can go on",
+        "If only a minority of the sites that last agreed is left, those sites keep training and wait for the others. "
+        "This command tells them that the missing sites will not come. They then go on without them, as another run. A "
+        "missing site that comes back joins them. `collab status` and the sites' logs say which sites are missing. If "
+        "the coordinator is taken from collab.toml, the command tells the first machine's coordinator and that of this "
+        "machine's own site.",
         ["collab forget tokyo osaka HOST:29500"],
         {0: "a coordinator has accepted it", 1: "none has: no site waits for them, or no coordinator answers"},
         usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
@@ -31,9 +32,11 @@ def add_to(parsers: Any) -> None:
         "words",
         metavar="SITE",
         nargs="+",
-        help="a site that is missing; last, the coordinators to tell, if COLLAB_COORDINATOR is not set",
+        help="a missing site; after the last one, the coordinators to tell, if COLLAB_COORDINATOR is not set",
     )
-    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
+    sub.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=5.0, help="for each coordinator (default: %(default)s)"
+    )
     swarm_file.add_option(sub)
 
 
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{address}: {text}")
     if all(taken is None for taken, _ in answers):
         raise ConnectionError(
-            "nobody was told, because no coordinator answers; do they run, with the same key? [cli.nobody-told]"
+            "nobody was told, because no coordinator answers. Are they running, with the same key? [cli.nobody-told]"
         )
     return 0 if any(taken for taken, _ in answers) else 1
 

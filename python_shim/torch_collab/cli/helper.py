@@ -20,16 +20,14 @@ def add_to(parsers: Any) -> None:
         parsers,
         "helper",
         "reduce slices for the sites of a swarm, without training, until Ctrl-C",
-        "A member that trains no model, on a machine that all sites can dial. It reduces slices for sites that cannot "
-        "be dialled or have thin lines.",
+        "Runs a member that trains no model, on a machine that all sites can dial. It reduces slices for sites that "
+        "cannot be dialled or have slow lines.",
         ["collab helper --coordinator HOST:29500 --listen 0.0.0.0:29501"],
         {0: "ended by Ctrl-C or SIGTERM", 1: "no swarm is named, or it refuses the helper"},
     )
-    sub.add_argument("--coordinator", metavar="HOST:PORT", help="of the swarm (COLLAB_COORDINATOR)")
+    sub.add_argument("--coordinator", metavar="HOST:PORT", help="the swarm's coordinator (COLLAB_COORDINATOR)")
     sub.add_argument("--listen", metavar="HOST:PORT", help="where sites reach it (COLLAB_LISTEN)")
-    sub.add_argument(
-        "--site", metavar="NAME", help="its name in the swarm (COLLAB_SITE); default: helper and the host's"
-    )
+    sub.add_argument("--site", metavar="NAME", help="its name in the swarm (COLLAB_SITE; default: helper-HOSTNAME)")
     swarm_file.add_option(sub)
 
 

@@ -17,21 +17,21 @@ from torch_collab.cli import forms, keys, swarm_file, token
 from torch_collab.network import addresses
 
 _FILE = """\
-# What the machines of this swarm are started with: `collab run train.py` reads it. Keys are the knobs of
-# `collab config` in small letters; an environment variable wins over what stands here. Paths are relative to this file.
+# How the machines of this swarm are started: `collab run train.py` reads this file. Keys are the knobs of
+# `collab config` in lower case; environment variables win over this file. Paths are relative to it.
 version = {version}
 
-[swarm] # the same at every machine: copy this file and the key
+[swarm] # the same on every machine: copy this file and the key
 run = {run}
 endpoint = {endpoint} # the first machine, as the others reach it
-nnodes = {nnodes} # machines the training begins with; more may come later
+nnodes = {nnodes} # machines that training begins with; more may join later
 coordinator_port = {coordinator_port}
 token_file = {token_file}
-state_dir = {state_dir} # the model over a stop of all: a later start goes on from it; to begin anew take it away
+state_dir = {state_dir} # the agreed model, kept across restarts; delete this folder to start over
 # sync_every = 100
 # codec = "fp16"
 
-[site] # the machine of this name; where `collab run --site` says another, it does not count
+[site] # the machine of this name; ignored when `collab run --site` names another machine
 name = {name}
 first = true # it serves the endpoint
 listen = {listen}
@@ -45,10 +45,10 @@ def add_to(parsers: Any) -> None:
         parsers,
         "init",
         "begin a swarm: write collab.toml and its key, and print what other machines run",
-        "Writes collab.toml and the swarm's key. `collab run` starts every machine from collab.toml. Run it at the "
+        "Writes collab.toml and the swarm's key. `collab run` starts every machine from collab.toml. Run it on the "
         "first machine, which the others must be able to reach.",
         ["collab init --endpoint paris.example.org --site paris"],
-        {0: "both are there", 1: "one cannot be written, or collab.toml was there"},
+        {0: "both files are written", 1: "one cannot be written, or collab.toml already exists"},
     )
     sub.add_argument(
         "folder",
@@ -62,7 +62,7 @@ def add_to(parsers: Any) -> None:
     )
     sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (default: the host's)")
     sub.add_argument("--nnodes", metavar="N[:MAX]", default="2", help="machines to begin with (default: %(default)s)")
-    sub.add_argument("--run", metavar="NAME", dest="name", help="of the training (default: drawn at random)")
+    sub.add_argument("--run", metavar="NAME", dest="name", help="name of the training (default: a random one)")
     sub.add_argument(
         "--token-file",
         metavar="FILE",
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = folder / swarm_file.NAME
     if path.exists():
         raise ValueError(
-            f"{path} exists, and is not written over: name another folder, or move it away [cli.init-exists]"
+            f"{path} already exists and is not overwritten: name another folder, or move it away [cli.init-exists]"
         )
     key = folder / swarm_file.KEY if arguments.token_file is None else Path(arguments.token_file)
     given = arguments.endpoint or _own_address()
@@ -149,15 +149,17 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     here = shlex.join(["collab", "run", *elsewhere, "train.py"])
     ports = ", ".join(f"{port + i} ({what})" for i, what in enumerate(swarm_file.PORTS))
     print(f"wrote {path} and {key}, the swarm's key, which only you can read" if made else
-          f"wrote {path}; the swarm's key is {key}, which was there")  # fmt: skip
-    print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
-    print(f"At every other, once {path.name} and {key.name} are there (send the key where nobody else can read "
-          f"it), with a NAME of its own:\n  collab run --site NAME train.py")  # fmt: skip
+          f"wrote {path}; the swarm's key is {key}, which was already there")  # fmt: skip
+    print(f"\nOn this machine, whose ports {ports} the others must be able to reach:\n  {here}")
+    print(f"On every other machine, once {path.name} and {key.name} are there (send the key so that nobody else can "
+          f"read it), with a NAME of its own:\n  collab run --site NAME train.py")  # fmt: skip
     state = path.parent / swarm_file.STATE
     if any(state.glob("*.collab")):
-        print(f"\n{state} has models of an earlier run: to begin anew take it away; to go on from them write that "
-              f"run's name as `run` in {path.name}, else sites refuse them")  # fmt: skip
-    print(f"\nPort {port} is torch's own store, which the key does not close: let a firewall admit only those machines")
+        print(f"\n{state} has models of an earlier run. To start over, delete that folder. To go on from them, set "
+              f"`run` in {path.name} to that run's name; otherwise sites refuse them")  # fmt: skip
+    print(
+        f"\nPort {port} is torch's own store, which the key does not protect: let a firewall admit only these machines"
+    )
 
 
 def _own_address() -> str:
@@ -165,7 +167,7 @@ def _own_address() -> str:
         host = addresses.local_address_towards(addresses.ANYWHERE)
     except OSError as error:
         raise ValueError(
-            f"no address of this machine leads to others ({error}): say --endpoint HOST [cli.init-no-address]"
+            f"this machine has no address that leads to others ({error}): give --endpoint HOST [cli.init-no-address]"
         ) from None
     return f"[{host}]" if ":" in host else host
 

@@ -72,7 +72,7 @@ def expiry(files: dict[str, str]) -> datetime:
         raise ValueError(f"COLLAB_TLS_CERT={files['tls_cert']} cannot be used: {error} [tls.unusable]") from None
     # Python has no limit of depth, and until 3.13 hides the chain.
     if len(getattr(dialler, "_sslobj").get_verified_chain()) > 2:  # noqa: B009
-        raise _unfit(files, "no certificate in COLLAB_TLS_CA signed it itself")
+        raise _unfit(files, "no certificate in COLLAB_TLS_CA signed it directly")
     until = ssl.cert_time_to_seconds(str((dialler.getpeercert() or {})["notAfter"]))
     return datetime.fromtimestamp(until, UTC)
 

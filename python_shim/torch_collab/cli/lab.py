@@ -35,7 +35,7 @@ def emulator() -> Path:
         )
     if not os.access(found, os.X_OK):
         raise RuntimeError(
-            f"{found} is no executable file{f'; {_OVERRIDE} names it' if override else ''} [cli.lab-not-executable]"
+            f"{found} is not an executable file{f'; {_OVERRIDE} names it' if override else ''} [cli.lab-not-executable]"
         )
     return Path(found)
 

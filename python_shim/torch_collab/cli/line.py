@@ -68,7 +68,7 @@ def answer(config: native.Settings, ports: dict[int, str]) -> int:
             held.enter_context(_open_port(host, port))
         named = ", ".join(f"{port} ({what})" for port, what in where.items())
         print(
-            f"collab: answers at ports {named}; `collab doctor --peer` measures from elsewhere; Ctrl-C ends it",
+            f"collab: answers at ports {named}; run `collab doctor --peer` on another machine; Ctrl-C ends it",
             flush=True,
         )
         while not stop.wait(0.5):
@@ -86,7 +86,7 @@ def _open_port(host: str, port: int) -> socket.socket:
         why = os.strerror(error.errno) if error.errno else error
         raise OSError(
             f"collab: port {port} cannot be opened here: {why}; {ANSWER} needs the swarm's ports for itself: end the "
-            "process that has them [cli.doctor-answer]"
+            "process that uses them [cli.doctor-answer]"
         ) from None
 
     def serve() -> None:

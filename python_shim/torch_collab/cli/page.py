@@ -23,15 +23,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="serve the page over HTTPS with this certificate (PEM, its chain after it)",
     )
     parser.add_argument("--http-key", metavar="FILE", default="", help="the private key of --http-cert (PEM)")
-    parser.add_argument("--http-insecure", action="store_true", help="let other machines reach the page, in the clear")
     parser.add_argument(
-        "--objective", metavar="TEXT", default="", help="the purpose of the run, in your words, for the page"
+        "--http-insecure", action="store_true", help="let other machines reach the page without encryption"
+    )
+    parser.add_argument(
+        "--objective", metavar="TEXT", default="", help="for the page: the purpose of the run, in your own words"
     )
     parser.add_argument(
         "--leaderboard",
         metavar="FILE",
         default="",
-        help="a file that keeps how much each site has contributed, for the page, across restarts",
+        help="for the page: a file that keeps, across restarts, how much each site has contributed",
     )
 
 

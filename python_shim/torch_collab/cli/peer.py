@@ -67,11 +67,11 @@ def _try(host: str, port: int, where: str, found: Sequence[str]) -> tuple[bool, 
     try:
         socket.create_connection((host, port), _SECONDS).close()
     except ConnectionRefusedError:
-        return False, f"{where} is refused: the machine is reached and nothing listens there; does the swarm run?"
+        return False, f"{where} is refused: the machine is up, but nothing listens there; is the swarm running?"
     except TimeoutError:
         return (
             False,
-            f"{where} does not answer within {_SECONDS:.0f} s ({', '.join(found)}): a firewall, or another address",
+            f"{where} does not answer within {_SECONDS:.0f} s ({', '.join(found)}): a firewall, or the wrong address",
         )
     except OSError as error:
         return False, f"{where} cannot be reached: {error.strerror or error}"

@@ -30,32 +30,41 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "plan",
-        "seconds, bytes and memory of a training on given lines, before it runs",
+        "estimate the seconds, bytes and memory of a training run on given lines, before it runs",
         _ABOUT,
         _EXAMPLES,
         {0: "worked out", 1: "a file is refused"},
     )
     model = sub.add_mutually_exclusive_group()
-    model.add_argument("--parameters", metavar="N", help="how many are trained, e.g. 124M or 1.5B")
+    model.add_argument("--parameters", metavar="N", help="how many parameters are trained, e.g. 124M or 1.5B")
     model.add_argument("--config", metavar="FILE", type=Path, help="a Hugging Face config.json, or its folder")
     sub.add_argument(
-        "--sites", nargs="+", metavar="SITE", default=["2"], help="how many, or NAME[:DOWN/UP][,nat] for each"
+        "--sites", nargs="+", metavar="SITE", default=["2"], help="how many sites, or NAME[:DOWN/UP][,nat] for each"
     )
-    sub.add_argument("--line", metavar="DOWN/UP", help="Mbit/s of sites without rates of their own, e.g. 100/20")
+    sub.add_argument("--line", metavar="DOWN/UP", help="Mbit/s of sites that have no rates of their own, e.g. 100/20")
     sub.add_argument("--rtt", metavar="MS", default="50", help="round trip between sites (default: %(default)s)")
     sub.add_argument("--loss", metavar="PERCENT", default="0", help="packets lost, each way (default: %(default)s)")
-    sub.add_argument("--step", metavar="TIME", help="of one step at a site alone, e.g. 0.3s")
+    sub.add_argument("--step", metavar="TIME", help="time of one step at a site on its own, e.g. 0.3s")
     sub.add_argument("--ranks", metavar="N", default="1", help="ranks at each site (default: %(default)s)")
-    sub.add_argument("--optimizer", choices=memory.OPTIMIZERS, default="adamw", help="of a rank (default: %(default)s)")
-    sub.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of parameters and gradients")
     sub.add_argument(
-        "--tokens", metavar="N", default="0", help="in a rank's batch, for its activations; needs --config"
+        "--optimizer", choices=memory.OPTIMIZERS, default="adamw", help="of each rank (default: %(default)s)"
     )
-    sub.add_argument("--preset", nargs="+", metavar="NAME", help="only these values of COLLAB_PRESET")
+    sub.add_argument(
+        "--dtype",
+        choices=["fp32", "bf16"],
+        default="fp32",
+        help="type of parameters and gradients (default: %(default)s)",
+    )
+    sub.add_argument(
+        "--tokens", metavar="N", default="0", help="tokens in a rank's batch, for its activations; needs --config"
+    )
+    sub.add_argument("--preset", nargs="+", metavar="NAME", help="compare only these values of COLLAB_PRESET")
     sub.add_argument(
         "--set", action="append", default=[], metavar="KNOB=VALUE", help="add a row of your own, e.g. codec=int8"
     )
-    sub.add_argument("--measure", nargs="+", type=Path, metavar="EVENTS", help="what a run did: its COLLAB_EVENTS_FILE")
+    sub.add_argument(
+        "--measure", nargs="+", type=Path, metavar="EVENTS", help="compare with a run: its COLLAB_EVENTS_FILE"
+    )
     sub.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -112,8 +121,8 @@ def _own(given: list[str]) -> dict[str, Settings]:
         knobs[name.removeprefix("COLLAB_").lower()] = value
     if knobs.get("sync_every", "").startswith("samples:"):
         raise ValueError(
-            f"--set sync_every={knobs['sync_every']}: a plan does not know how many samples a step is; give the steps "
-            "that it comes to, N divided by the samples of a step of all sites [cli.plan-arguments]"
+            f"--set sync_every={knobs['sync_every']}: a plan does not know how many samples a step has. Give a number "
+            "of steps: N divided by the samples that one step of all sites takes [cli.plan-arguments]"
         )
     return {"yours": presets.of_knobs(knobs)} if knobs else {}
 
@@ -201,9 +210,9 @@ def render(plan: Plan) -> list[str]:
     text += _render_shares(plan) + _render_memory(plan)
     text += [
         "",
-        "GB are of payload, of the site that carries most; headers and acknowledgements add about a tenth.",
+        "GB count the payload of the site that carries most; headers and acknowledgements add about a tenth.",
     ]
-    text.append("Rounds as with bbr; the first ones take longer, while connections find the line.")
+    text.append("Round times assume bbr. The first rounds take longer, while connections find the speed of the line.")
     if not_counted := _not_counted(plan):
         text.append(
             f"COLLAB_KEEP_FP16 ({', '.join(not_counted)}) is not counted: give --config, which has the tensors."
@@ -233,7 +242,7 @@ def _render_delays(plan: Plan) -> list[str]:
             due = costs.steps_between(plan.settings[cost.name], plan.step, cost.round + plan.path.rtt)
             steps = cost.every_overlap / plan.step
             late += [f"{steps:.0f} ({cost.name})"] * (steps > due + 0.5)
-    return [f"  with overlap rounds would come only every {', '.join(late)} steps"] if late else []
+    return [f"  with overlap, rounds would come only every {', '.join(late)} steps"] if late else []
 
 
 def _render_shares(plan: Plan) -> list[str]:
@@ -263,8 +272,10 @@ def _render_memory(plan: Plan) -> list[str]:
             [f"  {name}", ", ".join(f"{part} {count:.2g}" for part, count in held.items()), _gigabytes(bytes_of)]
         )
     copy = memory.optimizer_copy(plan.model.parameters, plan.optimizer)
-    joins = [f"  and {_gigabytes(copy)} while a site joins, there and where it is lent: the optimizer's state"]
-    counted = [] if plan.tokens else ["  activations are not in it: give --config and --tokens"]
+    joins = [
+        f"  and {_gigabytes(copy)} for the optimizer's state while a site joins, there and at the one that lends it"
+    ]
+    counted = [] if plan.tokens else ["  activations are not included: give --config and --tokens"]
     return ["", *forms.table(rows), *counted, "", *forms.table(leaders), *joins[: copy > 0]]
 
 
@@ -317,7 +328,7 @@ def render_measured(beside: Beside) -> list[str]:
     rows = [[f"{beside.run.codec}, {beside.run.rounds} warm rounds", "", "planned", "measured", "of the plan"]]
     for what, planned, seen in _pairs(beside):
         rows.append([what, "", f"{planned:.3g}", f"{seen:.3g}", f"{seen / planned:.2f}" if planned > 0 else ""])
-    return ["", *forms.table(rows), "waits a round: with the wait for slower sites, which a plan cannot know"]
+    return ["", *forms.table(rows), "waits a round: measured with waits for slower sites, which a plan cannot know"]
 
 
 def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
 _PLAIN = "/:[]@+ "  # in a word of --rdzv-conf, where a comma would end it
 _STANDALONE = "--standalone"
+_CONF = "--rdzv-conf="
 # With the file's settings, in place of environment.LATE_WORLD.
 _LATE_WORLD = f"collab run --torchrun={_STANDALONE}, with the same --site and --token-file, and no --join"
 _OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
@@ -39,7 +40,7 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "run",
-        "torchrun with the swarm's file: start a script at this machine",
+        "start a script on this machine: torchrun with the settings of collab.toml",
         "Prints the torchrun command that it runs, with its environment, and runs it. Options win over the "
         "environment, which wins over collab.toml.",
         [
@@ -47,8 +48,8 @@ def add_to(parsers: Any) -> None:
             "collab run --site tokyo --join paris.example.org:29400 --token-file swarm.key train.py --epochs 3",
         ],
         {
-            0: "the script has succeeded",
-            1: "it has failed or was interrupted, or the swarm's file, a knob or the key is refused",
+            0: "the script succeeded",
+            1: "the script failed or was interrupted, or the swarm's file, a knob or the key is refused",
             130: "ended by Ctrl-C before the script's workers were started",
         },
         usage="collab run [OPTION ...] SCRIPT [ARGUMENT ...]",
@@ -57,27 +58,27 @@ def add_to(parsers: Any) -> None:
     sub.add_argument("--join", metavar="HOST[:PORT]", help="the first machine (default: the file's endpoint)")
     sub.add_argument("--run", metavar="NAME", dest="name", help="the training's name (COLLAB_RUN, --rdzv-id)")
     sub.add_argument("--token-file", metavar="FILE", help="the swarm's key (COLLAB_TOKEN_FILE)")
-    sub.add_argument("--nnodes", metavar="N[:MAX]", help="machines the training begins with (default: 2)")
+    sub.add_argument("--nnodes", metavar="N[:MAX]", help="machines that training begins with (default: 2)")
     sub.add_argument(
         "--nproc-per-node",
         metavar="N",
-        help="processes here (default: gpu if there is one and torch has CUDA, else 1)",
+        help="processes on this machine (default: gpu if there is one and torch has CUDA, else 1)",
     )
-    sub.add_argument("--max-restarts", metavar="N", help="of a process that fails (default: 3)")
+    sub.add_argument("--max-restarts", metavar="N", help="how often to restart after a process fails (default: 3)")
     sub.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module")
     sub.add_argument(
         "--torchrun",
         metavar="OPTION",
         action="append",
         default=[],
-        help="another of its options: --torchrun=--log-dir=x",
+        help="another option of torchrun: --torchrun=--log-dir=x",
     )
     page.add_options(sub)
     swarm_file.add_option(sub)
-    sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
-    sub.add_argument("script", metavar="SCRIPT", help="what every process here runs")
+    sub.add_argument("--dry-run", action="store_true", help="print the command, but run nothing")
+    sub.add_argument("script", metavar="SCRIPT", help="the script that every process on this machine runs")
     # argparse would name it among those that are missing.
-    rest = sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="the script's own")
+    rest = sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="an argument of the script")
     rest.required = False
 
 
@@ -163,7 +164,7 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
         f"--nproc-per-node={chosen('nproc_per_node', _processes())}",
         f"--max-restarts={chosen('max_restarts', _DEFAULTS['max_restarts'])}",
         *([] if alone else _rendezvous(arguments, entries, name, named)),
-        *arguments.torchrun,
+        *(option for option in arguments.torchrun if alone or not option.startswith(_CONF)),
         *(["--module"] if arguments.module else []),
     ]
     return [*options, arguments.script, *arguments.arguments]
@@ -173,7 +174,7 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
     if arguments.join and _text(entries, "first") == "1" and not named:
         raise ValueError(
             f"--join says that another machine is the first, but [site] in {swarm_file.NAME} says that this one is: "
-            "say --site NAME, a name of its own [cli.run-no-site]"
+            "give this machine a name of its own, --site NAME [cli.run-no-site]"
         )
     first = "0" if arguments.join else _text(entries, "first")
     conf = {"is_host": first} if first else {}
@@ -183,11 +184,16 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
         shared = first == "0" and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
     conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
+    # torchrun takes only the last --rdzv-conf: what is asked of it besides goes into ours.
+    asked = [option.removeprefix(_CONF) for option in arguments.torchrun if option.startswith(_CONF)]
+    others = [word for text in asked for word in text.split(",")]
+    keys = {word.partition("=")[0] for word in others}
+    words = [f"{key}={value}" for key, value in conf.items() if key not in keys] + others
     return [
         "--rdzv-backend=collab",
         f"--rdzv-endpoint={endpoint}",
         *([f"--rdzv-id={name}"] if name else []),
-        *([f"--rdzv-conf={','.join(f'{key}={value}' for key, value in conf.items())}"] if conf else []),
+        *([_CONF + ",".join(words)] if words else []),
     ]
 
 
@@ -195,7 +201,7 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
     endpoint = _text(entries, "endpoint")
     if not join and not endpoint:
         raise ValueError(
-            f"which swarm? say --join HOST:PORT, change to the folder of its {swarm_file.NAME}, or begin one with "
+            f"which swarm? give --join HOST:PORT, change to the folder of its {swarm_file.NAME}, or begin one with "
             "`collab init` [cli.run-which-swarm]"
         )
     port = addresses.host_and_port(endpoint)[1] if endpoint else addresses.RENDEZVOUS_PORT
@@ -244,7 +250,7 @@ def _tell(
 ) -> None:
     lines = []
     if file and site and file.site_name() not in ("", site):
-        lines.append(f"collab: this is {site}: [site] of {file.path} is {file.site_name()}'s, and does not count here")
+        lines.append(f"collab: this is {site}: [site] of {file.path} is for {file.site_name()}, and is ignored here")
     for variable in sorted({*added, *given}):
         entry = added.get(variable) or Entry(given[variable], "the environment")
         text = "(not shown)" if variable == "COLLAB_TOKEN" else shlex.quote(entry.text)

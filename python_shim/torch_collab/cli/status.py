@@ -24,8 +24,8 @@ def add_to(parsers: Any) -> None:
         parsers,
         "status",
         "ask the coordinator which sites are there and which round it is",
-        "Asks every coordinator that is named, and shows the answer of the one that leads. If collab.toml names the "
-        "coordinator, it asks the first machine's, and the one of this machine's own site.",
+        "Asks every coordinator that is named, and shows the answer of the one that leads. If the coordinator is "
+        "taken from collab.toml, it asks the first machine's coordinator and that of this machine's own site.",
         ["collab status HOST:29500", "collab status --watch  # where collab.toml is"],
         {0: "one has answered", 1: "no coordinator has answered, or none is named"},
     )
@@ -35,12 +35,15 @@ def add_to(parsers: Any) -> None:
         nargs="?",
         help="all coordinators (default: COLLAB_COORDINATOR, else the one at the endpoint in collab.toml)",
     )
-    sub.add_argument("--json", action="store_true", help="the coordinator's answer as JSON; with --watch one a line")
     sub.add_argument(
-        "--watch", metavar="SECONDS", nargs="?", type=float, const=2.0, help="again every so many seconds (2), until "
-        "Ctrl-C"
+        "--json", action="store_true", help="print the coordinator's answer as JSON; with --watch one on each line"
+    )
+    sub.add_argument(
+        "--watch", metavar="SECONDS", nargs="?", type=float, const=2.0, help="ask again every SECONDS (2), until Ctrl-C"
     )  # fmt: skip
-    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
+    sub.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=5.0, help="for each coordinator (default: %(default)s)"
+    )
     swarm_file.add_option(sub)
 
 
@@ -75,7 +78,7 @@ def ask(transport: dict[str, Any], asked: Mapping[str, str], limit: timedelta) -
         except (OSError, RuntimeError) as error:
             return error
         if asked[address] not in ("", told.get("swarm")):
-            return ConnectionError(f"the coordinator there is of the run {told.get('swarm')!r}")
+            return ConnectionError(f"the coordinator there belongs to the run {told.get('swarm')!r}")
         return {"coordinator": address, **told}
 
     with ThreadPoolExecutor(len(asked)) as pool:

@@ -47,7 +47,7 @@ _OWN = {
 }
 _ELSEWHERE = {
     "site": 'a site\'s name is `name` in [site], as in name = "paris"',
-    "token": 'a file that is copied holds no key: name the key\'s own file, as in token_file = "swarm.key"',
+    "token": 'a file that is copied must not hold the key: name the key\'s own file, as in token_file = "swarm.key"',
 }
 
 
@@ -59,10 +59,10 @@ def check_torchrun(key: str, text: str) -> None:
     numbers = text.split(":") if key == "nnodes" else [text]
     fits = len(numbers) <= 2 and all(number.isascii() and number.isdigit() for number in numbers)
     if key == "nnodes":
-        expected = "N or N:MAX, machines from 1 on"
+        expected = "N or N:MAX machines, at least 1"
         fits = fits and 1 <= int(numbers[0]) <= int(numbers[-1])
     elif key == "nproc_per_node":
-        expected = f"a number of processes from 1 on, or {', '.join(_DEVICES[:-1])} or {_DEVICES[-1]}"
+        expected = f"a number of processes, at least 1, or {', '.join(_DEVICES[:-1])} or {_DEVICES[-1]}"
         fits = text in _DEVICES or (fits and int(text) >= 1)
     else:
         expected = "a whole number"
@@ -134,7 +134,7 @@ def read(path: Path, text: str) -> SwarmFile:
     try:
         told = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is no TOML: {error} [cli.swarm-file-toml]") from None
+        raise ValueError(f"{path} is not valid TOML: {error} [cli.swarm-file-toml]") from None
     return _Reader(path, text).read(told)
 
 
@@ -148,9 +148,7 @@ class _Reader:
         for key, value in told.items():
             if key != "version" and (key not in _OWN or not isinstance(value, dict)):
                 nearest = _nearest(key, {"version", *_OWN})
-                raise self._error(
-                    "", key, f"is not known here, outside of [swarm] and [site]; the nearest is {nearest}"
-                )
+                raise self._error("", key, f"is not known outside [swarm] and [site]; the nearest is {nearest}")
         return SwarmFile(self._path, *(dict(self._table(name, told.get(name, {}))) for name in _OWN))
 
     def _check_version(self, version: object) -> None:
@@ -161,7 +159,7 @@ class _Reader:
                 "",
                 "version",
                 f"the file was written by a newer collab (version {version}; this one reads {VERSION}): install that "
-                "one here, or make the file anew with `collab init`",
+                "one here, or make a new file with `collab init`",
             )
 
     def _table(self, table: str, told: Mapping[str, Any]) -> Iterator[tuple[str, Entry]]:
@@ -171,13 +169,13 @@ class _Reader:
             if key not in KNOBS and key not in _OWN[table]:
                 raise self._error(table, key, self._unknown(table, key))
             if table == "site" and key in KNOBS and key in _shared():
-                raise self._error(table, key, "belongs into [swarm]: all sites must have it alike")
+                raise self._error(table, key, "belongs in [swarm]: it must be the same on all sites")
             yield key, Entry(self._text(table, key, value), self._where(table, key))
 
     def _unknown(self, table: str, key: str) -> str:
         for other, own in _OWN.items():
             if key in own:
-                return f"belongs into [{other}]"
+                return f"belongs in [{other}]"
         small = key.lower().removeprefix("collab_")
         if key != small and small in KNOBS - set(_ELSEWHERE) | _OWN[table]:
             return f"is written {small} here"
@@ -191,7 +189,7 @@ class _Reader:
         if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
             value = ",".join(value)
         if not isinstance(value, str | int | float) or "\0" in str(value):
-            raise self._error(table, key, f"expected a text, a number, true or false, got {value!r}")
+            raise self._error(table, key, f"expected a string, a number, true or false, got {value!r}")
         if key in ("endpoint", "nnodes", "nproc_per_node", "coordinator_port", "max_restarts", "first"):
             self._check(table, key, value)
         if (key.startswith("tls_") or key.endswith(("_file", "_dir"))) and value:
@@ -209,7 +207,7 @@ class _Reader:
                 elif isinstance(value, str):
                     addresses.host_and_port(value)
                 else:
-                    raise ValueError(f'expected a text, "HOST:PORT", got {value!r}')
+                    raise ValueError(f'expected a string, "HOST:PORT", got {value!r}')
             except ValueError as error:
                 raise self._error(table, key, str(error)) from None
         elif type(value) is not int or not 0 <= value <= 65535:

@@ -31,11 +31,11 @@ def add_to(parsers: Any) -> None:
         default=swarm_file.KEY,
         help="write it to a new file that only you can read, for COLLAB_TOKEN_FILE (default: %(default)s)",
     )
-    place.add_argument("--print", action="store_true", dest="shown", help="show the key, and write no file")
+    place.add_argument("--print", action="store_true", dest="shown", help="show the key, but write no file")
     place.add_argument(
         "--rotate",
         metavar="FILE",
-        help="put it in front of the key in this file, which is accepted until you remove its line",
+        help="put it in front of the key in this file; the old key is accepted until you remove its line",
     )
     place.add_argument(
         "--page-password",
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(token)
         return 0
     write(Path(arguments.out), token)
-    print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
+    print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to its path there")
     return 0
 
 
@@ -87,9 +87,9 @@ def write(path: Path, token: str) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise ValueError(
-            f"{path} is a folder: name a file in it, {path / swarm_file.KEY} say [token.folder]"
+            f"{path} is a folder: name a file in it, such as {path / swarm_file.KEY} [token.folder]"
             if path.is_dir()
-            else f"{path} exists, and a key in use is not overwritten: name another file [token.exists]"
+            else f"{path} already exists, and a key is not overwritten: name another file [token.exists]"
         ) from None
     except OSError as error:
         why = str(error.strerror) if path.parent.is_dir() else f"there is no folder {path.parent}"

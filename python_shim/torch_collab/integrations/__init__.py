@@ -1,10 +1,10 @@
-"""What rounds do, in the logs of others: callbacks for trainers, and loggers that send it to TensorBoard, W&B, MLflow.
+"""Rounds in the logs of other tools: callbacks for trainers, and loggers for TensorBoard, W&B and MLflow.
 
     trainer.add_callback(integrations.CollabCallback(trainer))                # Hugging Face
     lightning.Trainer(callbacks=[integrations.LightningCollabCallback()], ...)
     logger = integrations.TensorBoardLogger("runs/paris")                     # or WandbLogger(), MLflowLogger()
 
-Nothing of the others is imported before its name is used here.
+Nothing of these tools is imported before its name is used here.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ _Base: Any = load("transformers", "transformers", "CollabCallback").TrainerCallb
 
 
 class CollabCallback(_Base):  # type: ignore[misc]
-    """Logs each round by `trainer.log`: its number, contributors, the share of time that was waited, bytes.
+    """Logs each round with `trainer.log`: its number, contributors, the share of time spent waiting, bytes.
 
         trainer.add_callback(CollabCallback(trainer))
 
-    Whatever the Trainer reports to has them, and `trainer.state.log_history`. They are those of this rank's site; a
-    round calls nothing between sites. `events` as for RoundReader.
+    They reach whatever the Trainer reports to, and `trainer.state.log_history`. They are the rounds of this rank's
+    site; nothing is called between sites. `events` and `site` are as for RoundReader.
     """
 
     def __init__(self, trainer: Any, events: str | PathLike[str] | None = None, site: str | None = None) -> None:

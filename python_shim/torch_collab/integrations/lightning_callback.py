@@ -14,12 +14,12 @@ _Base: Any = load(_NAME, "lightning", "LightningCollabCallback").Callback
 
 
 class LightningCollabCallback(_Base):  # type: ignore[misc]
-    """Gives each round to the Trainer's loggers: its number, contributors, the share of time that was waited, bytes.
+    """Gives each round to the Trainer's loggers: its number, contributors, the share of time spent waiting, bytes.
 
         Trainer(callbacks=[LightningCollabCallback()], logger=..., ...)
 
-    They go there at the step after which they were seen, whatever `log_every_n_steps` is. They are those of this rank's
-    site; nothing is called between sites. `events` as for RoundReader.
+    A round is logged at the step after which it was seen, whatever `log_every_n_steps` is. They are the rounds of this
+    rank's site; nothing is called between sites. `events` and `site` are as for RoundReader.
     """
 
     def __init__(self, events: str | PathLike[str] | None = None, site: str | None = None) -> None:

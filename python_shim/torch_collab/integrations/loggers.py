@@ -13,9 +13,10 @@ from torch_collab.integrations.rounds import Round, RoundReader
 class RoundLogger:
     """What the loggers have in common.
 
-    `update()` sends the rounds that came since it was called last; a script calls it where it logs its own numbers, at
-    the ranks where it does. One that cannot be sent is warned of, and training goes on. As a context manager it sends
-    the rest at its end. `events` and `site` as for RoundReader: a file of a run that is over is sent whole.
+    `update()` sends the rounds that came since its last call. Call it where the script logs its own numbers, on the
+    same ranks. The first round that cannot be sent brings a warning, and training goes on. As a context manager, the
+    logger sends the rest when it closes. `events` and `site` are as for RoundReader; the file of a finished run is sent
+    whole.
     """
 
     def __init__(self, events: str | PathLike[str] | None = None, site: str | None = None) -> None:
@@ -35,7 +36,7 @@ class RoundLogger:
             except Exception as error:  # whatever the other side raises
                 if not self._told:
                     log.warning(
-                        f"{type(self).__name__} could not send round {each.number}, and gets no more of them: "
+                        f"{type(self).__name__} could not send round {each.number} (later failures are not reported): "
                         f"{type(error).__name__}: {error} [integrations.not-sent]"
                     )
                 self._told = True
@@ -52,7 +53,7 @@ class RoundLogger:
 
 
 class TensorBoardLogger(RoundLogger):
-    """Scalars in a folder of TensorBoard, by the number of the round. Needs tensorboard."""
+    """Scalars in a TensorBoard folder, by round number. Needs tensorboard."""
 
     def __init__(
         self, folder: str | PathLike[str], events: str | PathLike[str] | None = None, site: str | None = None
@@ -70,7 +71,7 @@ class TensorBoardLogger(RoundLogger):
 
 
 class WandbLogger(RoundLogger):
-    """A run of W&B: `run`, else the one that is active. Its x-axis is `collab/round`. Needs wandb."""
+    """A run of W&B: `run`, or the active one. Its x-axis is `collab/round`. Needs wandb."""
 
     def __init__(self, run: Any = None, events: str | PathLike[str] | None = None, site: str | None = None) -> None:
         super().__init__(events, site)
@@ -85,7 +86,7 @@ class WandbLogger(RoundLogger):
 
 
 class MLflowLogger(RoundLogger):
-    """The active run of MLflow, by the number of the round. Needs mlflow."""
+    """The active MLflow run, by round number. Needs mlflow."""
 
     def __init__(self, events: str | PathLike[str] | None = None, site: str | None = None) -> None:
         super().__init__(events, site)

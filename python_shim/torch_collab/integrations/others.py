@@ -1,4 +1,4 @@
-"""Packages of others: looked for when they are used, and missed in words."""
+"""Packages of others: imported when they are used; if one is missing, the error says what to install."""
 
 from __future__ import annotations
 

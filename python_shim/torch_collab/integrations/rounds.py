@@ -32,9 +32,9 @@ class Round:
 class RoundReader:
     """Gives each round of one site once.
 
-    `events` is a file that COLLAB_EVENTS_FILE has made, with `site` for a file of several sites; whatever is in it is
-    given. Without it the rounds are those of this process's world from here on: of its COLLAB_EVENTS_FILE, or, where
-    that is not set, what status() knows, which is neither who contributed nor how long the site waited.
+    `events` is a file written by COLLAB_EVENTS_FILE; all rounds in it are given. `site` chooses one of a file that has
+    several. Without `events`, the rounds are those of this process's world from here on: from its COLLAB_EVENTS_FILE,
+    or, if that is not set, from status(), which knows neither who contributed nor how long the site waited.
     """
 
     def __init__(self, events: str | PathLike[str] | None = None, site: str | None = None) -> None:
@@ -54,8 +54,8 @@ class RoundReader:
         if world.info.config.events_file:
             return list(self._of_events(Path(world.info.config.events_file), world.info.site.name))
         log.warn_once(
-            "COLLAB_EVENTS_FILE is not set, so the log does not say which sites contributed to a round and how long "
-            "this site waited [integrations.no-events]"
+            "COLLAB_EVENTS_FILE is not set, so the log does not say which sites contributed to a round, or how "
+            "long this site waited [integrations.no-events]"
         )
         return list(self._of_status())
 

@@ -219,10 +219,10 @@ def parts_of(text: str, elements: list[int]) -> list[Part | None]:
     try:
         found = json.loads(text)
         if found["version"] != _VERSION:
-            raise Unsuitable(f"its description has version {found['version']!r}, here it is {_VERSION}")
+            raise Unsuitable(f"its description has version {found['version']!r}, but this site has {_VERSION}")
         runs = [(int(count), int(number)) for count, number in found["parameters"]]
         if sum(count for count, _ in runs) != len(elements) or any(count < 1 for count, _ in runs):
-            raise Unsuitable(f"its description is not of {len(elements)} parameters")
+            raise Unsuitable(f"its description is not for {len(elements)} parameters")
         layouts = [_layout(entry, sum(c for c, n in runs if n == i)) for i, entry in enumerate(found["layouts"])]
         if any(number < -1 or number >= len(layouts) for _, number in runs):
             raise Unsuitable("its description names a layout that it lacks")

@@ -74,7 +74,7 @@ class SampleCounter:
 
     def tell(self, n: int) -> None:
         if n < 0:
-            raise ValueError(f"collab: count_samples({n}): a number of samples is not negative [capture.samples]")
+            raise ValueError(f"collab: count_samples({n}): a number of samples cannot be negative [capture.samples]")
         self._told = n if self._told is None else self._told + n
 
     def take(self) -> int:

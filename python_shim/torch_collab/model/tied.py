@@ -114,7 +114,7 @@ def _overlapping(
     earlier = next(of for other, of in parameters if meets(other))
     return (
         f"collab: {entry.describe()} lies in a part of the memory of {earlier.describe()}, or has its elements in "
-        "another order: a round would move what both hold twice. Tie them as one Parameter (one tensor, used in both "
-        "places), or give one of them memory of its own (parameter.data = parameter.data.clone()) before the model "
-        "is wrapped in DistributedDataParallel [capture.memory-overlaps]"
+        "another order: a round would change what they share twice. Tie them as one Parameter (one tensor, used in "
+        "both places), or give one of them memory of its own (parameter.data = parameter.data.clone()) before the "
+        "model is wrapped in DistributedDataParallel [capture.memory-overlaps]"
     )

@@ -64,8 +64,8 @@ class UnseenSteps:
                 f"the parameters have changed in {PASSES} training passes without a step of a torch.optim.Optimizer "
                 "that holds them. So there will be no rounds, and nothing is averaged between sites. If the script "
                 "updates its parameters itself, call torch_collab.step() after each update. If it copies them from "
-                "others (fp32 masters), refresh those from the parameters after each round; otherwise they undo it: "
-                'when torch_collab.status()["round"] has changed [optimizer.unseen]'
+                "others (fp32 masters), refresh those from the parameters after each round, when "
+                'torch_collab.status()["round"] has changed; otherwise they undo the round [optimizer.unseen]'
             )
 
 

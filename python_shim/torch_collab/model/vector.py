@@ -75,7 +75,7 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
     if ignored:
         log.info(
-            f"DistributedDataParallel is told to ignore {listed(ignored)}: each rank keeps its own, and they are not "
+            f"DistributedDataParallel was told to ignore {listed(ignored)}: each rank keeps its own, and they are not "
             "averaged between sites"
         )
     entries = parameters + buffers
@@ -88,7 +88,7 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
             )
     entries = tied.merge(entries)
     if pairs := [f"{other.name} ({entry.name})" for entry in entries for other in entry.tied]:
-        log.info(f"in the memory of another parameter, and averaged with it, once: {listed(pairs)}")
+        log.info(f"these share the memory of another parameter, and are averaged once, with it: {listed(pairs)}")
     return entries
 
 
@@ -337,7 +337,7 @@ class Vector:
 def _replaced(entry: Entry) -> str:
     return (
         _another_object(entry)
-        + "is not averaged over the ranks of this site any more. Load without assign=True, or make a new "
+        + "is no longer averaged over the ranks of this site. Load without assign=True, or make a new "
         "DistributedDataParallel after it [capture.parameter-replaced]"
     )
 
@@ -352,7 +352,7 @@ def _no_longer_tied(entry: Entry, other: Entry) -> str:
 
 def _another_object(entry: Entry) -> str:
     return (
-        f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
+        f"collab: {entry.name} is not the Parameter object that DistributedDataParallel was made with "
         "(load_state_dict(assign=True), or an assignment to the attribute): its gradient "
     )
 

@@ -99,6 +99,6 @@ def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
         return local_address_towards(towards)
     except OSError as error:
         raise ValueError(
-            f"collab: no address to tell other sites: there is no route to {towards} ({error}). Set COLLAB_ADVERTISE "
-            "to the address that other sites dial [rendezvous.no-route]"
+            f"collab: no address to tell the other sites: there is no route to {towards} ({error}). Set "
+            "COLLAB_ADVERTISE to the address that other sites dial [rendezvous.no-route]"
         ) from None

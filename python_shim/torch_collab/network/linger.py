@@ -22,7 +22,7 @@ def linger(server: object, limit: float, began: float, others: Callable[[], list
         reason = reason or f"agents are still there: {', '.join(living)}"
         if left <= 0:
             log.warning(
-                f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops although sites are there: {reason} "
+                f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops although sites are still there: {reason} "
                 "[coordinator.stops-early]"
             )
             return

@@ -29,8 +29,8 @@ def choose(config: native.Settings, one_world: bool = False) -> Choice:
     """Raises RuntimeError when what COLLAB_TRANSPORT asks for cannot be had here."""
     if config.transport == "gloo" and not one_world:
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx or "
-            "tcp [link.gloo-outside]"
+            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside it, use ucx "
+            "or tcp [link.gloo-outside]"
         )
     choice = Choice(*native.choose_links(config.raw, native.ucx_problem))
     _refuse_public(config, choice)
@@ -57,7 +57,7 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
             raise RuntimeError(
                 f"collab: {host} is neither this machine nor a private address, and links are not encrypted. Make "
                 "a swarm key with `collab token`, and give it to all sites and the coordinator (COLLAB_TOKEN). Or set "
-                "COLLAB_INSECURE=1 to send the model in the clear [link.in-the-clear]"
+                "COLLAB_INSECURE=1 to send the model unencrypted [link.in-the-clear]"
             )
 
 

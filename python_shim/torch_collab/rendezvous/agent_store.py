@@ -60,7 +60,7 @@ class AgentStore:
         try:
             self._site.wait([EVERYBODY_CAME], timeout or self._timeout)
         except (RuntimeError, ValueError) as error:
-            log.info(f"not waiting for the other nodes of this site any longer: {first_line(error)}")
+            log.info(f"no longer waiting for the other nodes of this site: {first_line(error)}")
 
     def arrive(self) -> int:
         """This node's workers have ended, well or not. 0: nobody counts."""

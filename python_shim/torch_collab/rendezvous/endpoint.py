@@ -80,15 +80,15 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
 def _look_for_another_first(settings: RendezvousSettings) -> None:
     """A collab.toml that was copied makes its machine the first one too, which would wait for others in vain."""
     remedy = (
-        "At a machine that is not the first, give the site a name of its own: --site NAME of `collab run` (or "
+        "On a machine that is not the first, give the site a name of its own: --site NAME of `collab run` (or "
         "COLLAB_SITE, and no is_host=1)"
     )
     store = dial_store(settings.host, settings.port)
     if store is None:
         log.warning(
-            f"{settings.host} is no address of this machine, which serves --rdzv-endpoint={settings.endpoint} all the "
-            f"same (is_host=1, or `first` in {_FILE}). That is right where a router forwards this address to this "
-            f"machine. {remedy} [rendezvous.endpoint-elsewhere]"
+            f"{settings.host} is not an address of this machine, but this machine serves "
+            f"--rdzv-endpoint={settings.endpoint} (is_host=1, or `first` in {_FILE}). That is right if a router "
+            f"forwards this address to this machine. {remedy} [rendezvous.endpoint-elsewhere]"
         )
         return
     name = ""
@@ -96,9 +96,9 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
         run = _read_run(store, settings.key, _where(settings.endpoint))
         name = f" by {as_name(run['node'])}" if run else ""
     raise RendezvousConnectionError(
-        f"collab: --rdzv-endpoint={settings.endpoint} is served{name} already, and this machine, "
-        f"{describe(settings)['node']}, is to serve it too (is_host=1, or `first` in {_FILE}). If an earlier start of "
-        f"this machine still serves it, end that one or wait until it has ended (COLLAB_LINGER). {remedy} "
+        f"collab: --rdzv-endpoint={settings.endpoint} is already served{name}, but this machine, "
+        f"{describe(settings)['node']}, was told to serve it too (is_host=1, or `first` in {_FILE}). If an earlier "
+        f"start on this machine still serves it, end that one or wait until it ends (COLLAB_LINGER). {remedy} "
         "[rendezvous.two-first]"
     )
 
@@ -151,8 +151,8 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
         time.sleep(0.3)
     if server is None:
         raise RendezvousConnectionError(
-            f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; take a port that is "
-            "free on that machine (a torchrun there whose name server is silent also answers late) "
+            f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; choose a port that "
+            "is free on that machine (a torchrun there also answers late if its name server is silent) "
             "[rendezvous.port-taken]"
         )
     return server
@@ -163,13 +163,13 @@ def _unreachable(settings: RendezvousSettings, problem: str) -> str:
     words = (
         f"collab: cannot reach --rdzv-endpoint={settings.endpoint}, tried for {settings.join_timeout:.0f} s "
         f"(--rdzv-conf join_timeout): {problem}. Is torchrun running on {host}, and is port {settings.port} open from "
-        "here? An endpoint behind an address its machine does not know of needs --rdzv-conf is_host=1 there"
+        "here? If that machine does not have this address itself (a router forwards it), it needs --rdzv-conf is_host=1"
     )
     if is_loopback(host):
         words += f". Note that {host} is this machine's own loopback address here"
     return words + (
-        f". If that machine is gone and the others train on, join them: COLLAB_COORDINATOR=HOST:PORT {LATE_WORLD}. "
-        "Their logs name the address"
+        ". If that machine is gone and the others are still training, join them: COLLAB_COORDINATOR=HOST:PORT "
+        f"{LATE_WORLD}. Their logs name the address"
     )
 
 
@@ -186,7 +186,7 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
         if run["run"] != settings.run_id:
             raise RendezvousConnectionError(
                 f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, but this is "
-                f"--rdzv-id={settings.run_id}. Give both the same id, or this one a port of its own "
+                f"--rdzv-id={settings.run_id}. Give both the same id, or give this one its own port "
                 "[rendezvous.other-run]"
             )
         if differs(settings, run):
@@ -199,7 +199,7 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
         raise RendezvousConnectionError(str(error)) from None
     except ValueError as error:
         raise RendezvousConnectionError(
-            f"collab: {where} is none of this program's: {error} [rendezvous.foreign]"
+            f"collab: {where} does not belong to this program: {error} [rendezvous.foreign]"
         ) from None
     except RuntimeError as error:
         raise RendezvousConnectionError(
@@ -243,8 +243,8 @@ def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapp
         if time.monotonic() >= deadline:
             raise RendezvousConnectionError(
                 f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: a store, but no torchrun "
-                f"--rdzv-backend=collab has written to it within {_WRITTEN_SECONDS:.0f} s. Take a port that is free "
-                "on that machine [rendezvous.no-torchrun]"
+                f"--rdzv-backend=collab has written to it within {_WRITTEN_SECONDS:.0f} s. Choose a port that is "
+                "free on that machine [rendezvous.no-torchrun]"
             )
         time.sleep(POLL_SECONDS)
     return run

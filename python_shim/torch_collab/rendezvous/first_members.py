@@ -73,7 +73,7 @@ def draw(gathered: Gathered) -> FirstMembers:
             "the list of nodes there is empty: an empty world was closed, or a stranger wrote it "
             "[rendezvous.empty-list]"
         )
-    nodes = _nodes(gathered)
+    nodes = nodes_of(gathered)
     nodes.sort(key=lambda node: node.id != gathered.closer)
     taken = {node.site for node in nodes if node.site}
     sites: dict[str, list[Node]] = {}
@@ -84,7 +84,8 @@ def draw(gathered: Gathered) -> FirstMembers:
     return FirstMembers(gathered, tuple(FirstSite(name, tuple(members)) for name, members in sites.items()))
 
 
-def _nodes(gathered: Gathered) -> list[Node]:
+def nodes_of(gathered: Gathered) -> list[Node]:
+    """In order of arrival. Raises GatheringError where one does not say who it is."""
     try:
         return [Node.read(told) for told in gathered.nodes]
     except (KeyError, TypeError) as problem:

@@ -147,9 +147,22 @@ class Gathering:
     def _present(self, index: int, pulse: Pulse) -> bool:
         return bool(self._store.check([f"node/{index}"])) and pulse.alive(index)
 
+    def _told(self, index: int) -> dict[str, Any]:
+        text = self._store.get(f"node/{index}")
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise GatheringError(
+                f"node {index} of those that came there does not say who it is: "
+                f"{text[:200].decode(errors='replace')!r} [rendezvous.bad-arrival]"
+            )
+        return told
+
     def _publish(self, index: int, mine: str, there: list[int], most: int) -> None:
         others = [i for i in there if i != index][: most - 1]
-        nodes = [json.loads(self._store.get(f"node/{i}")) for i in sorted([index, *others])]
+        nodes = [self._told(i) for i in sorted([index, *others])]
         self._store.compare_set("list", "", json.dumps({"id": uuid.uuid4().hex, "closer": mine, "nodes": nodes}))
 
     def _give_up(self) -> None:

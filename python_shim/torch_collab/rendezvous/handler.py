@@ -156,7 +156,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         settings = self._settings
         if not settings.min_nodes <= count <= settings.max_nodes:
             log.warning(
-                f"the training begins with {counted(count, 'node')}, as the machine at {settings.endpoint} was told; "
+                f"training begins with {counted(count, 'node')}, as the machine at {settings.endpoint} was told; but "
                 f"--nnodes here says {settings.nnodes}. Give all machines the same [rendezvous.nnodes-differ]"
             )
 
@@ -179,7 +179,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         if endpoint is not None and endpoint.serving:
             here = ", served here"
             if is_loopback(self._settings.host):
-                here += f" ({self._settings.host} is this machine's loopback address: only what runs here comes to it)"
+                here += f" ({self._settings.host} is this machine's loopback address: only this machine can reach it)"
         return f"the rendezvous at {self._settings.endpoint}{here}"
 
     def _enter_first_members(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> RendezvousInfo:
@@ -225,8 +225,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             log.warning(
                 f"site {site.name} is {len(hosts)} machines, each started under that name: {', '.join(hosts)}. So they "
                 "average gradients at every step, as one site does. If they stand together, that is right (and "
-                f"--rdzv-conf=site_nodes={len(hosts)} says so). If the line between them is a thin one, stop all, and "
-                "give each a name of its own (--site of `collab run`, COLLAB_SITE) [rendezvous.site-of-several]"
+                f"--rdzv-conf=site_nodes={len(hosts)} confirms it). If the line between them is slow, stop them all, "
+                "and give each a name of its own (--site of `collab run`, COLLAB_SITE) [rendezvous.site-of-several]"
             )
 
     def _serve_candidate(self, part: Any, index: int) -> None:
@@ -290,9 +290,10 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             return
         os.environ["COLLAB_MIN_SITES"] = "2"
         if self._candidate.serving:
-            log.info(f"site {self._site} begins no model alone: if nothing of the swarm's is left here, it waits for "
-                     f"another site, at most {self._settings.config.join_timeout:.0f} s (COLLAB_JOIN_TIMEOUT). If none "
-                     "will come, start this one again with COLLAB_MIN_SITES=1")  # fmt: skip
+            log.info(f"site {self._site} does not begin a model alone: if it has none of the swarm's state here, it "
+                     f"waits for another site, at most {self._settings.config.join_timeout:.0f} s "
+                     "(COLLAB_JOIN_TIMEOUT). If no other will come, start this one again with "
+                     "COLLAB_MIN_SITES=1")  # fmt: skip
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()

@@ -122,7 +122,7 @@ class Heartbeat(Again):
         if found.id != Gathered.read(self._known.list_text).id:
             host, port = self._where[:2]
             log.warning(f"{host}:{port} (--rdzv-endpoint) was started again, and closed another world before this "
-                        "agent could tell of the one that trains here. Sites that come now join that other world "
+                        "agent could tell it of the one that trains here. Sites that come now join that other world "
                         "[rendezvous.another-world]")  # fmt: skip
             return False
         for key, value in self._known.sites.items():
@@ -163,10 +163,18 @@ class LivenessView:
             return []
         found = []
         for number in range(count):
-            who = self._told(f"who/{number}")
+            who = self._name(number)
             if who is not None and self._pulse.alive(number) and self._told(f"done/{number}") is None:
-                found.append(str(json.loads(who)))
+                found.append(who)
         return found
+
+    def _name(self, number: int) -> str | None:
+        """None where nothing stands that an agent would write."""
+        try:
+            name = json.loads(self._told(f"who/{number}") or b"null")
+        except (ValueError, RecursionError):
+            return None
+        return name if isinstance(name, str) else None
 
     def _told(self, name: str) -> bytes | None:
         """What an agent of the swarm has told; a stranger's word is none."""

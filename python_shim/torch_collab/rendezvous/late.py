@@ -15,7 +15,7 @@ from typing import Any
 from torch_collab.network.addresses import split_host_port
 from torch_collab.network.signed_store import SignedStore
 from torch_collab.rendezvous.dial import dial_store
-from torch_collab.rendezvous.first_members import Node
+from torch_collab.rendezvous.first_members import Node, nodes_of
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 
 
@@ -41,7 +41,7 @@ def meet(
     for generation in itertools.count():
         if time.monotonic() >= deadline:  # whoever writes there may have closed any number of lists
             raise GatheringError(
-                f"the nodes of site {site} have closed {generation} lists, and this one came into none within "
+                f"the nodes of site {site} have closed {generation} lists, and this one was in none within "
                 f"{terms.limit:.0f} s [rendezvous.in-no-list]"
             )
         gathering = Gathering(shared.part(f"late/{site}/{generation}"))
@@ -49,9 +49,9 @@ def meet(
             continue
         gathered = gathering.come(mine.tell(), None, terms, waiting)
         deadline = time.monotonic() + terms.limit  # this one was no list that lay there closed
-        if gathered.includes(mine.id):
+        nodes = nodes_of(gathered)
+        if any(node.id == mine.id for node in nodes):
             break
-    nodes = [Node.read(told) for told in gathered.nodes]
     if len(nodes) == 1:
         return alone(served, mine.id)
     rank = [node.id for node in nodes].index(mine.id)

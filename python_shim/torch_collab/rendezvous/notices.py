@@ -88,14 +88,14 @@ def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
     here, there = f"this node ({mine['node']})", f"node {theirs['node']}"
     layout = str(theirs["layout"])
     if not (layout.isdecimal() and layout.isascii() and len(layout) <= _LAYOUT_DIGITS):
-        raise ValueError("no node describes itself so")
+        raise ValueError("no node describes itself like that")
     if layout != mine["layout"]:
         return (
-            f"{there} lays out this store by version {layout}, and {here} by version {mine['layout']}: install the "
-            "same release of collab at all nodes"
+            f"{there} uses layout {layout} of this store, and {here} uses layout {mine['layout']}: install the same "
+            "release of collab at all nodes"
         )
     if theirs["key"] not in KINDS or theirs["transport"] not in _TRANSPORTS:
-        raise ValueError("no node describes itself so")
+        raise ValueError("no node describes itself like that")
     if theirs["key"] != mine["key"]:
         return (
             f"{there} {KINDS[theirs['key']]}, and {here} {KINDS[mine['key']]}: give all nodes the same COLLAB_TOKEN "
@@ -104,7 +104,7 @@ def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
     if theirs["transport"] != mine["transport"]:
         return (
             f"{there} uses {theirs['transport']}, and {here} uses {mine['transport']} for links between sites: set "
-            "COLLAB_TRANSPORT alike"
+            "COLLAB_TRANSPORT to the same value"
         )
     if mine["key"] == "token":
         return f"{there} has another swarm key than {here}: give all nodes the same COLLAB_TOKEN (or COLLAB_TOKEN_FILE)"

@@ -71,7 +71,7 @@ class RendezvousSettings:
 def read_settings(parameters: Any) -> RendezvousSettings:
     """From torchrun's RendezvousParameters. Raises ValueError in words, and RuntimeError as links.choose does."""
     for name in sorted(set(parameters.config) - _WITHOUT_MEANING - set(_OPTIONS)):
-        log.warning(f"--rdzv-conf {name}={parameters.config[name]} means nothing to the rendezvous {BACKEND!r}; it "
+        log.warning(f"--rdzv-conf {name}={parameters.config[name]} is not known to the rendezvous {BACKEND!r}; it "
                     f"knows {', '.join(_OPTIONS)} [rendezvous.unknown-setting]")  # fmt: skip
     host, port = _endpoint(parameters.endpoint)
     variables = collab_variables()
@@ -116,7 +116,7 @@ def _endpoint(text: str) -> tuple[str, int]:
     text = text.strip()
     if not text:
         raise ValueError(
-            f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, HOST is the address of the "
+            f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, where HOST is the address of the "
             "first machine, as the others reach it [rendezvous.no-endpoint]"
         )
     try:
@@ -161,6 +161,6 @@ def own_address(settings: RendezvousSettings) -> str:
         if not is_loopback(found):
             return found
     raise ValueError(
-        f"collab: no address to tell the other sites: {problem}. Give torchrun --local-addr=ADDRESS: this "
-        "machine's address, as they dial it [rendezvous.no-address]"
+        f"collab: this machine has no address to tell the other sites: {problem}. Give torchrun "
+        "--local-addr=ADDRESS, with the address that they dial [rendezvous.no-address]"
     )

@@ -124,7 +124,7 @@ def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:
             parts = parts_of(text, elements)
             expected = sum(part.layout.bytes_of(n) for part, n in zip(parts, elements, strict=True) if part)
             if size != expected:
-                raise Unsuitable(f"its copy has {size} bytes, described are {expected}")
+                raise Unsuitable(f"its copy has {size} bytes, but its description says {expected}")
             _check(world, parts, optimizer)
         except Unsuitable as why:
             raise Unsuitable(f"{source}: {why}") from None

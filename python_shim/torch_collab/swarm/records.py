@@ -18,7 +18,7 @@ def place(info: WorldInfo) -> tuple[str, str]:
     scope = _scope(info.config, info.store)
     where = folder(info.config)
     if not where or not scope:
-        why = "this user has no home" if scope else "nothing distinguishes this rendezvous from another"
+        why = "this user has no home folder" if scope else "nothing distinguishes this rendezvous from another"
         log.warn_once(
             f"{why}: what this site promises is kept in memory, and a restart loses it. Set COLLAB_STATE_DIR or "
             "XDG_STATE_HOME to a folder, and MASTER_ADDR and MASTER_PORT to a rendezvous [record.no-folder]"
@@ -30,8 +30,8 @@ def place(info: WorldInfo) -> tuple[str, str]:
 def tell_what_stays(info: WorldInfo) -> None:
     """At the start of a site of a swarm."""
     if not info.config.state_dir and (info.several_sites or not info.one_world):
-        log.info("COLLAB_STATE_DIR names no folder: once all sites have stopped, only what the script has saved is "
-                 "left of their model")  # fmt: skip
+        log.info("COLLAB_STATE_DIR is not set: once all sites have stopped, only what the script has saved is left of "
+                 "their model")  # fmt: skip
 
 
 def folder(config: Settings) -> str:

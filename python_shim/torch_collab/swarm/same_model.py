@@ -70,7 +70,7 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
 def _said_after_a_while(world: World, limit: timedelta) -> Iterator[None]:
     others = listed([site.name for site in world.info.sites.sites if site != world.info.site])
     text = (
-        f"waiting for the first training forward at {others}, where models are compared; training stands still here, "
+        f"waiting for the first training forward at {others}, where models are compared; training pauses here, "
         f"for at most {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT)"
     )
     timer = threading.Timer(_SAY_SECONDS, log.info, [text])
@@ -152,8 +152,9 @@ def _take_frozen(world: World, entries: list[Entry], everyone: _Told) -> None:
     if world.is_leader:
         log.warning(
             f"{len(differing)} frozen parameters have other values at other sites ({differing[0].name} is the first): "
-            f"all take those of {source.name}, {size / 1e6:,.1f} MB. To avoid this, use the same seed everywhere for a "
-            "frozen part that is drawn at random, and the same file for one that is loaded [capture.frozen-differ]"
+            f"all sites take those of {source.name}, {size / 1e6:,.1f} MB. To avoid this, use the same seed everywhere "
+            "for frozen parts that are initialised at random, and the same file for those that are loaded "
+            "[capture.frozen-differ]"
         )
     for entry in differing:
         values = entry.tensor.detach().contiguous()
@@ -184,7 +185,7 @@ def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, c
     if [tensor for tensor, _ in here] == [tensor for tensor, _ in there] and ours != theirs:
         return (
             f"buffers left out of the average: {at_a} {_names(ours, theirs)}; {at_b} {_names(theirs, ours)}. A buffer "
-            "is left out that is not persistent, or holds NaN or infinity when training begins. Start with the same "
+            "is left out if it is not persistent, or holds NaN or infinity when training begins. Start with the same "
             f"model everywhere, or set COLLAB_BUFFERS=0 at all sites {code_of_buffers}"
         )
     pairs = enumerate(itertools.zip_longest(a, b, fillvalue="missing"))

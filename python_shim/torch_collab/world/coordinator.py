@@ -113,7 +113,7 @@ def _find(info: WorldInfo) -> str:
     except Exception as error:
         raise RuntimeError(
             f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): rank {first.leader} of "
-            f"site {first.name} must serve it, but has not begun ({error}) [coordinator.leader-late]"
+            f"site {first.name} must serve it, but has not started ({error}) [coordinator.leader-late]"
         ) from None
     address = info.told.get(_KEY).decode()
     if address.startswith(_FAILED):

@@ -218,7 +218,7 @@ class SiteGroups:
         dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects when it is used
         if shared := twice(gpus):
             if self._info.rank == ranks[0]:
-                log.info(f"ranks of this site share {shared}, which NCCL cannot: within the site Gloo is used")
+                log.info(f"ranks of this site share {shared}, which NCCL does not support: this site uses Gloo inside")
             self._made[ranks] = self._make(ranks, "gloo")
             self._with_nccl.remove(ranks)
 

@@ -36,7 +36,7 @@ class Metrics:
         taken = {_name(name): _number(name, value) for name, value in values.items()}
         if len(self._values.keys() | taken.keys()) > _MOST:
             raise ValueError(
-                f"collab: log_metrics() takes at most {_MOST} names, in all its calls together [capture.metrics-many]"
+                f"collab: log_metrics() takes at most {_MOST} names, over all its calls [capture.metrics-many]"
             )
         if session is not None:
             self.write(session)  # of a round that has ended since then, with what it saw
@@ -79,7 +79,7 @@ def _append(path: str, line: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         os.write(file, line.encode())
     finally:
         os.close(file)
@@ -88,7 +88,7 @@ def _append(path: str, line: str) -> None:
 def _name(name: object) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST:
         raise ValueError(
-            f"collab: log_metrics() got the name {name!r}, expected a text of 1 to {_LONGEST} characters "
+            f"collab: log_metrics() got the name {name!r}, expected a string of 1 to {_LONGEST} characters "
             "[capture.metrics-name]"
         )
     return name
@@ -99,6 +99,6 @@ def _number(name: str, value: Any) -> float:
         return float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with gradients
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
-            f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor of one "
-            "[capture.metrics-value]"
+            f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor with one "
+            "element [capture.metrics-value]"
         ) from None

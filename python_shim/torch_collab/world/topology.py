@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ class Sites:
             if rank in site.ranks:
                 return site
         raise ValueError(
-            f"collab: rank {rank} is at none of the sites {[s.name for s in self.sites]} [ddp.rank-nowhere]"
+            f"collab: rank {rank} belongs to none of the sites {[s.name for s in self.sites]} [ddp.rank-nowhere]"
         )
 
     def restricted(self, ranks: list[int]) -> Sites:
@@ -144,10 +144,17 @@ class Place:
 
     @staticmethod
     def decode(text: bytes | str) -> Place:
-        """Without a key anybody may have written it: its words are printed."""
-        told: dict[str, Any] = json.loads(text)
-        words = {name: escaped(word) for name, word in told.items() if isinstance(word, str)}
-        return Place(**{**told, **words})
+        """Without a key anybody may have written it: its words are printed. Raises ValueError for what no rank of this
+        release tells."""
+        told: Any = json.loads(text)
+        if not isinstance(told, dict) or not isinstance(told.get("settings"), dict):
+            raise ValueError("not an object with settings")
+        if differing := told.keys() ^ {each.name for each in fields(Place)}:
+            raise ValueError(f"unknown or missing: {listed(sorted(differing))}")
+        words = {name: word for name, word in told.items() if name != "settings"}
+        if not all(word is None or isinstance(word, str) for word in (*words.values(), *told["settings"].values())):
+            raise ValueError("a field is not a text")
+        return Place(**{**told, **{name: word and escaped(word) for name, word in words.items()}})
 
     @property
     def host(self) -> str:
@@ -168,8 +175,8 @@ def my_place(site: str | None, settings: Mapping[str, str], transport: str = "",
 
 
 def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timedelta) -> list[Place]:
-    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key,
-    settings that differ, and ranks that have not come within `limit`."""
+    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key
+    or of another release, settings that differ, and ranks that have not come within `limit`."""
     store.set(f"{_KEY}/{rank}", mine.encode())
     keys = [f"{_KEY}/{other}" for other in range(size)]
     _wait_for_all(store, rank, keys, limit)
@@ -179,7 +186,7 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timed
         _wait_until_read(store, size)
         raise ValueError(str(error)) from None
     try:
-        places = [Place.decode(text) for text in texts]
+        places = [_read_place(other, text) for other, text in enumerate(texts)]
         for other, place in enumerate(places):
             if place.error is not None and other != rank:
                 raise ValueError(
@@ -192,6 +199,22 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timed
         raise
     store.add(_READ, 1)
     return places
+
+
+def _read_place(rank: int, text: bytes) -> Place:
+    try:
+        return Place.decode(text)
+    except ValueError as problem:
+        raise _of_another_release(
+            f"rank {rank} describes itself in a form that is not known here ({problem})"
+        ) from None
+
+
+def _of_another_release(what: str) -> ValueError:
+    return ValueError(
+        f"collab: {escaped(what)}: that rank runs another release of torch_collab; install the same one everywhere "
+        "[ddp.rank-release]"
+    )
 
 
 def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedelta) -> None:
@@ -207,7 +230,7 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
             continue
         say_at = now + _SAY_SECONDS
         for other in [other for other, key in missing.items() if store.check([key])]:
-            with contextlib.suppress(SignatureError):
+            with contextlib.suppress(SignatureError, ValueError):
                 here[other] = Place.decode(store.get(missing[other]))
             del missing[other]
         words = _who_is_missing(here, list(missing), len(keys))
@@ -247,8 +270,10 @@ def _wait_until_read(store: SignedStore, size: int) -> None:
 def _check_settings(places: list[Place]) -> None:
     first = places[0]
     for rank, place in enumerate(places):
+        if differing := first.settings.keys() ^ place.settings.keys():
+            raise _of_another_release(f"rank {rank} and rank 0 know different knobs ({listed(sorted(differing))})")
         for name in first.settings:
-            ours, theirs = first.settings[name], place.settings.get(name)
+            ours, theirs = first.settings[name], place.settings[name]
             if ours != theirs:
                 raise ValueError(
                     f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
@@ -267,7 +292,7 @@ def _check_transports(places: list[Place]) -> None:
             raise ValueError(
                 f"collab: links between sites: {first.site or first.hostname} (rank {first_rank}) uses "
                 f"{first.transport}, {place.site or place.hostname} (rank {rank}) uses {place.transport}: set "
-                "COLLAB_TRANSPORT alike, and give all sites the same key [knob.transport-differs]"
+                "COLLAB_TRANSPORT to the same value, and give all sites the same key [knob.transport-differs]"
             )
 
 

@@ -34,8 +34,8 @@ for step in range(1, 6):
     optimizer.step()
     optimizer.zero_grad()
 refused({"loss": "low"}, TypeError, "got a str for 'loss', expected a number")
-refused({"": 1}, ValueError, "expected a text of 1 to 128 characters")
+refused({"": 1}, ValueError, "expected a string of 1 to 128 characters")
 refused({str(n): n for n in range(70)}, ValueError, "at most 64 names")
-refused({"loss": torch.ones(2)}, TypeError, "a tensor of one")
+refused({"loss": torch.ones(2)}, TypeError, "a tensor with one element")
 dist.destroy_process_group()
 assert os.environ["COLLAB_EVENTS_FILE"]

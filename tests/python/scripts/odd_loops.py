@@ -105,6 +105,18 @@ def samples_once() -> None:
         with torch.no_grad():
             ddp(x)
         assert samples_seen() == 1  # none
+    ddp = DistributedDataParallel(small_model())
+    hook = ddp.register_forward_pre_hook(fail)
+    with pytest.raises(ValueError, match="not yet"):
+        ddp(x)
+    hook.remove()
+    samples_seen()
+    ddp.forward(x)
+    assert samples_seen() == 7, "after a call that has failed before it came to forward()"
+
+
+def fail(*_: object) -> None:
+    raise ValueError("not yet")
 
 
 @case
