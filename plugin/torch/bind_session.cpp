@@ -40,7 +40,7 @@ TensorKind kind_from_name(const std::string& name) {
   for (const TensorKind kind : {TensorKind::kFrozen, TensorKind::kAveraged, TensorKind::kLeftOut}) {
     if (name == name_of(kind)) return kind;
   }
-  raise(invalid_argument("a tensor is frozen, averaged or left out, got '" + name + "' [capture.kind]"));
+  raise(invalid_argument("expected a tensor to be frozen, averaged or left out, got '" + name + "' [capture.kind]"));
   return TensorKind::kAveraged;
 }
 

@@ -83,7 +83,7 @@ void remove_orphan(const std::string& path) {
   for (const OrphanArena& orphan : find_orphan_arenas()) {
     if (orphan.path == path) return raise(remove_orphan_arena(orphan));
   }
-  raise(invalid_argument(path + " is no orphan: its owner lives, or it is gone [arena.no-orphan]"));
+  raise(invalid_argument(path + " is not an orphan: its owner is alive, or the file is gone [arena.no-orphan]"));
 }
 
 std::vector<std::tuple<std::string, std::uint64_t, std::int64_t, std::string>> records_in(const std::string& folder) {

@@ -104,7 +104,7 @@ void HubBackend::tell_missing(const HubCalls::Living& living) {
   for (std::size_t i = 0; i < living.size(); ++i) {
     if (living[i] || !told_[i]) continue;
     told_[i] = false;
-    log_warning("from here on sums, means and barriers of this group are over the living ranks: rank " +
+    log_warning("from now on, sums, means and barriers of this group cover only the living ranks: rank " +
                 std::to_string(options_.ranks[i]) + " of " + options_.sites[i] + " is missing [hub.living-only]");
   }
 }

@@ -191,7 +191,7 @@ void HubCalls::pass(const Call& call, std::size_t bytes) {
 
 HubCalls::Letter::Letter(HubCalls& calls, std::size_t from, std::size_t to, std::uint32_t tag) : calls_(calls) {
   const std::lock_guard<std::mutex> lock(calls_.mutex_);
-  TORCH_CHECK(!calls_.closed_, "a send or receive of a process group that has been shut down [hub.group-ended]");
+  TORCH_CHECK(!calls_.closed_, "collab: send or receive on a process group that has been shut down [hub.group-ended]");
   const std::vector<RankId>& members = calls_.members_;
   const std::array<std::uint64_t, 5> key{calls_.group_.value, members[from].value, members[to].value, tag,
                                          ++calls_.counted_[{from, to, tag}]};

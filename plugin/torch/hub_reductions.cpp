@@ -26,7 +26,7 @@ const char* reduction_name(ReduceOp::RedOpType op) {
     case ReduceOp::BXOR: return "bxor";
     default: break;
   }
-  TORCH_CHECK(false, "collab: this reduction is not known to Gloo, and not to collab [hub.reduce-arguments]");
+  TORCH_CHECK(false, "collab: neither Gloo nor collab knows this reduction [hub.reduce-arguments]");
 }
 
 namespace {

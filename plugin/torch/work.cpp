@@ -96,7 +96,8 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
 
 std::vector<at::Tensor> QueuedWork::result() {
   TORCH_CHECK(isCompleted(), "collab: ", where_, " is not completed; call wait() before result() [ddp.not-completed]");
-  TORCH_CHECK(results_.size() <= 1, "collab: result() has no lists of lists; use get_future().value() [ddp.no-lists]");
+  TORCH_CHECK(results_.size() <= 1,
+              "collab: result() does not support lists of lists; use get_future().value() [ddp.no-lists]");
   return results_.empty() ? std::vector<at::Tensor>() : results_[0];
 }
 

@@ -61,7 +61,7 @@ class OptionFields:
     """The swarm's key, made once by `collab token`: tcp links are encrypted, and sites without it are refused.
     (32..4096 characters)"""
     token_file: str | None = None
-    """A file that holds the swarm's key, instead of token; a second line may hold the key before it. (a path)"""
+    """A file that holds the swarm's key, instead of token; a second line may hold the previous key. (a path)"""
     tls_cert: str | None = None
     """This site's certificate (PEM), instead of a token; with tls_key and tls_ca. (a path)"""
     tls_key: str | None = None
@@ -78,10 +78,10 @@ class OptionFields:
     """The most that tcp links may send together for a site's rounds, to leave room for others; 0: no cap.
     (0..100000; default 0)"""
     max_mbit_down: float | None = None
-    """The most that tcp links may receive together for a site's rounds: the peers hold back; 0: no cap.
-    (0..100000; default 0)"""
+    """The most that tcp links may receive together for a site's rounds; its peers send more slowly to keep to it.
+    0: no cap. (0..100000; default 0)"""
     egress_budget_gb: float | None = None
-    """How much this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with
+    """How much this site may send for rounds, models and optimizer state, in 10^9 bytes of payload (with
     state_dir, across restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no
     budget. (0..100000; default 0)"""
     sync_every: int | str | timedelta | None = None
@@ -95,7 +95,7 @@ class OptionFields:
     only has to end before the next one is due. (0.001..0.5; default 0.02)"""
     sync_warmup: int | None = None
     """The number of rounds at the start that come early: one after each step, then the period doubles up to
-    sync_every; not if that is a time. (0..100000; default 0)"""
+    sync_every. Does not apply if sync_every is a time. (0..100000; default 0)"""
     sync_anneal: str | None = None
     """How many steps each site makes in all. Over the last tenth of them, or the given part (20000:0.2), the
     period shrinks evenly to an eighth; 0: it does not. Needs sync_every in steps. (0, or 1..100000000 steps, with
@@ -105,8 +105,8 @@ class OptionFields:
     many rounds in a period of sync_every. With auto the period is the time from round to round. A model with
     fewer than 1024 elements a part is averaged whole. (1..64; default 1)"""
     overlap: bool | None = None
-    """Whether rounds run behind the training. The training goes on meanwhile and merges the result when it is
-    there; takes memory for one more copy of the parameters in float32. (0|1; default 0)"""
+    """Whether rounds run behind the training. The training goes on meanwhile and merges the result once it has
+    arrived; this takes memory for one more copy of the parameters in float32. (0|1; default 0)"""
     merge: str | None = None
     """With overlap, how a round's result is combined with what was trained meanwhile. rebase:K moves the
     parameters by what the round changed, and by K times the site's difference from the mean. mix:A keeps A of the
@@ -127,8 +127,8 @@ class OptionFields:
     any other word those whose names contain it (small,embedding,norm). Float buffers always do. (none, or small
     and parts of tensors' names with commas between them; default none)"""
     outer_optimizer: str | None = None
-    """How the mean delta is applied: as it is; with DiLoCo's momentum; or, with rda, with each tensor made as
-    long as the sites' are on average. (average|nesterov|rda; default average)"""
+    """How the mean delta is applied. average: as it is. nesterov: with DiLoCo's momentum. rda: with each tensor
+    scaled to the average length of the sites' deltas. (average|nesterov|rda; default average)"""
     outer_lr: float | str | None = None
     """The outer optimizer's learning rate. auto: 1 with average and rda; with nesterov 0.4, 0.6, 0.6, 0.8 if 1,
     2, 4, 8 sites contribute, plus 0.05 for each doubling of sync_every above 30 steps, at most 1. (0.0001..10 or
@@ -141,20 +141,20 @@ class OptionFields:
     weight: str | None = None
     """What gives a site's delta its weight in the mean. (samples|steps|equal; default samples)"""
     buffers: bool | None = None
-    """Whether the model's float buffers are averaged with its parameters: only buffers that are persistent and
+    """Whether the model's float buffers are averaged with its parameters; only those that are persistent and
     finite when training begins. (0|1; default 1)"""
     on_nonfinite: str | None = None
     """What a site does when its delta was left out three times in a row because of NaN or infinity: end with an
     error that names the tensor, or train on with the anchor. (error|continue; default error)"""
     shares: str | None = None
-    """How much of the vector each site reduces: by the speed of its line, or all the same. Counts where the
-    coordinator runs. (auto|equal; default auto)"""
+    """How much of the vector each site reduces. auto: by the speed of its line. equal: the same for all. Set it
+    where the coordinator runs. (auto|equal; default auto)"""
     chunk_kib: int | None = None
-    """How much of a slice travels at once; smaller ones overlap better, larger ones cost less a byte. (4..65536,
-    a multiple of 4; default 256)"""
+    """How much of a slice travels at once; smaller ones overlap better, larger ones cost less per byte.
+    (4..65536, a multiple of 4; default 256)"""
     join_optimizer: bool | None = None
-    """Whether a site whose optimizer is fresh when it joins takes the optimizer's state of a member; with 0 it
-    gives its own to no site either. (0|1; default 1)"""
+    """Whether a site whose optimizer is fresh when it joins takes a member's optimizer state; with 0 it does not
+    give its own to other sites either. (0|1; default 1)"""
     reseed: bool | None = None
     """Whether sites that are worlds of their own add their number to a default DistributedSampler's seed. (0|1;
     default 1)"""
@@ -165,20 +165,20 @@ class OptionFields:
     """How long a round waits for sites, and how long its exchange may take, before it goes on without the sites
     that hold it up; if all lines are slow, three times as long. (100ms..24h; default 1800s)"""
     straggler_grace: float | str | timedelta | None = None
-    """How long a ready majority of sites waits for the others; a later site joins the next round. Counts where
+    """How long a ready majority of sites waits for the others; a later site joins the next round. Set it where
     the coordinator runs. (0s..24h; default 60s)"""
     forget_after: float | str | timedelta | None = None
     """How long sites that are not a majority wait for the others before they go on without them, as another run;
-    0s: until an operator runs collab forget. Counts where the coordinator runs. (0s..24h; default 0s)"""
+    0s: until an operator runs collab forget. Set it where the coordinator runs. (0s..24h; default 0s)"""
     link_grace: float | str | timedelta | None = None
-    """How long a silent site is waited for; at least twice heartbeat. (20ms..24h; default 60s)"""
+    """How long the others wait for a silent site; at least twice heartbeat. (20ms..24h; default 60s)"""
     heartbeat: float | str | timedelta | None = None
     """How often sites and the coordinator send a sign of life. (10ms..60s; default 1s)"""
     linger: float | str | timedelta | None = None
     """How long the coordinator's host waits, when it ends, for sites that still train. (0s..24h; default 600s)"""
     state_dir: str | None = None
-    """Where the leader keeps anchor, outer state and the site's record. Default: only the record is kept, in
-    $XDG_STATE_HOME/torch-collab. (a path)"""
+    """Where the leader keeps the anchor, the outer state and the site's record. Default: only the record is kept,
+    in $XDG_STATE_HOME/torch-collab. (a path)"""
     save_every: int | None = None
     """The number of rounds between two writes to state_dir. (1..1000000; default 1)"""
     events_file: str | None = None

@@ -121,7 +121,7 @@ TEST_F(Joining, WhoSendsOtherBytesIsNamedAndTheOthersGiveTheRight) {
   start_three();
   join_fourth();
   EXPECT_THAT(told("repair"), HasSubstr("\"who\":\"site1\""));
-  EXPECT_THAT(told("repair"), HasSubstr("are not those agreed on (they were damaged on their way)"));
+  EXPECT_THAT(told("repair"), HasSubstr("are not those agreed on (they were damaged on the way)"));
   finish_all();
 }
 
@@ -291,7 +291,7 @@ TEST_F(Serving, BytesThatWereDamagedAreNotTaken) {
   join_third();
   for (int member = 0; member < 2; ++member) {
     ASSERT_TRUE(sessions_[2]->ask_optimizer().ok());
-    EXPECT_THAT(sessions_[2]->take_optimizer().status().message(), HasSubstr("damaged on their way"));
+    EXPECT_THAT(sessions_[2]->take_optimizer().status().message(), HasSubstr("damaged on the way"));
   }
   EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("site0: its bytes were damaged"));
   finish_all();
@@ -318,7 +318,7 @@ TEST_F(Serving, TheKnobTurnsItOff) {
   allowed_ = false;
   start_two();
   join_third();
-  EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("COLLAB_JOIN_OPTIMIZER is 0 there"));
+  EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("COLLAB_JOIN_OPTIMIZER is 0 at that site"));
   EXPECT_FALSE(sessions_[0]->optimizer_wanted() || sessions_[1]->optimizer_wanted());
   finish_all();
 }
@@ -332,7 +332,7 @@ TEST_F(Serving, WhoseBudgetIsHalfSpentLeavesItToOthers) {
   join_third();
   EXPECT_TRUE(values(2) == values(0));
   EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(),
-              HasSubstr("site1: half of what it may send is spent (COLLAB_EGRESS_BUDGET_GB)"));
+              HasSubstr("site1: half of its egress budget is spent (COLLAB_EGRESS_BUDGET_GB)"));
   finish_all();
 }
 
@@ -352,7 +352,7 @@ TEST_F(Serving, AModelGivenBetweenRoundsEndsABudgetToo) {
     return sessions_[1]->ask_optimizer().status().message().find(kBudgetOver) != std::string::npos;
   };
   EXPECT_FALSE(over());
-  EXPECT_THAT(told("budget"), HasSubstr("what is left is too little for another round"));
+  EXPECT_THAT(told("budget"), HasSubstr("what is left of this site's egress budget is too little for another round"));
   EXPECT_FALSE(interval(1)) << "no round for it any more";
   EXPECT_TRUE(over()) << "it trains on alone";
   EXPECT_LT(sessions_[1]->status().bytes_sent, 2'200'000U);

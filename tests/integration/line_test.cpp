@@ -89,7 +89,7 @@ TEST(Line, OneIsServedAtATime) {
   const auto there = answerer();
   const Asker first(there->address());
   const auto figures = measure_line(tcp(), there->address(), milliseconds(100), "");
-  EXPECT_THAT(figures.status().message(), HasSubstr("it measures for another machine"));
+  EXPECT_THAT(figures.status().message(), HasSubstr("it is measuring for another machine"));
 }
 
 }  // namespace

@@ -425,7 +425,7 @@ TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysForWhomItWaits) {
   finish_all();
   expect_all_equal();
   const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(told, HasSubstr("the due one begins when that one is merged (round 1: waiting until " +
+  EXPECT_THAT(told, HasSubstr("the next one begins once that one is merged (round 1: waiting until " +
                               swarm_.options(1, 0).site + " is ready too"));
   EXPECT_THAT(told, Not(HasSubstr("rounds take longer"))) << "none has begun";
 }

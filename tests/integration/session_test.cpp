@@ -269,7 +269,7 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   other.config.run = "another";
   other.start_coordinator();
   const std::vector<Status> refused = other.run(train(1));
-  EXPECT_THAT(refused[0].message(), HasSubstr("is of run default, this is run another"));
+  EXPECT_THAT(refused[0].message(), HasSubstr("belongs to run default, but this is run another"));
   other.adjust = [](SessionOptions& options, std::size_t) { options.run_of_rendezvous = true; };
   expect_all_ok(other.run([&](Session& session, std::size_t, std::vector<float>& values) -> Status {
     EXPECT_EQ(values, first_end) << "nobody has said that this is another training";
@@ -378,10 +378,10 @@ TEST_P(TwoRanks, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   EXPECT_EQ(of_the_other.size(), kSteps / 2) << "the other goes on";
   const std::vector<std::string> told = lines_with(path, "\"event\":\"budget\"");
   ASSERT_EQ(told.size(), 3U) << "at 50 % and 80 %, and when the next round does not fit";
-  EXPECT_THAT(told[0], HasSubstr("50 % of what this site may send is spent: "));
+  EXPECT_THAT(told[0], HasSubstr("50 % of this site's egress budget is spent: "));
   EXPECT_THAT(told[0], HasSubstr("\"rounds_left\":"));
-  EXPECT_THAT(told[1], HasSubstr("80 % of what this site may send is spent: "));
-  EXPECT_THAT(told[2], HasSubstr("what is left is too little for another round: "));
+  EXPECT_THAT(told[1], HasSubstr("80 % of this site's egress budget is spent: "));
+  EXPECT_THAT(told[2], HasSubstr("what is left of this site's egress budget is too little for another round: "));
   for (const std::string& line : told) EXPECT_THAT(line, HasSubstr("\"site\":\"site1\""));
   std::remove(path.c_str());
   EXPECT_EQ(swarm.parameters[2]->values(), swarm.parameters[3]->values()) << "the ranks of a site stay one model";

@@ -97,9 +97,10 @@ Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const 
   const std::string who = life == Liveness::kCannotTell
                               ? "a process in another container (pid " + std::to_string(owner.pid) + " there)"
                               : "process " + std::to_string(owner.pid) + ", which is running";
-  return refused("site " + spec.key.site + " of run " + spec.key.run + " has its anchor in " + file.path() +
-                 ", which belongs to " + who +
-                 ": end it, or give this run another COLLAB_RUN or this site another COLLAB_SITE [arena.in-use]");
+  return refused(
+      "site " + spec.key.site + " of run " + spec.key.run + " has its anchor in " + file.path() +
+      ", which belongs to " + who +
+      ": end that process, or give this run another COLLAB_RUN or this site another COLLAB_SITE [arena.in-use]");
 }
 
 // An arena of this name is there. Gives a writer if a valid anchor was taken over. Gives none if there was nothing to
@@ -118,9 +119,9 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
                       start->about.fingerprint == spec.key.fingerprint;
     const bool same_job = fits && start->about.job == spec.job;
     if (fits && !same_job && !left) {
-      log_warning("process " + std::to_string(start->about.owner.pid) + " of another job left an anchor in " +
-                  file.path() +
-                  "; it is removed (COLLAB_STATE_DIR keeps anchors from one job to the next) [arena.of-other-job]");
+      log_warning(
+          "process " + std::to_string(start->about.owner.pid) + " of another job left an anchor in " + file.path() +
+          "; the file is removed (COLLAB_STATE_DIR keeps anchors from one job to the next) [arena.of-other-job]");
     }
     if (life == Liveness::kGone && start->phase == Phase::kReady && same_job) {
       auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), true);
@@ -129,14 +130,16 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
       const std::uint32_t slot = find_valid_slot(control, (*mapping)->data(), geometry);
       if (slot != kNoSlot) {
         log_info("the anchor of round " + std::to_string(control.slots[slot].round.load()) + " that process " +
-                 std::to_string(control.about.owner.pid) + " left in " + file.path() + " is whole; going on from it");
+                 std::to_string(control.about.owner.pid) + " left in " + file.path() +
+                 " is complete; this site goes on from it");
         take_over(control, owner_of(file), slot);
         file.unlock();
         return make_writer(*std::move(mapping), std::move(file), geometry, spec);
       }
-      log_warning("process " + std::to_string(control.about.owner.pid) + " left no whole anchor in " + file.path() +
+      log_warning("process " + std::to_string(control.about.owner.pid) + " left an incomplete anchor in " +
+                  file.path() +
                   (control.outer_changing.load() != 0 ? " (it died while changing the outer state)" : "") +
-                  "; it is removed [arena.not-whole]");
+                  "; the file is removed [arena.not-whole]");
     }
   }
   file.remove_name();
@@ -170,7 +173,7 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
     COLLAB_RETURN_IF_ERROR(file->lock());
     if (file->named()) return file;
   }
-  return unavailable(path + " keeps being made and removed by other processes [arena.contended]");
+  return unavailable(path + " keeps being created and removed by other processes [arena.contended]");
 }
 
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
@@ -197,7 +200,7 @@ Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const 
     file = open_locked(path, true);
   }
   if (is_taken(file)) {
-    log_warning("the anchor gets another name: " + file.status().message() + " [arena.renamed]");
+    log_warning("the anchor is kept under another name: " + file.status().message() + " [arena.renamed]");
     file = open_locked(folder + "/" + chance_name(spec.key), true);
   }
   if (!file.ok()) return file.status();
@@ -217,7 +220,8 @@ Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const 
       if (writer.ok()) {
         if (!tried.empty()) {
           log_warning("the anchor" + beside(spec) + " needs " + human_bytes(needed) + " and " + tried +
-                      ": it is a file, " + (*writer)->describe() + ", and rounds will be slower [arena.on-disk]");
+                      ", so it is kept in a file, " + (*writer)->describe() +
+                      ", and rounds will be slower [arena.on-disk]");
         }
         return writer;
       }
@@ -237,7 +241,7 @@ Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const 
 Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   using namespace arena;
   if (spec.elements == 0 || spec.elements > kMaxElements) {
-    return invalid_argument("an arena holds 1 to 2^40 trained elements, the model has " +
+    return invalid_argument("an arena holds 1 to 2^40 trained elements, but the model has " +
                             std::to_string(spec.elements) + " [arena.elements]");
   }
   if (spec.ranks == 0 || spec.ranks > (1U << 20)) {
@@ -247,12 +251,12 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
   // The system promises more memory than there is, and ends the process once that is used.
   if (const std::uint64_t needed = geometry.total_bytes(); needed > spec.private_limit_bytes) {
-    return unavailable("the anchor of site " + spec.key.site + beside(spec) + " needs " + human_bytes(needed) +
-                       " of memory, and this machine or container may have " + human_bytes(spec.private_limit_bytes) +
-                       (spec.training_copy
-                            ? ": train without COLLAB_OVERLAP, whose copy this is, or on a larger machine"
+    return unavailable(
+        "the anchor of site " + spec.key.site + beside(spec) + " needs " + human_bytes(needed) +
+        " of memory, but this machine or container may use only " + human_bytes(spec.private_limit_bytes) +
+        (spec.training_copy ? ": train without COLLAB_OVERLAP, which needs that copy, or on a larger machine"
                             : ": train on a larger machine") +
-                       " [arena.private-limit]");
+        " [arena.private-limit]");
   }
   auto mapping = map_private(geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes());
   if (!mapping.ok()) return mapping.status();

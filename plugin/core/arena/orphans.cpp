@@ -10,7 +10,7 @@ namespace {
 // Why the file is an orphan. Empty: it is none.
 std::string reason(const BackingFile& file) {
   const auto start = read_file_start(file);
-  if (!start) return "its maker did not finish it";
+  if (!start) return "the process that began it did not finish it";
   const ProcessIdentity& owner = start->about.owner;
   if (start->phase == Phase::kClosed) return "owner " + std::to_string(owner.pid) + " has left";
   switch (liveness_of_owner(file, *start)) {

@@ -49,7 +49,7 @@ class Reader final : public ArenaReader {
     COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
     std::string outcome(entry.bytes.data(), std::min<std::size_t>(entry.length, kOutcomeBytes));
     if (const std::uint64_t now = entry.call.load(std::memory_order_acquire); now != call) {
-      return internal_error(leader() + " is at call " + std::to_string(now) + ", the outcome of call " +
+      return internal_error(leader() + " is at call " + std::to_string(now) + ", so the outcome of call " +
                             std::to_string(call) + " is overwritten [arena.call-lost]");
     }
     return outcome;
@@ -89,7 +89,7 @@ class Reader final : public ArenaReader {
 
   [[nodiscard]] Result<std::uint64_t> announced(std::uint64_t steps, std::chrono::milliseconds limit) override {
     const auto ready = [&] { return counted() >= steps && !replaced(); };
-    if (!ready()) COLLAB_RETURN_IF_ERROR(wait_for_leader("come to step " + std::to_string(steps), limit, ready));
+    if (!ready()) COLLAB_RETURN_IF_ERROR(wait_for_leader("reach step " + std::to_string(steps), limit, ready));
     return control_->announced_step.load(std::memory_order_relaxed);
   }
 
@@ -143,7 +143,7 @@ Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const Backi
   if (!same_layout(*start)) {
     return refused("the leader of site " + spec.key.site + " runs another version of collab (arena layout " +
                    std::to_string(start->about.layout_version) + ", ours is " + std::to_string(kLayoutVersion) +
-                   "): install the same one for all ranks [arena.version]");
+                   "): install the same version for all ranks [arena.version]");
   }
   const Geometry geometry = geometry_of(start->about);
   const auto text = [](std::uint64_t elements, bool outer, bool copy) {
@@ -154,7 +154,7 @@ Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const Backi
       geometry.training_copy != spec.training_copy || geometry.rank_capacity < spec.ranks ||
       file.bytes() != geometry.total_bytes()) {
     return refused("the arena of the leader of site " + spec.key.site + " is for " +
-                   text(geometry.elements, geometry.outer_state, geometry.training_copy) + ", this rank has " +
+                   text(geometry.elements, geometry.outer_state, geometry.training_copy) + ", but this rank has " +
                    text(spec.elements, spec.outer_state, spec.training_copy) + " [arena.geometry]");
   }
   auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), false);
@@ -216,11 +216,11 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
     if (waited() >= limit) {
       if (!at_work) break;
       if (!std::exchange(told, true)) {
-        log_info("the leader of site " + spec.key.site + " still makes its arena" + why +
-                 "; waiting for as long as it does");
+        log_info("the leader of site " + spec.key.site + " is still making its arena" + why +
+                 "; this rank waits until it is done");
       }
     }
-    // The name will appear in a folder: there is no word to wait on yet.
+    // The file will appear in a folder, so there is no memory word to wait on yet.
     const timespec pause{0, 2'000'000};
     ::nanosleep(&pause, nullptr);
   }

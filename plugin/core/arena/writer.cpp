@@ -119,7 +119,7 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
       return unavailable(who + " (pid " + std::to_string(slot.process.pid) + ") is gone; call " + std::to_string(call) +
                          " cannot be finished without it: restart the site [arena.rank-gone]");
     case WaitEnd::kTimeout:
-      return timed_out("waited " + seconds_text(limit) + " for " + who + " to come to call " + std::to_string(call) +
+      return timed_out("waited " + seconds_text(limit) + " for " + who + " to reach call " + std::to_string(call) +
                        "; all ranks of a site must make the same calls in the same order [arena.rank-slow]");
     case WaitEnd::kReady: break;
   }
@@ -128,7 +128,7 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
   report.samples = entry.samples.load();
   report.call = entry.call.load(std::memory_order_acquire);
   if (report.call != call) {
-    return internal_error(who + " is at call " + std::to_string(report.call) + " already, its report of call " +
+    return internal_error(who + " is already at call " + std::to_string(report.call) + ", so its report of call " +
                           std::to_string(call) + " is overwritten [arena.report-lost]");
   }
   return report;

@@ -55,7 +55,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
   const std::string_view digits = text.substr(colon + 1);
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
-  if (!bracketed && host.find(':') != std::string_view::npos) return wrong("an IPv6 address stands in brackets");
+  if (!bracketed && host.find(':') != std::string_view::npos) return wrong("an IPv6 address must be in brackets");
   if (!is_host(host)) return wrong("\"" + std::string(host) + "\" is not a host's name or address");
 
   HostPort parsed{std::string(host), 0};

@@ -61,7 +61,7 @@ class Layer {
     std::optional<Given>& given = given_[index_of(row)];
     if (given && given->spelling != spelling && !same_value(row, given->text, text)) {
       return invalid_argument(given->spelling + " is \"" + given->text + "\" and " + spelling + " is \"" + text +
-                              "\", and they are two names of one knob: leave the old one out (" +
+                              "\", but they are two names of one knob: leave the old one out (" +
                               variable_of(row.knob.name) + " is the new one) [knob.two-names]");
     }
     given = {text, spelling};
@@ -125,13 +125,13 @@ class Loader {
       return invalid_argument(
           "COLLAB_SYNC_WARMUP: expected 0 where COLLAB_SYNC_EVERY is a time, which is " +
           text_in_force("sync_every", config) + "; got " + text_in_force("sync_warmup", config) +
-          ": it counts in steps, so give COLLAB_SYNC_EVERY in steps or as auto [knob.warmup-by-time]");
+          ": the warm-up counts in steps, so give COLLAB_SYNC_EVERY in steps or as auto [knob.warmup-by-time]");
     }
     if (config.sync_anneal.steps > 0 && (config.sync_every.automatic || config.sync_every.steps == 0)) {
       return invalid_argument(
           "COLLAB_SYNC_ANNEAL: expected 0 unless COLLAB_SYNC_EVERY is a number of steps, which is " +
           text_in_force("sync_every", config) + "; got " + text_in_force("sync_anneal", config) +
-          ": it counts the training in rounds of a known length, so give COLLAB_SYNC_EVERY in steps "
+          ": the anneal needs rounds of a known length, so give COLLAB_SYNC_EVERY in steps "
           "[knob.anneal-needs-steps]");
     }
     return loaded;
@@ -240,7 +240,7 @@ std::vector<std::string> value_warnings(const Config& config) {
   if (!every.automatic && every.steps > 0 && every.steps < config.fragments) {
     warnings.push_back("COLLAB_FRAGMENTS=" + text_in_force("fragments", config) +
                        " with COLLAB_SYNC_EVERY=" + text_in_force("sync_every", config) +
-                       ": there is a round at every step, and each fragment has one every " +
+                       ": there is a round after every step, and each fragment is averaged every " +
                        text_in_force("fragments", config) + " steps [knob.short-period]");
   }
   // DiLoCo's own runs have many hundred rounds. Over few rounds, momentum carries the first steps' direction to the
@@ -260,7 +260,7 @@ std::vector<std::string> value_warnings(const Config& config) {
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);
   if (!config.error_feedback) {
     warnings.push_back("COLLAB_ERROR_FEEDBACK=0 with " + codec +
-                       ": a round sends few of the elements, and the rest is lost [knob.no-feedback]");
+                       ": a round sends only a few of the elements, and what it leaves out is lost [knob.no-feedback]");
   }
   if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > 0) {
     warnings.push_back(

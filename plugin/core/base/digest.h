@@ -40,7 +40,7 @@ inline constexpr std::uint64_t kDigestChunkElements = 64 * 1024;
 // DigestChain over the vector in chunks of so many elements.
 [[nodiscard]] Digest digest_of_vector(std::span<const float> elements,
                                       std::uint64_t chunk_elements = kDigestChunkElements);
-// Of anchor and outer state: a chain of both vectors' digests (outer may be empty).
+// The digest of anchor and outer state: a chain of both vectors' digests (outer may be empty).
 [[nodiscard]] Digest digest_of_state(const Digest& anchor, const Digest& outer);
 
 }  // namespace collab

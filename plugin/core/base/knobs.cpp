@@ -129,7 +129,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "",
       .unit = "file",
       .range = "a path",
-      .sentence = "A file that holds the swarm's key, instead of token; a second line may hold the key before it.",
+      .sentence = "A file that holds the swarm's key, instead of token; a second line may hold the previous key.",
       .scope = kRank},
      text<&C::token_file, is_path, true>(kPath)},
     {{.name = "tls_cert",
@@ -182,7 +182,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "0",
       .unit = "Mbit/s",
       .range = "0..100000",
-      .sentence = "The most that tcp links may receive together for a site's rounds: the peers hold back; 0: no cap.",
+      .sentence = "The most that tcp links may receive together for a site's rounds; its peers send more slowly to "
+                  "keep to it. 0: no cap.",
       .scope = kRank},
      real<&C::max_mbit_down, 0, 1'000'000'000>()},
     {{.name = "egress_budget_gb",
@@ -190,7 +191,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "GB",
       .range = "0..100000",
       .sentence =
-          "How much this site may send of rounds, models and optimizer state, in 10^9 bytes of payload (with "
+          "How much this site may send for rounds, models and optimizer state, in 10^9 bytes of payload (with "
           "state_dir, across restarts too). When the next round does not fit, this site leaves and trains on alone. 0: "
           "no budget.",
       .scope = kRank,
@@ -223,7 +224,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .range = "0..100000",
       .sentence =
           "The number of rounds at the start that come early: one after each step, then the period doubles up to "
-          "sync_every; not if that is a time.",
+          "sync_every. Does not apply if sync_every is a time.",
       .scope = kSites,
       .advanced = true},
      whole<&C::sync_warmup, 0, 100'000>()},
@@ -247,9 +248,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "overlap",
       .default_ = "0",
       .range = "0|1",
-      .sentence =
-          "Whether rounds run behind the training. The training goes on meanwhile and merges the result when it is "
-          "there; takes memory for one more copy of the parameters in float32.",
+      .sentence = "Whether rounds run behind the training. The training goes on meanwhile and merges the result once "
+                  "it has arrived; this takes memory for one more copy of the parameters in float32.",
       .scope = kSites},
      on_or_off<&C::overlap>()},
     {{.name = "merge",
@@ -298,9 +298,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "outer_optimizer",
       .default_ = "average",
       .range = "average|nesterov|rda",
-      .sentence =
-          "How the mean delta is applied: as it is; with DiLoCo's momentum; or, with rda, with each tensor made as "
-          "long as the sites' are on average.",
+      .sentence = "How the mean delta is applied. average: as it is. nesterov: with DiLoCo's momentum. rda: with each "
+                  "tensor scaled to the average length of the sites' deltas.",
       .scope = kSites,
       .old_name = "outer"},
      choice<&C::outer_optimizer, kOuters>()},
@@ -335,8 +334,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "buffers",
       .default_ = "1",
       .range = "0|1",
-      .sentence = "Whether the model's float buffers are averaged with its parameters: only buffers that are "
-                  "persistent and finite when training begins.",
+      .sentence = "Whether the model's float buffers are averaged with its parameters; only those that are persistent "
+                  "and finite when training begins.",
       .scope = kSites,
       .advanced = true},
      on_or_off<&C::buffers>()},
@@ -351,23 +350,23 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "shares",
       .default_ = "auto",
       .range = "auto|equal",
-      .sentence = "How much of the vector each site reduces: by the speed of its line, or all the same. Counts where "
-                  "the coordinator runs.",
+      .sentence = "How much of the vector each site reduces. auto: by the speed of its line. equal: the same for all. "
+                  "Set it where the coordinator runs.",
       .advanced = true},
      choice<&C::equal_shares, kShares>()},
     {{.name = "chunk_kib",
       .default_ = "256",
       .unit = "KiB of float32",
       .range = "4..65536, a multiple of 4",
-      .sentence = "How much of a slice travels at once; smaller ones overlap better, larger ones cost less a byte.",
+      .sentence = "How much of a slice travels at once; smaller ones overlap better, larger ones cost less per byte.",
       .scope = kSites,
       .advanced = true},
      whole<&C::chunk_kib, 4, 65536, 4>()},
     {{.name = "join_optimizer",
       .default_ = "1",
       .range = "0|1",
-      .sentence = "Whether a site whose optimizer is fresh when it joins takes the optimizer's state of a member; with "
-                  "0 it gives its own to no site either.",
+      .sentence = "Whether a site whose optimizer is fresh when it joins takes a member's optimizer state; with 0 it "
+                  "does not give its own to other sites either.",
       .advanced = true},
      on_or_off<&C::join_optimizer>()},
     {{.name = "reseed",
@@ -396,7 +395,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "60s",
       .unit = "time",
       .range = "0s..24h",
-      .sentence = "How long a ready majority of sites waits for the others; a later site joins the next round. Counts "
+      .sentence = "How long a ready majority of sites waits for the others; a later site joins the next round. Set it "
                   "where the coordinator runs."},
      time<&C::straggler_grace, 0, kDayMs>()},
     {{.name = "forget_after",
@@ -404,14 +403,14 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "time",
       .range = "0s..24h",
       .sentence = "How long sites that are not a majority wait for the others before they go on without them, as "
-                  "another run; 0s: until an operator runs collab forget. Counts where the coordinator runs.",
+                  "another run; 0s: until an operator runs collab forget. Set it where the coordinator runs.",
       .advanced = true},
      time<&C::forget_after, 0, kDayMs>()},
     {{.name = "link_grace",
       .default_ = "60s",
       .unit = "time",
       .range = "20ms..24h",
-      .sentence = "How long a silent site is waited for; at least twice heartbeat.",
+      .sentence = "How long the others wait for a silent site; at least twice heartbeat.",
       .advanced = true},
      time<&C::link_grace, 20, kDayMs>()},
     {{.name = "heartbeat",
@@ -434,8 +433,9 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "",
       .unit = "folder",
       .range = "a path",
-      .sentence = "Where the leader keeps anchor, outer state and the site's record. Default: only the record is kept, "
-                  "in $XDG_STATE_HOME/torch-collab.",
+      .sentence =
+          "Where the leader keeps the anchor, the outer state and the site's record. Default: only the record is kept, "
+          "in $XDG_STATE_HOME/torch-collab.",
       .scope = kRank},
      text<&C::state_dir, is_path, true>(kPath)},
     {{.name = "save_every",

@@ -45,7 +45,7 @@ inline constexpr std::string_view kVariablePrefix = "COLLAB_";
 [[nodiscard]] const KnobRow* row_of(std::string_view name);
 // The rows that a name stands for, which may be an old one: none, one, or the several that took the old one's place.
 [[nodiscard]] std::vector<const KnobRow*> rows_meant(std::string_view name);
-// Of a variable: exactly the upper-case spelling, for COLLAB_codec would work here and nowhere else.
+// The rows of a variable. Only the upper-case spelling counts: COLLAB_codec would work here and nowhere else.
 [[nodiscard]] std::vector<const KnobRow*> rows_of_variable(std::string_view variable);
 
 }  // namespace collab

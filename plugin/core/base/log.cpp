@@ -122,7 +122,7 @@ Waiting waiting(LogRecord record) {
 // A record that says how many lines the queue could not hold.
 Waiting told_left_out(const Logger& of) {
   return waiting({LogLevel::kWarning, std::chrono::system_clock::now(), of.site, of.rank,
-                  std::to_string(of.left_out) + " lines of the log were left out: more came at once than the " +
+                  std::to_string(of.left_out) + " lines of the log were left out: more arrived at once than the " +
                       std::to_string(of.capacity) + " that can wait for Python's logging [log.overflow]"});
 }
 

@@ -28,8 +28,8 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 // The level, and the site and rank that lines name. Until set: level info, and no name.
 void set_log_level(LogLevel level);
 void set_log_source(std::string_view site, std::optional<std::uint32_t> rank);
-// Of a session or a helper, where the program has not told: level and site, unless a queue is open, or the site has
-// been told already, with the rank.
+// What a session or a helper sets unless the program has: level and site. It does nothing if a queue is open, or if the
+// site was set already, with the rank.
 void suggest_log(LogLevel level, std::string_view site);
 [[nodiscard]] bool log_enabled(LogLevel level);
 
@@ -49,7 +49,7 @@ struct LogRecord {
   std::optional<std::uint32_t> rank;
   std::string text;  // one line
 };
-// As it stands on stderr, without the line break.
+// As printed on stderr, without the line break.
 [[nodiscard]] std::string log_line(const LogRecord& record);
 
 inline constexpr std::size_t kLogQueueCapacity = 4096;

@@ -98,7 +98,7 @@ std::string foreign_text(const KnobTexts& environment) {
   return list +
          (names.size() == 1 ? " is in the environment and is not a knob"
                             : " are in the environment and are not knobs") +
-         " of collab, nor near one: not used (`collab config` lists all) [knob.foreign]";
+         " of collab, nor similar to one: not used (`collab config` lists all) [knob.foreign]";
 }
 
 }  // namespace collab

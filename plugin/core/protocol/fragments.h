@@ -37,7 +37,7 @@ struct Fragments {
 };
 
 using wire::covered_by;  // which slices are of which fragment
-// Of a vector that cannot be divided into so many there is one.
+// A vector that cannot be divided into so many has one fragment.
 [[nodiscard]] Fragments fragments_for(std::uint32_t count, std::uint64_t elements);
 // As the shared settings say.
 [[nodiscard]] Fragments fragments_of(const std::vector<wire::Setting>& settings, std::uint64_t elements);

@@ -142,10 +142,11 @@ class Server final : public CoordinatorServer {
     const std::optional<LinkId> gone = links_.take_in(link, diallers_.network(link), site, has_say);
     if (!gone) return;
     const std::string network = diallers_.network(*gone);
-    links_.expel(*gone, (network.empty() ? "this machine" : network) +
-                            " has more than its share of the links here, which together may use a quarter of the "
-                            "files that this process may open. If they are yours, raise its limit (ulimit -n) "
-                            "[coordinator.links-full]");
+    links_.expel(*gone,
+                 (network.empty() ? "this machine" : network) +
+                     " has more than its share of the links here, and all links together may use a quarter of the "
+                     "files that this process may open. If they are yours, raise its limit (ulimit -n) "
+                     "[coordinator.links-full]");
   }
 
   // That says it; empty: none does.
@@ -214,7 +215,7 @@ class Server final : public CoordinatorServer {
   void make_room_for_join(LinkId link, std::size_t bytes) {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
     for (const LinkId each : joins_.came(link, bytes, is_kept)) {
-      links_.expel(each, "its Join is the largest, and the waiting ones take more than " +
+      links_.expel(each, "its Join is the largest, and the waiting Joins take more than " +
                              std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }
   }

@@ -27,8 +27,8 @@ std::optional<protocol::Note> EgressWatch::news() {
   over_ = budget_.over();
   const unsigned mark = budget_.news();
   if (mark == 0) return std::nullopt;
-  const std::string spent = std::to_string(mark) + " % of what this site may send is spent";
-  const std::string what = over_ ? "what is left is too little for another round" : spent;
+  const std::string spent = std::to_string(mark) + " % of this site's egress budget is spent";
+  const std::string what = over_ ? "what is left of this site's egress budget is too little for another round" : spent;
   return protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + text() + " [round.budget]",
                              fields());
 }
@@ -44,7 +44,7 @@ JsonFields EgressWatch::fields() const {
 std::string EgressWatch::text() const {
   if (!budget_.on()) return {};
   char line[160];
-  std::snprintf(line, sizeof line, "%.6g of %.6g GB are sent (COLLAB_EGRESS_BUDGET_GB)",
+  std::snprintf(line, sizeof line, "%.6g of %.6g GB have been sent (COLLAB_EGRESS_BUDGET_GB)",
                 in_gigabytes(budget_.so_far().spent), in_gigabytes(budget_.total()));
   return line + (budget_.known() && !over_ ? "; rounds left: " + std::to_string(budget_.rounds_left()) : std::string());
 }

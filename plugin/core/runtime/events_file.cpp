@@ -101,7 +101,7 @@ void EventsFile::Shared::write_out(const std::string& line) {
     torn = false;
     return;
   }
-  const std::string why = written < 0 ? std::strerror(errno) : "the disk took only a part of it (is it full?)";
+  const std::string why = written < 0 ? std::strerror(errno) : "the disk accepted only part of it (is it full?)";
   torn = torn || written > 0;
   log_warning("COLLAB_EVENTS_FILE: a line could not be written: " + why + " [state.events-lost]");
 }
@@ -136,7 +136,7 @@ EventsFile::~EventsFile() {
     thread_.join();
   } else {
     log_warning(
-        "COLLAB_EVENTS_FILE: the disk has taken no line for ten seconds: the last ones may be lost "
+        "COLLAB_EVENTS_FILE: the disk has accepted no line for ten seconds: the last ones may be lost "
         "[state.events-lost]");
     thread_.detach();
   }

@@ -35,7 +35,7 @@ constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the exchan
   if (bytes <= here) return {};
   const auto in_gb = [](double size) { return std::to_string(static_cast<std::uint64_t>(size / 1e9)) + " GB"; };
   return "a helper for its model of " + std::to_string(elements) + " parameters needs at least " + in_gb(bytes) +
-         " of memory, it may have " + in_gb(here) + " here; run it on a larger machine [join.helper-memory]";
+         " of memory, but may use only " + in_gb(here) + " here; run it on a larger machine [join.helper-memory]";
 }
 
 Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t& outer_elements) {
@@ -44,12 +44,13 @@ Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t
     const char* end = setting.value.data() + setting.value.size();
     const auto read = std::from_chars(setting.value.data(), end, outer_elements);
     if (read.ec == std::errc() && read.ptr == end) return {};
-    return invalid_argument("the swarm's " + what + " is no number of elements [join.helper-elements]");
+    return invalid_argument("the swarm's " + what + " is not a number of elements [join.helper-elements]");
   }
   const KnobRow* row = row_of(setting.key);
   if (row == nullptr || row->knob.scope != KnobScope::kSites || !row->form.parse(setting.value, config)) {
-    return invalid_argument("the swarm has set " + what +
-                            ", which this helper does not know: run the same version [join.helper-setting]");
+    return invalid_argument(
+        "the swarm has set " + what +
+        ", which this helper does not know: run the same version of collab everywhere [join.helper-setting]");
   }
   return {};
 }
@@ -104,7 +105,7 @@ class Helper final : public HelperServer {
 
   // An empty list says no more than this.
   [[nodiscard]] static std::string untold() {
-    return "it names no tensors: no site that trains has joined there yet, or the names take more than " +
+    return "the swarm there names no tensors: no site that trains has joined it yet, or the names take more than " +
            std::to_string(wire::kMaxTensorsBytes) + " bytes, which is too much for a helper";
   }
 
@@ -122,7 +123,7 @@ class Helper final : public HelperServer {
       const std::string why = !answer.ok()     ? answer.status().message()
                               : !large.empty() ? large
                               : blind          ? untold()
-                                               : "no site is there yet";
+                                               : "no site has joined it yet";
       const TimePoint now = clock_.now();
       const bool first = !waiting.running();
       if (first) waiting.start(now);
@@ -207,7 +208,7 @@ class Helper final : public HelperServer {
   }
 
   void told(const Status& status) {
-    if (status.ok()) log_info("the anchor is in place; it owns slices from the next round on");
+    if (status.ok()) log_info("the anchor is in place; this helper owns slices from the next round on");
     {
       const std::lock_guard lock(mutex_);
       if (status.ok()) {

@@ -24,7 +24,7 @@ void HubDriver::feed(TimePoint now, const protocol::HubEvent& event) {
 
 void HubDriver::act(const protocol::HubSend& action) {
   TransportMessage message = message_of(action);
-  // Of the control lane a transport counts what waits.
+  // A transport itself counts what waits on its control lane.
   if (message.lane == Lane::kControl) return transport_.send(action.link, std::move(message), 0);
   protocol::Payload payload = action.payload;
   const std::uint64_t token = outgoing_.sends(action.link, message.head.size(), payload);
@@ -32,7 +32,7 @@ void HubDriver::act(const protocol::HubSend& action) {
   transport_.send(action.link, std::move(message), token);
   const auto is_left = [this](LinkId link) { return links_.has_left(link); };
   while (const std::optional<LinkId> slow = outgoing_.too_much(is_left)) {
-    links_.expel(*slow, "a rank takes less than it claims: too much is on its way to it [hub.slow-reader]");
+    links_.expel(*slow, "a rank takes less than it asks for: too much is on its way to it [hub.slow-reader]");
   }
 }
 

@@ -239,7 +239,7 @@ Status Leader::judge(const RoundReport& report) {
   }
   return refused("the update of site " + options_.site + " was left out " + protocol::times_text(unfit_rounds_) +
                  " in a row: " + report.unfit +
-                 ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time [round.not-finite]");
+                 ". With COLLAB_ON_NONFINITE=continue it trains on, from the anchor each time [round.not-finite]");
 }
 
 // The process ends, and its training has come to no end by itself: it waits for a round of the others, or is in the
@@ -250,9 +250,10 @@ void Leader::say_last_word() {
   const TimePoint by = clock_.now() + kExchangeEnds;
   while (node_->exchanging() && clock_.now() < by) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (!exchanged || node_->exchanging()) {
-    log_warning("site " + options_.site + " leaves the swarm without a last round, because " + asked_to_end() +
-                ", and no round happened in time: what it trained since its last round is in no average. A shorter " +
-                "COLLAB_SYNC_EVERY loses less [round.none-in-time]");
+    log_warning(
+        "site " + options_.site + " leaves the swarm without a last round, because " + asked_to_end() +
+        ", and there was no round in time: what it has trained since its last round is in no average. A shorter " +
+        "COLLAB_SYNC_EVERY loses less [round.none-in-time]");
   }
   node_->depart(asked_to_end(), 0);
 }

@@ -22,7 +22,7 @@ class Leader {
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
   Result<SealedAnchor> join();
-  // Samples and steps of the site in all, since it joined. Fails when the site's delta was unfit three times running,
+  // Samples and steps of the site in all, since it joined. Fails when the site's delta was unfit three times in a row,
   // unless COLLAB_ON_NONFINITE=continue.
   Result<RoundReport> round(const protocol::Trigger& trigger);
   // Likewise, behind the training (COLLAB_OVERLAP): from the parameters as they are now. They are free again at once.

@@ -259,7 +259,7 @@ class Measurer final : public TransportHandler, private Speaker {
     if (!told.ok()) {
       closed_ = "the program that answers is not `collab doctor --answer`";
     } else if (told->word == LineWord::kBusy) {
-      closed_ = "it measures for another machine; try again when that is done";
+      closed_ = "it is measuring for another machine; try again when that is done";
     } else {
       told_ = std::move(*told);
     }

@@ -65,7 +65,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                                    [this](const protocol::Note& note) { act(note); }, options_.model, copy},
                   std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
-  const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
+  const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 at that site"
                      : options_.serves_optimizer     ? "it has not made a step yet"
                                                      : "it does not serve optimizer state";
   optimizer_.emplace(*transport_, clock_, options_.config.link_grace, none);
@@ -78,7 +78,7 @@ Node::~Node() {
   transport_.reset();
 }
 
-// A later process would take what lies there for all this one has promised and accepted: nothing more may be said.
+// A later process would take the old record for all that this one has promised and accepted, so this one must stop.
 void Node::persisted(std::uint64_t number, const Status& how) {
   if (broken()) return;
   if (how.ok() || !storage_.record_is_stale()) return driver_->feed(protocol::Persisted{number, how});
@@ -139,7 +139,7 @@ void Node::warn_of_late_round(std::string slow) {
     if (broken() || !callers_.round.awaited()) return;
     const std::string waits = driver_->site().waiting_for(clock_.now());
     log_warning(
-        "a round is due, and the one before it is still on its way: the due one begins when that one is merged (" +
+        "a round is due, but the one before it is still under way: the next one begins once that one is merged (" +
         (round_.exchanging() ? slow + "; now " : "") + waits + ") [round.overlap-late]");
   });
 }
@@ -214,8 +214,8 @@ void Node::tell_what_is_waited_for() {
   const TimePoint now = clock_.now();
   const std::optional<Duration> waited = callers_.stood_still(now);
   if (!waited) return;
-  log_info(driver_->site().waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) +
-           " now");
+  log_info(driver_->site().waiting_for(now) + "; training at this site has been paused for " +
+           protocol::in_seconds(*waited) + " so far");
 }
 
 void Node::handle(LoopEvent event) {

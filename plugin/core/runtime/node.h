@@ -31,7 +31,7 @@
 namespace collab {
 
 // Why a site, or a helper, takes part no more.
-inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_BUDGET_GB)";
+inline constexpr const char* kBudgetOver = "its egress budget is spent (COLLAB_EGRESS_BUDGET_GB)";
 
 class Node final : private SiteDriver::Host {
  public:

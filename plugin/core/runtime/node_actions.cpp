@@ -148,13 +148,13 @@ void Node::act(const protocol::OptimizerComplete&) {
 }
 
 void Node::act(const protocol::OptimizerLost& action) {
-  log_warning("the optimizer's state is lost on its way: " + action.reason + " [optimizer.lost]");
+  log_warning("the optimizer's state was lost on the way: " + action.reason + " [optimizer.lost]");
   callers_.optimizer.give(unavailable(action.reason));
 }
 
 // Optimizer state is as large as two models: a site whose cap is half spent leaves it to another, or to a cold start.
 void Node::act(const protocol::ServeOptimizer& action) {
-  optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_BUDGET_GB)" : "");
+  optimizer_->asked(action, egress_.half_spent() ? "half of its egress budget is spent (COLLAB_EGRESS_BUDGET_GB)" : "");
 }
 
 void Node::act(const protocol::Left&) {

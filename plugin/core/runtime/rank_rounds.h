@@ -5,7 +5,7 @@
 //   a round that averaged                         all steps before it are common to all sites
 //   a round that was skipped, or averaged         its steps are carried: they count in the next one. The next step asks
 //   nothing                                       again where the leader says so (`stays_due`)
-//   the begin of a round behind the training      in flight: its steps may come to count; those after it are new
+//   the begin of a round behind the training      in flight: its steps count if it commits; those after it are new
 //   its merge                                     all steps before its begin are common. The parameters hold what was
 //                                                 trained since, so they are not the anchor until the next round
 //   a round of one of several fragments           as above for that fragment; all are common once each has had a turn
@@ -44,9 +44,9 @@ class RankRounds {
   [[nodiscard]] std::uint64_t steps_to_count() const;
 
   // ---- what is left to do
-  // With rounds behind the training: by the steps the next one is due to begin.
+  // With rounds behind the training: the next one is due to begin, by the number of steps.
   [[nodiscard]] bool is_due_behind() const { return overlap_ && schedule_.due_by_steps(); }
-  // Of the steps so far; at least one where a fragment was averaged earlier than others.
+  // Steps so far that are not common yet; at least one if a fragment was averaged earlier than others.
   [[nodiscard]] std::uint64_t steps_not_common() const;
   // The round after which all steps so far are common, if each is waited for; 0: they are.
   [[nodiscard]] RoundId settles_at() const;
@@ -65,7 +65,7 @@ class RankRounds {
   std::uint32_t turns_ = 0;  // rounds that were waited for since the last step, at most one of each fragment
   bool left_ = false;
   bool in_flight_ = false;             // a round behind the training has begun and is not merged
-  std::uint64_t steps_in_flight_ = 0;  // that it may come to count
+  std::uint64_t steps_in_flight_ = 0;  // steps to be counted if the round commits
   bool merged_ = false;                // the parameters are not the anchor since
 };
 

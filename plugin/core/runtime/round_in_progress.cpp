@@ -18,7 +18,7 @@ namespace {
 [[nodiscard]] std::string times_of(const RoundReport& report) {
   char line[128];
   if (report.overlap_seconds > 0) {
-    std::snprintf(line, sizeof line, "%.2f s behind the training, which stood still for %.2f s", report.overlap_seconds,
+    std::snprintf(line, sizeof line, "%.2f s behind the training, which was paused for %.2f s", report.overlap_seconds,
                   report.stall_seconds);
   } else {
     std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", report.seconds,

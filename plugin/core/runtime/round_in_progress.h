@@ -23,7 +23,7 @@
 
 namespace collab {
 
-// Of a round behind the training, in seconds.
+// Times of a round behind the training, in seconds.
 struct MergeTimes {
   double overlap = 0;  // from the trigger to the merge
   double stall = 0;    // of that, the script waited
@@ -96,7 +96,7 @@ class RoundInProgress {
   std::atomic<std::uint32_t> period_{0};
 };
 
-// Of the event `round`, less what settings add to it.
+// The fields of the event `round`, less what settings add to it.
 [[nodiscard]] JsonFields fields_of(const RoundReport& report);
 // For the log.
 [[nodiscard]] std::string text_of(const RoundReport& report);

@@ -110,7 +110,7 @@ void SiteDriver::on_closed(LinkId link, Status why) {
   feed(protocol::DialFailed{std::nullopt, std::move(why), asked.inquiry, asked.candidate});
 }
 
-// Its name, where it has a say in what is agreed on.
+// The site's name, if it has a say in what is agreed on.
 std::string SiteDriver::voter_of(SiteId site) const {
   for (const wire::Voter& voter : site_.record().voters) {
     if (voter.site == site) return voter.name;
@@ -127,7 +127,7 @@ void SiteDriver::make_room_for_link(LinkId link, const std::string& site) {
   const std::optional<LinkId> gone = links_.take_in(link, network_of(end_of(link)), site, has_say);
   if (!gone) return;
   links_.expel(*gone,
-               "its host has more links here than its share, of a quarter of the files that this process may have "
+               "its host has more links here than its share of a quarter of the files that this process may have "
                "open [link.site-links-full]");
 }
 

@@ -76,10 +76,11 @@ Outcome SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
   mine.round = rounds_.round();
   mine.skipped = !ranks.empty();
   if (mine.skipped) {
-    log_warning("site " + options_.site + " leaves without a last round: since the last step other values were put " +
-                "in the parameters' place (a state was loaded, or an average of weights copied in; its rank " +
-                protocol::join_words(ranks) + "). They stay as they are, and no other site gets them; the steps " +
-                "since round " + std::to_string(rounds_.round().value) + " are in no average. To have those " +
+    log_warning("site " + options_.site + " leaves without a last round: since the last step, its parameters were " +
+                "replaced by other values (a state was loaded, or an average of weights copied in, at its rank " +
+                protocol::join_words(ranks) +
+                "). These values stay as they are, and no other site gets them; the steps " + "since round " +
+                std::to_string(rounds_.round().value) + " are in no average. To have those " +
                 "averaged, call torch_collab.synchronize() on every rank before loading [round.values-replaced]");
   }
   return mine;
@@ -132,9 +133,9 @@ bool SiteLead::nothing_was_averaged(const RoundReport& report) const {
   log_warning(
       "round " + std::to_string(report.round.value) + " averaged nothing, although this site has trained " +
       std::to_string(steps) + (steps == 1 ? " step" : " steps") +
-      " since the one before: no site contributed. After a round that was skipped in mid-exchange they count in the "
-      "next one; else look at what the script passes to torch_collab.count_samples(), without samples a step weighs "
-      "nothing [round.no-samples]");
+      " since the round before: no site contributed. If that round was skipped in mid-exchange, the steps count in the "
+      "next one. Otherwise look at what the script passes to torch_collab.count_samples(): a step without samples has "
+      "no weight [round.no-samples]");
   return true;
 }
 

@@ -66,22 +66,23 @@ Result<std::optional<StateHeader>> SiteRemains::find_state_file(std::uint64_t el
   const StateHeader& header = **found;
   const ArenaSpec spec = arena_spec(options_, elements);
   if (header.swarm != options_.config.run && options_.run_of_rendezvous) {
-    log_info("going on with the state of run " + header.swarm + " in " + path + ", as run " + options_.config.run);
+    log_info("this site goes on with the state of run " + header.swarm + " in " + path + ", as run " +
+             options_.config.run);
   } else if (header.swarm != options_.config.run) {
-    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of run " + header.swarm + ", this is run " +
+    return invalid_argument("COLLAB_STATE_DIR: " + path + " belongs to run " + header.swarm + ", but this is run " +
                             options_.config.run + "; name another directory, move the file away, or set COLLAB_RUN=" +
                             header.swarm + " to go on with it [state.other-run]");
   }
   if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
-    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
-                            " elements, this model has " + std::to_string(spec.elements) +
-                            other_buffers(options_.model, header.model) +
+    return invalid_argument("COLLAB_STATE_DIR: " + path + " belongs to another model (" +
+                            std::to_string(header.elements) + " elements, this model has " +
+                            std::to_string(spec.elements) + other_buffers(options_.model, header.model) +
                             "); move it away or name another directory [state.other-model]");
   }
   if (header.outer_state != spec.outer_state) {
     return invalid_argument(
         "COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
-        " the state of an outer optimizer, and COLLAB_OUTER_OPTIMIZER says otherwise; set it as it was, or "
+        " the state of an outer optimizer, but COLLAB_OUTER_OPTIMIZER says otherwise; set it as it was, or "
         "move the file away [state.other-outer]");
   }
   return found;

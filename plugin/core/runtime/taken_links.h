@@ -67,7 +67,7 @@ class TakenLinks {
     std::uint64_t order = 0;
   };
 
-  // Of that host, or of all.
+  // The link to give up: of that host, or (null) of all.
   template <typename HasSay>
   [[nodiscard]] LinkId last_of(const std::string* network, HasSay has_say) const {
     const auto stays = [&](const Link& each) {  // the smallest goes

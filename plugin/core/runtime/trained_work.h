@@ -15,9 +15,9 @@ namespace collab {
 
 class TrainedWork {
  public:
-  // Of all ranks, since the call before.
+  // `samples`: of all ranks, since the call before.
   void count(std::uint64_t samples) { before_ = std::exchange(samples_, samples_ + samples); }
-  // What was counted last is dropped, with so many steps.
+  // Drops what was counted last, with so many steps.
   void drop(std::uint64_t steps) {
     samples_ = before_;
     dropped_steps_ += steps;

@@ -79,7 +79,7 @@ class Writer {
     put(std::bit_cast<std::uint64_t>(value));
   }
   void text(const char* name, const std::string& value, std::size_t max_bytes);
-  // Of sites, swarms and addresses, which are shown to people: printable (core/base/text.h).
+  // Names of sites and swarms, and addresses: they are shown to people, so they must be printable (core/base/text.h).
   void name(const char* field, const std::string& value, std::size_t max_bytes);
   void sentence(const char* name, const std::string& value, std::size_t max_bytes) {
     text(name, fit_sentence(value, max_bytes), max_bytes);

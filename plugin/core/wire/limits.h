@@ -23,20 +23,20 @@ inline constexpr std::size_t kMaxReasonBytes = 4096;  // sentences for people; l
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxSettings = 256;
 inline constexpr std::size_t kMaxModelEntries = 65536;
-// Of the list of tensors in a StatusReport: what its JSON, its settings and the rest leave of a frame.
+// The most bytes of a StatusReport's list of tensors: what its JSON, its settings and the rest leave of a frame.
 inline constexpr std::size_t kMaxTensorsBytes = kMaxBodyBytes - kMaxJsonBytes - kMaxSettings * 1024;
 inline constexpr std::size_t kMaxDims = 16;
 inline constexpr std::uint64_t kMaxTerm = std::uint64_t{1} << 48;
 // How far a rank's ballot may be above its hub's. Of sites' terms see term_limit.h.
 inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
-// Of rounds likewise: one a second make so many in a hundred years.
+// The same for rounds: one a second for a hundred years makes so many.
 inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t kMaxRoundStep = std::uint64_t{1} << 32;
 [[nodiscard]] inline constexpr bool is_too_far_ahead(RoundId said, RoundId known) {
   return said.value > known.value + kMaxRoundStep;
 }
 inline constexpr std::uint32_t kMaxGeneration = std::uint32_t{1} << 24;  // of the models that a run trains
-// Of a contribution, counted in samples: 2^53, all that a double can count; 4096 of them have a finite sum.
+// The largest weight of a contribution, in samples: 2^53, all that a double can count; 4096 of them have a finite sum.
 inline constexpr double kMaxWeight = 9'007'199'254'740'992.0;
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
 inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one InstallAnchor

@@ -59,7 +59,7 @@ struct StartAttempt {
   bool operator==(const StartAttempt&) const = default;
 };
 
-// No contributors: nobody had anything to contribute, the anchor stands.
+// No contributors: nobody had anything to contribute, so the anchor stays as it is.
 struct Commit {
   TermId term;
   RunId run;
@@ -184,7 +184,7 @@ struct Measured {
   bool operator==(const Measured&) const = default;
 };
 
-// "My site stands at its trigger for this round and its parameters stand still."
+// "My site has reached its trigger for this round, and its parameters do not change."
 struct Ready {
   RoundId round;
   double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
@@ -314,7 +314,7 @@ struct InstallAnchor {
   bool operator==(const InstallAnchor&) const = default;
 };
 
-// "No attempt at this round can be formed for now: train on, the anchor stands."
+// "No attempt at this round can be formed for now: train on; the anchor stays as it is."
 struct RoundSkipped {
   TermId term;
   RoundId round;

@@ -162,7 +162,7 @@ Status unknown_option(std::string_view given, const std::vector<Option>& known) 
   std::vector<std::string_view> names;
   for (const Option& option : known) names.push_back(option.name);
   return invalid_argument("there is no option " + std::string(given) + "; did you mean " +
-                          std::string(nearest(given, names)) + "? (the command to run goes behind --)");
+                          std::string(nearest(given, names)) + "? (the command to run goes after --)");
 }
 
 // Options until "--"; what follows is the command. --sites takes words until the next option.
@@ -246,7 +246,7 @@ Result<Options> parse_options(const std::vector<std::string_view>& arguments) {
     return invalid_argument(
         "expected --sites NAME[:DOWN/UP][,nat][,queue=MS]..., e.g. --sites paris:100/20,nat tokyo:100");
   }
-  if (options.command.empty()) return invalid_argument("expected a command behind --, e.g. -- ping -c 3 paris");
+  if (options.command.empty()) return invalid_argument("expected a command after --, e.g. -- ping -c 3 paris");
   for (const std::string& argument : options.command) {
     COLLAB_RETURN_IF_ERROR(check_addresses(argument, options.network.hosts));
   }

@@ -116,7 +116,7 @@ void Supervisor::read_signals(int fd) {
     } else if (ended_by_ == 0) {
       ended_by_ = static_cast<int>(info.ssi_signo);
       if (!quiet_ && any_runs()) {
-        std::fputs("lab: the commands are asked to end, and have 30 s; asked again, the lab kills them\n", stderr);
+        std::fputs("lab: the commands were asked to end, and have 30 s; if asked again, the lab kills them\n", stderr);
       }
       end_all(ended_by_ == SIGINT ? SIGINT : SIGTERM);
     } else {

@@ -63,7 +63,7 @@ bool Answers::may_see(const Request& request) const {
 Answer Answers::shown(TimePoint now, const std::string& path) {
   if (path == "/") return {200, "text/html; charset=utf-8", std::string(kHtml), {}};
   if (path != "/status.json" && path != "/metrics") {
-    return plain(404, "there is /, /status.json and /metrics");
+    return plain(404, "this page has only /, /status.json and /metrics");
   }
   if (!has_looked_ || now - looked_ >= kLookAgain) {
     texts_ = look_();

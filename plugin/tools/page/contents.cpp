@@ -69,9 +69,9 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   std::string text;
   single(text, "collab_leads", "1 where this coordinator leads the swarm.", swarm.leads ? 1 : 0);
   single(text, "collab_term", "The term of the swarm's leader.", swarm.term.value);
-  single(text, "collab_generation", "Which of the models that the script trains one after the other.",
+  single(text, "collab_generation", "The number of the model, of those that the script trains one after the other.",
          swarm.generation);
-  single(text, "collab_round", "The last round that is agreed on.", swarm.round.value);
+  single(text, "collab_round", "The last round that was agreed on.", swarm.round.value);
   single(text, "collab_waiting", "1 while ready sites wait for others.", swarm.waiting_for.empty() ? 0 : 1);
   single(text, "collab_missing", "Sites whose absence keeps the others from agreeing.", swarm.missing.size());
   const auto of_swarm = [&text](const std::string& name, std::string_view help, const std::optional<double>& value) {
@@ -103,11 +103,12 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   of_each(text, "collab_site_round_seconds", "What its last round took, with waits for others; 0: not known.", members,
           [](const MemberStatus& member) { return json_number(member.round_seconds); });
   of_each(text, "collab_site_waited_ratio",
-          "Of the time between its last two triggers: its script stood still for a round.", members,
+          "The part of the time between its last two triggers in which its script waited for a round.", members,
           [](const MemberStatus& member) { return json_number(member.waited); });
-  of_each(text, "collab_site_overlapped_ratio", "Of that time: a round ran behind its training.", members,
-          [](const MemberStatus& member) { return json_number(member.overlapped); });
-  of_each(text, "collab_site_merged_ratio", "Of that time: a round's result was put into its parameters.", members,
+  of_each(text, "collab_site_overlapped_ratio", "The part of that time in which a round ran behind its training.",
+          members, [](const MemberStatus& member) { return json_number(member.overlapped); });
+  of_each(text, "collab_site_merged_ratio",
+          "The part of that time in which a round's result was merged into its parameters.", members,
           [](const MemberStatus& member) { return json_number(member.merged); });
   of_each(text, "collab_site_silence_seconds", "Seconds since it was last heard.", members,
           [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });

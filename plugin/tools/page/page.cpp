@@ -23,7 +23,7 @@ constexpr std::size_t kLongestObjective = 1000;
 Status check_reach(const PageOptions& options, bool tls, bool loopback, bool open) {
   if (tls && options.insecure) {
     return invalid_argument(
-        "--http-cert and --http-insecure are both given: the page is encrypted, or it is not; leave one out "
+        "--http-cert and --http-insecure are both given, but the page is either encrypted or not; leave one out "
         "[page.both]");
   }
   if (loopback) return {};

@@ -18,7 +18,7 @@ namespace collab::page {
 
 // "Basic dXNlcjpwYXNzd29yZA==": the password, whatever the user's name is; empty: there is none.
 [[nodiscard]] std::string password_in(std::string_view authorization);
-// In a time that says nothing of where they differ.
+// Compares in a time that does not depend on where they differ.
 [[nodiscard]] bool is_one_of(std::string_view given, const std::vector<std::string>& passwords);
 
 // For a Content-Security-Policy: 'sha256-...' of what stands between <tag> and </tag>.

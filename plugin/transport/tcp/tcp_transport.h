@@ -65,7 +65,7 @@ struct TcpCounters {
   std::uint64_t bytes_sent = 0;           // of segments, those sent again included
   std::uint64_t links_resumed = 0;        // had no connection, and have one again
 };
-// Of a transport made here.
+// The counters of a transport made here.
 [[nodiscard]] TcpCounters tcp_counters(const Transport& transport);
 
 }  // namespace collab

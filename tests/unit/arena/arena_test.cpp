@@ -142,7 +142,7 @@ TEST_F(ArenaTest, WhatIsAnnouncedIsReadAsOfTheStepThatTheWriterHasCounted) {
   EXPECT_EQ(reader->announced(100, kAtOnce).value(), 102U);
   const auto late = reader->announced(101, kAtOnce);
   EXPECT_EQ(late.status().code(), StatusCode::kTimeout);
-  EXPECT_THAT(late.status().message(), HasSubstr("to come to step 101"));
+  EXPECT_THAT(late.status().message(), HasSubstr("to reach step 101"));
   auto announced = std::async(std::launch::async, [&] { return reader->announced(101, std::chrono::seconds(20)); });
   writer->count(101, 0);
   EXPECT_EQ(announced.get().value(), 102U) << "nothing new was announced";
@@ -365,7 +365,7 @@ TEST_F(ArenaTest, WhatDoesNotFitIntoPrivateMemoryIsSaidWithBothSizes) {
   spec_.training_copy = true;
   const Status refused = create_arena(spec_).status();
   EXPECT_THAT(refused.message(), ::testing::HasSubstr("with a copy of the parameters (COLLAB_OVERLAP) needs 286."));
-  EXPECT_THAT(refused.message(), ::testing::HasSubstr("may have 238.42 MiB"));
+  EXPECT_THAT(refused.message(), ::testing::HasSubstr("may use only 238.42 MiB"));
   EXPECT_THAT(refused.message(), ::testing::HasSubstr("[arena.private-limit]"));
 }
 

@@ -199,7 +199,7 @@ TEST(OldNames, AreTakenAndToldOnceWithTheNewOnes) {
 
 TEST(OldNames, WithANewOneThatSaysOtherwiseAreRefused) {
   EXPECT_EQ(error_of({{"COLLAB_LOG", "info"}, {"COLLAB_LOG_LEVEL", "debug"}}),
-            "COLLAB_LOG is \"info\" and COLLAB_LOG_LEVEL is \"debug\", and they are two names of one knob: leave the "
+            "COLLAB_LOG is \"info\" and COLLAB_LOG_LEVEL is \"debug\", but they are two names of one knob: leave the "
             "old one out (COLLAB_LOG_LEVEL is the new one) [knob.two-names]");
   EXPECT_THAT(error_of({{"COLLAB_NUM_SHARDS", "4"}, {"COLLAB_SITE_COUNT", "3"}}),
               AllOf(HasSubstr("COLLAB_NUM_SHARDS is \"4\""), HasSubstr("COLLAB_SITE_COUNT is \"3\"")));

@@ -6,7 +6,7 @@ namespace collab {
 namespace {
 
 TEST(MessageCode, IsTheLastOneInBrackets) {
-  EXPECT_EQ(message_code("set it alike at all sites [join.setting-mismatch]"), "join.setting-mismatch");
+  EXPECT_EQ(message_code("set it to the same value at all sites [join.setting-mismatch]"), "join.setting-mismatch");
   EXPECT_EQ(message_code("rome was refused: it is full [join.full]; another is asked"), "join.full");
   EXPECT_EQ(message_code("it stalls [round.stalls], 3 times [round.stalls-again]"), "round.stalls-again");
 }

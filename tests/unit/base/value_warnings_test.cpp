@@ -11,9 +11,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 TEST(ValueWarnings, SayThatThereAreMoreFragmentsThanSteps) {
-  EXPECT_THAT(
-      value_warnings(config_of({{"COLLAB_FRAGMENTS", "8"}, {"COLLAB_SYNC_EVERY", "4"}})),
-      ::testing::ElementsAre(HasSubstr("COLLAB_FRAGMENTS=8 with COLLAB_SYNC_EVERY=4: there is a round at every step")));
+  EXPECT_THAT(value_warnings(config_of({{"COLLAB_FRAGMENTS", "8"}, {"COLLAB_SYNC_EVERY", "4"}})),
+              ::testing::ElementsAre(
+                  HasSubstr("COLLAB_FRAGMENTS=8 with COLLAB_SYNC_EVERY=4: there is a round after every step")));
   for (const char* enough : {"8", "auto:4", "1s"}) {
     EXPECT_THAT(value_warnings(config_of({{"COLLAB_FRAGMENTS", "8"}, {"COLLAB_SYNC_EVERY", enough}})),
                 ::testing::IsEmpty());

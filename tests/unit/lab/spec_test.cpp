@@ -144,7 +144,7 @@ TEST(OptionsTest, TheWholeCommandLine) {
 TEST(OptionsTest, ErrorsSayWhatWasExpected) {
   const auto error = [](std::initializer_list<std::string_view> words) { return options(words).status().message(); };
   EXPECT_THAT(error({}), HasSubstr("--sites NAME"));
-  EXPECT_THAT(error({"--sites", "a"}), HasSubstr("command behind --"));
+  EXPECT_THAT(error({"--sites", "a"}), HasSubstr("command after --"));
   EXPECT_THAT(error({"--sites", "a", "a", "--", "x"}), HasSubstr("two sites 'a'"));
   EXPECT_THAT(error({"--site", "a"}), HasSubstr("did you mean --sites?"));
   EXPECT_THAT(error({"--rtt", "--", "x"}), HasSubstr("expected a value after --rtt"));

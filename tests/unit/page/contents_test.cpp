@@ -45,7 +45,7 @@ TEST(PageContents, AreOneJsonObject) {
 
 TEST(PageContents, MetricsHaveALineEach) {
   const std::string text = metrics_text(report(), {{"paris", 640, 7}, {"rome", 64, 1}});
-  EXPECT_THAT(text, HasSubstr("# HELP collab_round The last round that is agreed on.\n# TYPE collab_round gauge\n"
+  EXPECT_THAT(text, HasSubstr("# HELP collab_round The last round that was agreed on.\n# TYPE collab_round gauge\n"
                               "collab_round 7\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_up{site=\"paris\",state=\"active\",role=\"site\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("collab_site_share{site=\"paris\"} 0.5\n"));

@@ -190,7 +190,7 @@ TEST_F(Fetch, WhoHoldsAnotherAnchorIsNamedBeforeAnythingIsTaken) {
 TEST_F(Fetch, AListOfAnotherLengthIsWrong) {
   static_cast<void>(step(SourceAdded{kParis}));
   static_cast<void>(step(PartArrived{kParis, ChunkKind::kAnchorDigests, {0, 40}, std::vector<Digest>(5)}));
-  EXPECT_THAT(wrong.at(kParis), HasSubstr("no list of 4"));
+  EXPECT_THAT(wrong.at(kParis), HasSubstr("not a list of 4"));
 }
 
 TEST_F(Fetch, ASilentSourceHoldsNobodyUp) {

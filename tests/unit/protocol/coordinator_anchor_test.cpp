@@ -61,7 +61,7 @@ class FirstAnchor : public testing::Test {
 TEST_F(FirstAnchor, AmongFreshSitesTheLowestWins) {
   const auto actions = come({fresh("paris", 2), fresh("tokyo", 2, kOther)});
   EXPECT_EQ(chosen(actions), SiteId{0});
-  EXPECT_THAT(notes(actions), HasSubstr("is taken from paris, the lowest site: their parameters differ"));
+  EXPECT_THAT(notes(actions), HasSubstr("is taken from paris, the lowest site, because the sites' parameters differ"));
   EXPECT_THAT(warned(actions), IsEmpty()) << "nothing is lost but a seed";
 }
 
@@ -76,8 +76,8 @@ TEST_F(FirstAnchor, WhoResumedGoesBeforeWhoCameFirst) {
   const auto actions = come({fresh("paris", 2), resumed("tokyo", 2)});
   EXPECT_EQ(chosen(actions), SiteId{1});
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kOther);
-  EXPECT_THAT(notes(actions),
-              HasSubstr("is taken from tokyo, the lowest of those that had loaded a state: their parameters differ"));
+  EXPECT_THAT(notes(actions), HasSubstr("is taken from tokyo, the lowest of the sites that had loaded a state, because "
+                                        "the sites' parameters differ"));
   EXPECT_THAT(warned(actions), IsEmpty());
 }
 
@@ -87,16 +87,18 @@ TEST_F(FirstAnchor, OfTwoThatResumedTheLowestWinsAndTheOtherIsToldTheRemedy) {
   const auto told = warned(actions);
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].first, LinkId{3});
-  EXPECT_THAT(told[0].second, AllOf(HasSubstr("the state that tokyo had loaded is not what the swarm goes on from"),
-                                    HasSubstr("paris, the lowest of those that had loaded a state, has the parameters"),
-                                    HasSubstr("start all sites with COLLAB_INIT_FROM=tokyo")));
+  EXPECT_THAT(told[0].second,
+              AllOf(HasSubstr("the state that tokyo had loaded is not what the swarm goes on from"),
+                    HasSubstr("paris, the lowest of the sites that had loaded a state, has the parameters"),
+                    HasSubstr("start all sites with COLLAB_INIT_FROM=tokyo")));
   EXPECT_THAT(notes(actions), HasSubstr("[passed-over] " + told[0].second)) << "the coordinator's log says it too";
 }
 
 TEST_F(FirstAnchor, TheSiteThatIsNamedGoesBeforeWhoResumed) {
   const auto actions = come({resumed("paris", 3), fresh("tokyo", 3), fetching(fresh("lima", 3), "tokyo")});
   EXPECT_EQ(chosen(actions), SiteId{1});
-  EXPECT_THAT(notes(actions), HasSubstr("is taken from tokyo, named by COLLAB_INIT_FROM: their parameters differ"));
+  EXPECT_THAT(notes(actions),
+              HasSubstr("is taken from tokyo, named by COLLAB_INIT_FROM, because the sites' parameters differ"));
   ASSERT_EQ(warned(actions).size(), 1U);
   EXPECT_THAT(warned(actions)[0].second, HasSubstr("COLLAB_INIT_FROM=paris"));
 }
@@ -159,9 +161,9 @@ TEST_F(FirstAnchor, ANameThatNeverComesIsNamedInTheError) {
   ASSERT_EQ(refused.size(), 2U);
   for (const auto& [link, refuse] : refused) {
     EXPECT_THAT(refuse.reason,
-                AllOf(HasSubstr("the parameters of rome (COLLAB_INIT_FROM, from paris), and no site of that name has "
-                                "come within 300 s (COLLAB_JOIN_TIMEOUT); 2 of 2 sites are here (paris, tokyo)"),
-                      HasSubstr("start that one, or name another")));
+                AllOf(HasSubstr("the parameters of rome (COLLAB_INIT_FROM, from paris), but no site of that name has "
+                                "joined within 300 s (COLLAB_JOIN_TIMEOUT); 2 of 2 sites are here (paris, tokyo)"),
+                      HasSubstr("start that site, or name another one")));
   }
   EXPECT_EQ(c.coordinator.members(), 0U);
 }
@@ -209,7 +211,7 @@ TEST_F(FirstAnchor, WhoResumedAndCameLateIsToldBothRemedies) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].first, LinkId{2});
   EXPECT_THAT(told[0].second,
-              AllOf(HasSubstr("there was an anchor, of run 7 round 0, when it came"),
+              AllOf(HasSubstr("the swarm already had an anchor, of run 7 round 0, when it joined"),
                     HasSubstr("start all sites with COLLAB_INIT_FROM=tokyo"), HasSubstr("COLLAB_MIN_SITES=N")));
 }
 

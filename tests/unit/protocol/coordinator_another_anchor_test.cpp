@@ -35,7 +35,7 @@ class AnotherAnchor : public testing::Test {
 
 TEST_F(AnotherAnchor, DoesNotTakeTheirsFromThoseThatHoldIt) {
   const auto actions = c.hear(3, kFarAhead);
-  EXPECT_THAT(notes(actions), HasSubstr("it takes that one from the others [join.anchor-changed]"));
+  EXPECT_THAT(notes(actions), HasSubstr("it takes the latter from the others [join.anchor-changed]"));
   const auto told = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(told.size(), 1U) << "nobody but mallory is told anything";
   EXPECT_EQ(told[0].first, LinkId{3});
@@ -68,7 +68,7 @@ TEST(TheOnlySource, MayHavePutANewerOneInPlace) {
   static_cast<void>(c.hear(1, holding(join_of("paris", 2), {RunId{5}, RoundId{3}, kRight})));
   EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo", 2))).size(), 2U);
   const auto actions = c.hear(1, wire::AnchorInstalled{RunId{5}, RoundId{4}, kWrong});
-  EXPECT_THAT(notes(actions), HasSubstr("one is chosen again [join.anchor-changed]"));
+  EXPECT_THAT(notes(actions), HasSubstr("an anchor is chosen again [join.anchor-changed]"));
   const auto told = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(told.size(), 2U);
   for (const auto& [link, install] : told) {

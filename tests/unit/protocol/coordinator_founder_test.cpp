@@ -26,7 +26,7 @@ TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
   const auto actions = c.come(2, from_another(3, 0));
   EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
   EXPECT_THAT(all<Hangup>(actions).at(0).why,
-              HasSubstr("paris is of a swarm older than the one that has just begun here"));
+              HasSubstr("paris belongs to an older swarm than the one that has just begun here"));
   const auto installs = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(installs.size(), 1U) << notes(actions);
   EXPECT_EQ(installs[0].second.run, RunId{3});
@@ -69,7 +69,7 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
   EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
   wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
-  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("no longer leads: oslo is of a swarm older"));
+  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("no longer leads: oslo belongs to an older swarm"));
   // paris has taken the anchor that was founded here, and with it another acceptor.
   wire::Join gone_over = member_of("paris", {RunId{7}, RoundId{1}, kRight}, voters_of({"lima"}));
   gone_over.report.record.acceptor = acceptor_of("paris", 1);
@@ -77,7 +77,9 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   static_cast<void>(c.come(5, gone_over));
   static_cast<void>(c.come(6, oslo));
   const auto later = c.pass(seconds(61), {4, 5, 6});
-  EXPECT_THAT(notes(later), HasSubstr("under another run's name; leader of term 2 by 3 sites, at run 3 round 1000"));
+  EXPECT_THAT(
+      notes(later),
+      HasSubstr("under another run's name; this coordinator leads term 2, elected by 3 sites, at run 3 round 1000"));
   const auto installs = sent<wire::InstallAnchor>(later);
   ASSERT_EQ(installs.size(), 3U) << notes(later);
   EXPECT_GT(installs[0].second.run, RunId{7});
@@ -193,7 +195,7 @@ TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
   EXPECT_EQ(c.coordinator.members(), 2U);
   const auto actions = c.hear(4, forgetful_oslo());
   ASSERT_EQ(all<Hangup>(actions).size(), 3U) << notes(actions);
-  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a term is begun in which sites without their records count"));
+  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a new term begins, in which sites without their records count"));
   static_cast<void>(c.come(5, c.said.at(1)));
   static_cast<void>(c.come(6, c.said.at(2)));
   const auto elected = c.come(7, forgetful_oslo());

@@ -46,7 +46,7 @@ TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
 
 TEST_F(RoundWithoutAnAddress, WhoIsLostIsLeftOutWhereAnOwnerLacksAPartOfIt) {
   const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
-  EXPECT_THAT(notes(actions), HasSubstr("tokyo has only a part of what lima contributed before it was lost"));
+  EXPECT_THAT(notes(actions), HasSubstr("tokyo has received only part of what lima contributed before it was lost"));
   const auto starts = sent<wire::StartAttempt>(actions);
   ASSERT_EQ(starts.size(), 2U);
   EXPECT_EQ(starts[0].second.participants.size(), 2U);

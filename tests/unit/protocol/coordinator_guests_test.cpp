@@ -108,7 +108,7 @@ TEST_F(CoordinatorGuests, NorDoesWhoGoesBeforeThatIsHeldAgainstIt) {
 TEST_F(CoordinatorGuests, WhoTakesNothingIsLetGoHoweverOftenTheAnchorMoves) {
   static_cast<void>(train(kRounds, [&] { stay(); }));
   EXPECT_GT(guests, 1U);
-  EXPECT_THAT(told, HasSubstr("nothing of the anchor has come there for 60 s"));
+  EXPECT_THAT(told, HasSubstr("no part of the anchor has reached it for 60 s"));
 }
 
 // Rounds wait for a site that has come as for any straggler: that it holds the anchor is its own word.

@@ -99,15 +99,15 @@ TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
   wire::Join join = tokyo();
   join.settings[0].value = "int8";
   EXPECT_EQ(refusal(join), std::string("codec: this site has int8, the swarm (from paris) has fp16") +
-                               "; set it alike at all sites [join.setting-mismatch]");
+                               "; set it to the same value at all sites [join.setting-mismatch]");
   join = tokyo();
   join.settings.pop_back();
   EXPECT_EQ(refusal(join), std::string("outer: this site has no such setting, the swarm (from paris) has average") +
-                               "; set it alike at all sites [join.setting-mismatch]");
+                               "; set it to the same value at all sites [join.setting-mismatch]");
   join = tokyo();
   join.settings.push_back({"extra", "1"});
   EXPECT_EQ(refusal(join), std::string("extra: this site has 1, the swarm (from paris) has no such setting") +
-                               "; set it alike at all sites [join.setting-mismatch]");
+                               "; set it to the same value at all sites [join.setting-mismatch]");
 }
 
 // A stranger whose link has the lowest number comes before them.
@@ -187,7 +187,7 @@ TEST(CoordinatorJoin, RefusesEveryKnobThatSitesShareWithBothValues) {
     ASSERT_EQ(refusals.size(), 1U) << row.knob.name;
     EXPECT_EQ(refusals[0].second.reason, std::string(row.knob.name) + ": this site has " + row.form.format(config) +
                                              ", the swarm (from paris) has " + row.form.format(Config()) +
-                                             "; set it alike at all sites [join.setting-mismatch]");
+                                             "; set it to the same value at all sites [join.setting-mismatch]");
     ++refused;
   }
   EXPECT_EQ(refused, shared_settings(Config()).size());
@@ -538,8 +538,8 @@ TEST(CoordinatorJoin, OtherValuesOfBuffersLeftOutAreOneWarningInAll) {
   join.model[0].digest = {1, 2};
   join.model[1].digest = {3, 4};
   const auto actions = c.hear(3, join);
-  EXPECT_THAT(notes(actions), HasSubstr("[buffers] buffers that are left out of the average have other values at lima "
-                                        "than at paris, and each site keeps its own: a.mask, b.mask"));
+  EXPECT_THAT(notes(actions), HasSubstr("buffers that are left out of the average have different values at lima and "
+                                        "at paris, and each site keeps its own: a.mask, b.mask"));
   ASSERT_EQ(sent<wire::Notice>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Notice>(actions)[0].first, LinkId{3});
   EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U) << "it is let in";

@@ -68,7 +68,7 @@ TEST_F(CoordinatorJoiners, ARoundWaitsNoLongerThanAGraceForOneThatDoesNot) {
 TEST_F(CoordinatorJoiners, WhoGetsNothingForAGraceIsLetGoAndMayComeAgain) {
   join_and_wait();
   const auto actions = pass(seconds(65), 0);
-  EXPECT_THAT(notes(actions), HasSubstr("nothing of the anchor has come there for 60 s"));
+  EXPECT_THAT(notes(actions), HasSubstr("no part of the anchor has reached it for 60 s"));
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty());
   EXPECT_EQ(sent<wire::Welcome>(c.hear(4, join_of("lima", 2))).size(), 1U);
 }
@@ -184,7 +184,7 @@ TEST_F(CoordinatorJoiners, NoMoreSitesAreLetInThanThereMayBe) {
   Inside::fill(c.coordinator);
   const auto refused = sent<wire::Refuse>(c.hear(3, join_of("lima", 2)));
   ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("it has 4096 sites, the most there may be [join.full]"));
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("it has 4096 sites, which is the most that it can have [join.full]"));
 }
 
 TEST_F(CoordinatorJoiners, TheSameProcessIsBackAtOnce) {

@@ -91,7 +91,8 @@ TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
   EXPECT_EQ(installs[0].second,
             (wire::InstallAnchor{
                 TermId{7}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight, wire::Counted::kNo, paris.report.record.voters}));
-  EXPECT_THAT(notes(actions), HasSubstr("[coordinator] leader of term 7 by 2 sites, at run 7 round 4"));
+  EXPECT_THAT(notes(actions),
+              HasSubstr("[coordinator] this coordinator leads term 7, elected by 2 sites, at run 7 round 4"));
   installed(actions);
   static_cast<void>(c.hear(1, ready()));
   const auto starts = sent<wire::StartAttempt>(c.hear(2, ready()));
@@ -146,7 +147,8 @@ TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
   ASSERT_EQ(commits.size(), 2U);
   EXPECT_EQ(commits[0].second,
             (wire::Commit{TermId{2}, RunId{7}, RoundId{5}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
-  EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is committed: its leader may have done so"));
+  EXPECT_THAT(notes(actions),
+              HasSubstr("attempt 1 of round 5 is committed, because its leader may have committed it already"));
   EXPECT_THAT(sent<wire::InstallAnchor>(actions), IsEmpty()) << "each applies it";
   static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
   static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
@@ -219,7 +221,8 @@ TEST_F(Lead, WhoHasAnotherMeanThanWasCommittedTakesTheAnchor) {
   lima.report.record.proposals[0].slices[0] = kWrong;
   const auto actions = c.hear(3, lima);
   EXPECT_THAT(sent<wire::Commit>(actions), IsEmpty());
-  EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 5 than was committed"));
+  EXPECT_THAT(notes(actions),
+              HasSubstr("[repair] lima has a different mean of round 5 from the one that was committed"));
 }
 
 // ---- an anchor that nobody here holds --------------------------------------------------------------
@@ -307,7 +310,7 @@ TEST_F(Lead, WhoIsSilentWhileALeaderIsSoughtIsLetGo) {
   static_cast<void>(c.come(1, voter("paris")));
   EXPECT_THAT(sent<wire::Prepare>(c.hear(2, voter("tokyo"))), SizeIs(2));
   const auto later = c.pass(seconds(61), {1});
-  EXPECT_THAT(notes(later), Not(HasSubstr("leader of term")));
+  EXPECT_THAT(notes(later), Not(HasSubstr("coordinator leads term")));
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"applicants\":[\"paris\"]"));
 }
 
@@ -315,7 +318,9 @@ TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
   static_cast<void>(c.come(1, voter("paris")));
   EXPECT_THAT(sent<wire::Welcome>(c.come(2, forgetful("tokyo"))), IsEmpty()) << "lima may know of more than these two";
   const auto later = c.pass(seconds(61), {1, 2});
-  EXPECT_THAT(notes(later), HasSubstr("under another run's name; leader of term 2 by 2 sites, at run 7 round 4"));
+  EXPECT_THAT(
+      notes(later),
+      HasSubstr("under another run's name; this coordinator leads term 2, elected by 2 sites, at run 7 round 4"));
   const auto installs = sent<wire::InstallAnchor>(later);
   ASSERT_EQ(installs.size(), 2U) << notes(later);
   EXPECT_EQ(installs[0].second.run, RunId{70});
@@ -383,7 +388,7 @@ TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
   EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
   const auto later = c.pass(seconds(2), {1});
   EXPECT_THAT(reason_of(later),
-              HasSubstr("no longer leads: 1 of the 3 sites that agreed on round 4, which is no majority; "
+              HasSubstr("no longer leads: 1 of the 3 sites that agreed on round 4, which is not a majority; "
                         "missing: tokyo, lima"));
   EXPECT_EQ(c.coordinator.members(), 0U);
 }

@@ -36,9 +36,9 @@ TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
   c.gather({"paris", "tokyo"});
   EXPECT_THAT(notes(c.pass(seconds(4), {1})), Not(HasSubstr("suspect")));
   const auto suspected = c.pass(seconds(2), {1});
-  EXPECT_THAT(notes(suspected), HasSubstr("[suspect] tokyo has not been heard for"));
+  EXPECT_THAT(notes(suspected), HasSubstr("[suspect] tokyo has not been heard from for"));
   EXPECT_EQ(sent<wire::Roster>(suspected)[0].second.members[1].state, wire::MemberState::kSuspect);
-  EXPECT_THAT(notes(c.hear(2, wire::Heartbeat{1, false})), HasSubstr("[resume] tokyo is heard again"));
+  EXPECT_THAT(notes(c.hear(2, wire::Heartbeat{1, false})), HasSubstr("[resume] tokyo is heard from again"));
   const auto removed = c.pass(seconds(61), {1});
   EXPECT_THAT(notes(removed), HasSubstr("[leave] tokyo is no longer a member: silent for longer than 60 s"));
   EXPECT_EQ(all<Hangup>(removed)[0].link, LinkId{2});

@@ -71,8 +71,9 @@ TEST_F(PeriodAtTheCoordinator, BeginsWithTenAndGoesByTheFirstRoundMeasured) {
   EXPECT_EQ(round(1, {{.step = 0.1}, {.step = 0.1}}), 10U) << "no round was measured yet";
   EXPECT_THAT(notes(committed_), Not(HasSubstr("[period]")));
   EXPECT_EQ(round(2, {{0.1, 1}, {0.1, 1}}), 500U);
-  EXPECT_THAT(notes(committed_), HasSubstr("[period] round 2: 500 steps until the next round in place of 10: a round "
-                                           "takes 1 s, which is to be at most 2 % of the training, a step 0.1 s"));
+  EXPECT_THAT(notes(committed_),
+              HasSubstr("[period] round 2: 500 steps until the next round instead of 10: a round "
+                        "takes 1 s, which may be at most 2 % of the training, and a step takes 0.1 s"));
   EXPECT_EQ(round(3, {{0.1, 1.02}, {0.1, 1}}), 500U);
   EXPECT_THAT(notes(committed_), Not(HasSubstr("[period]"))) << "told when it changes";
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"period\":500"));
@@ -114,7 +115,7 @@ TEST_F(PeriodAtTheCoordinator, BehindTheTrainingARoundEndsBeforeTheNext) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(round(1, {{}, {}}), 10U);
   EXPECT_EQ(round(2, {{0.5, 10}, {0.5, 10}}), 22U);
-  EXPECT_THAT(notes(committed_), HasSubstr("a round takes 10 s behind the training, a step 0.5 s"));
+  EXPECT_THAT(notes(committed_), HasSubstr("a round takes 10 s behind the training, and a step takes 0.5 s"));
 }
 
 class PeriodBySamples : public PeriodAtTheCoordinator {
@@ -136,8 +137,8 @@ class PeriodBySamples : public PeriodAtTheCoordinator {
 TEST_F(PeriodBySamples, IsThatInWhichAllTogetherTrainOnSoMany) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(counted(1, {{80, 10}, {160, 10}}), 40U) << "8 and 16 a step";
-  EXPECT_THAT(notes(committed_), HasSubstr("[period] round 1: 40 steps until the next round in place of 10: the sites "
-                                           "train on 24 samples a step, and a round is to come every 960"));
+  EXPECT_THAT(notes(committed_), HasSubstr("[period] round 1: 40 steps until the next round instead of 10: the sites "
+                                           "train on 24 samples a step, and a round is due every 960"));
   EXPECT_EQ(counted(2, {{320, 40}, {630, 40}}), 40U) << "a last batch was smaller";
   EXPECT_THAT(notes(committed_), Not(HasSubstr("[period]")));
 }

@@ -312,7 +312,7 @@ wire::StartAttempt fail_until_without_tokyo(H& c, F fail) {
     start = starts[0].second;
     told = notes(actions);
   }
-  EXPECT_THAT(told, HasSubstr("round 1 goes on without tokyo, for which 9 times an attempt had to be given up"));
+  EXPECT_THAT(told, HasSubstr("round 1 goes on without tokyo, which made an attempt fail 9 times in this round"));
   return start;
 }
 
@@ -357,13 +357,14 @@ TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
   ASSERT_EQ(with({11, 12, 13}).participants.size(), 6U);
   const auto once = c.close(13);
   EXPECT_THAT(notes(once),
-              HasSubstr("sites that were in no round yet (but with guest11, which came first): attempts at "
-                        "it failed for guest13 [round.newcomers-out]"));
+              HasSubstr("sites that have not been in any round yet (but with guest11, which came first): attempts at "
+                        "it failed because of guest13 [round.newcomers-out]"));
   EXPECT_THAT(reformed(once).voters, testing::SizeIs(4));
   static_cast<void>(come(14));
   EXPECT_TRUE(sent<wire::StartAttempt>(c.close(12)).empty()) << "it had no part";
   const auto twice = c.close(11);
-  EXPECT_THAT(notes(twice), HasSubstr("sites that were in no round yet: attempts at it failed for guest11"));
+  EXPECT_THAT(notes(twice),
+              HasSubstr("sites that have not been in any round yet: attempts at it failed because of guest11"));
   const wire::StartAttempt start = reformed(twice);
   EXPECT_THAT(start.voters, testing::SizeIs(3));
   for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
@@ -385,7 +386,7 @@ TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceDoNotEither) {
   for (const std::uint64_t link : {1, 2, 3, 11}) static_cast<void>(c.hear(link, H::done(start)));
   static_cast<void>(c.hear(12, H::done(start, kWrong)));
   const auto actions = c.hear(13, H::done(start, kWrong));
-  EXPECT_THAT(notes(actions), HasSubstr("failed for guest12, guest13 [round.newcomers-out]"));
+  EXPECT_THAT(notes(actions), HasSubstr("failed because of guest12, guest13 [round.newcomers-out]"));
   const auto named = testing::Field(&wire::Participant::name, "guest11");
   EXPECT_THAT(reformed(actions).participants, testing::AllOf(testing::SizeIs(4), testing::Contains(named)));
 }
@@ -421,7 +422,7 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(3, H::ready(1));
-  EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds another anchor of round 0"));
+  EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds a different anchor of round 0"));
   ASSERT_EQ(sent<wire::InstallAnchor>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].first, LinkId{2});
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second,
@@ -444,7 +445,7 @@ TEST(RoundOfTwo, TheLowerSiteIsTakenToBeRight) {
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(2, H::ready(1));
-  EXPECT_THAT(notes(actions), HasSubstr("of two, the lower site is taken to be right"));
+  EXPECT_THAT(notes(actions), HasSubstr("with two sites, the lower one counts as right"));
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].first, LinkId{2});
 }
 
@@ -460,7 +461,7 @@ TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
     EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "the word of others ends nobody's training";
     start = reformed(actions);
     if (i < 4) {
-      EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 1"));
+      EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has a different mean of round 1"));
       EXPECT_EQ(start.participants.size(), 3U);
     }
   }
@@ -517,7 +518,7 @@ TEST_F(Round, WhoIsRightIsForThoseToSayThatTrainAndHaveASay) {
   ASSERT_EQ(start.voters.size(), 11U);
   for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, H::done(start)));
   for (std::uint64_t link = 11; link <= 18; ++link) last = c.hear(link, H::done(start, kWrong));
-  EXPECT_THAT(notes(last), testing::Not(HasSubstr("paris has another mean")));
+  EXPECT_THAT(notes(last), testing::Not(HasSubstr("paris has a different mean")));
   EXPECT_EQ(reformed(last).voters.size(), 3U) << notes(last);
 }
 

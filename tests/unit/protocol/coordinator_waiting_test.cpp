@@ -183,7 +183,7 @@ TEST_F(Waiting, AMinorityTrainsOnAtOnce) {
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
   EXPECT_THAT(
       sent<wire::RoundSkipped>(actions)[0].second.reason,
-      HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima; if they will "
+      HasSubstr("1 of the 3 sites that agreed on round 0, which is not a majority; missing: tokyo, lima; if they will "
                 "not come back, say so where the others can hear it: collab forget tokyo lima"));
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
   EXPECT_EQ(all<Note>(actions).back().level, Note::Level::kWarning);
@@ -253,7 +253,7 @@ TEST_F(SlowExchange, GoesOnWithoutThoseThatAreNotDone) {
   static_cast<void>(c.hear(1, H::done(start)));
   static_cast<void>(c.hear(2, H::done(start)));
   const auto actions = exchange({1, 2, 3});
-  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
+  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1: the exchange at lima was not finished within 1800 s"));
   EXPECT_EQ(reformed(actions).participants.size(), 2U);
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
@@ -263,7 +263,7 @@ TEST_F(SlowExchange, GoesOnWithoutTheOneWhoseContributionTheOthersLack) {
   static_cast<void>(c.start(1, 3));
   slow_ = {{1, {SiteId{2}}}, {2, {SiteId{2}}}};
   const auto actions = exchange({1, 2, 3});
-  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
+  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1: the exchange at lima was not finished within 1800 s"));
   EXPECT_THAT(notes(actions), Not(HasSubstr("the exchange at paris was not")));
   EXPECT_EQ(reformed(actions).participants.size(), 2U);
 }
@@ -272,7 +272,7 @@ TEST_F(SlowExchange, WhereAllLinesAreSlowHasTimeWhileItGetsOn) {
   const wire::StartAttempt start = c.start(1, 3);
   for (int times = 0; times < 2; ++times) {
     const auto actions = exchange({1, 2, 3});
-    EXPECT_THAT(notes(actions), HasSubstr("it makes progress, and gets the same time again [round.slow]"));
+    EXPECT_THAT(notes(actions), HasSubstr("it is making progress, so it gets the same time again [round.slow]"));
     EXPECT_TRUE(sent<wire::StartAttempt>(actions).empty()) << "what has come stands";
   }
   for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
@@ -305,7 +305,7 @@ TEST_F(SlowExchange, EndsAtLastWithoutNamingAnybody) {
   const auto actions = exchange({1, 2, 3});
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 3U);
   EXPECT_EQ(sent<wire::RoundSkipped>(actions)[0].second.reason,
-            "its exchange was not done within 1800 s (COLLAB_ROUND_TIMEOUT), 3 times");
+            "its exchange was not finished within 1800 s (COLLAB_ROUND_TIMEOUT), 3 times");
   EXPECT_THAT(notes(actions), Not(HasSubstr("[straggler]")));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
@@ -318,7 +318,7 @@ TEST_F(SlowExchange, EndsAtOnceWhereItHardlyGetsOn) {
   const auto actions = exchange({1, 2, 3});
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 3U);
   EXPECT_EQ(sent<wire::RoundSkipped>(actions)[0].second.reason,
-            "its exchange was not done within 1800 s (COLLAB_ROUND_TIMEOUT), 2 times");
+            "its exchange was not finished within 1800 s (COLLAB_ROUND_TIMEOUT), 2 times");
 }
 
 // Time that was waited for a joiner is not the exchange's.
@@ -350,7 +350,7 @@ TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
   }
   ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
   EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason,
-              HasSubstr("1.8 kB had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
+              HasSubstr("1.8 kB had arrived. If its line needs longer, raise COLLAB_ROUND_TIMEOUT"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 

@@ -196,7 +196,7 @@ TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
   const auto actions = pass(3, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
   EXPECT_THAT(notes(actions),
-              HasSubstr("lima is no longer a member: none of its part of the exchange has arrived for"));
+              HasSubstr("lima is no longer a member: nothing of its part in the exchange has arrived for"));
   EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 2U);
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
 }
@@ -279,7 +279,7 @@ TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {
   static_cast<void>(c.start(1, 3));
   const auto actions = pass(62, {{1, {}}, {2, {}}, {3, kLacksParis}});
   EXPECT_THAT(notes(actions),
-              HasSubstr("lima cannot exchange with paris: none of its part of the exchange has arrived"));
+              HasSubstr("lima cannot exchange with paris: nothing of its part in the exchange has arrived"));
   EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 3U);
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
@@ -291,7 +291,7 @@ TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
   const H::Actions actions = stand_still(two);
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
   EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
-              HasSubstr("nothing of the exchange has moved for 60 s"));
+              HasSubstr("the exchange has made no progress for 60 s"));
   EXPECT_EQ(two.coordinator.members(), 2U);
 }
 

@@ -227,8 +227,9 @@ TEST(Forget, ANameThatNobodyMissesIsAMistake) {
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   const wire::Notice misspelt = candidate.forget({"b", "x"});
   EXPECT_EQ(misspelt.event, kRefused);
-  EXPECT_EQ(misspelt.text,
-            "no site was forgotten: no site here misses x; here: a; missing: b, c [coordinator.forget-not-missed]");
+  EXPECT_EQ(
+      misspelt.text,
+      "no site was forgotten: no site here is waiting for x; here: a; missing: b, c [coordinator.forget-not-missed]");
   EXPECT_EQ(candidate.forget({"a"}).event, kRefused) << "it is here";
   EXPECT_EQ(candidate.forget({}).event, kRefused);
   EXPECT_EQ(candidate.forget({"c"}).event, kForget);
@@ -239,7 +240,7 @@ TEST(Forget, WhereNobodyWaitsNothingIsKept) {
   Candidate candidate;
   const wire::Notice answer = candidate.forget({"b", "c"});
   EXPECT_EQ(answer.event, kRefused);
-  EXPECT_EQ(answer.text, "no site waits here [coordinator.forget-nobody-waits]");
+  EXPECT_EQ(answer.text, "no site is waiting at this coordinator [coordinator.forget-nobody-waits]");
   EXPECT_FALSE(told<wire::Welcome>(candidate.come(1, join_of("a", membership({"a", "b", "c"}))), 1));
 }
 

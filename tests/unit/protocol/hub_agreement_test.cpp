@@ -95,8 +95,9 @@ TEST(HubAgreement, TwoHubsAndThreeSites) {
   ASSERT_TRUE(sums.given({0, 1, 3}, 1, 2 * kGrace));
   EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(2U));
   ASSERT_TRUE(sums.given({2}, 1, 4 * kGrace));
-  EXPECT_THAT(sums.error(2, 1), HasSubstr("only 1 of 3 sites can reach this coordinator; the others may go on without "
-                                          "this one: missing are paris, bern"));
+  EXPECT_THAT(sums.error(2, 1),
+              HasSubstr("only 1 of 3 sites can reach this coordinator; the other sites may go on without "
+                        "this one; missing: paris, bern"));
   sums.world.heal();
   sums.sum({0, 1, 2, 3}, 2);
   ASSERT_TRUE(sums.given({0, 1, 2, 3}, 2, kSoon));
@@ -169,8 +170,9 @@ TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
   for (const std::uint32_t rank : {0U, 1U}) sums.world.block(rank, 1);
   sums.sum({0, 1, 2, 3}, 1);
   ASSERT_TRUE(sums.given({0, 1}, 1, 6 * kGrace));
-  EXPECT_THAT(sums.error(0, 1), HasSubstr("only 2 of 5 sites can reach this coordinator; the others may go on without "
-                                          "these: missing are c, d, e"));
+  EXPECT_THAT(sums.error(0, 1),
+              HasSubstr("only 2 of 5 sites can reach this coordinator; the other sites may go on without "
+                        "these; missing: c, d, e"));
   ASSERT_TRUE(sums.given({2, 3}, 1, 6 * kGrace));
   EXPECT_THAT(sums.error(2, 1), HasSubstr("only 2 of 5 sites"));
 }
@@ -234,7 +236,7 @@ TEST(HubAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
   Sums sums({"paris", "oslo", "bern"});
   sums.sum({0, 1}, 1, std::chrono::seconds(2));
   ASSERT_TRUE(sums.given({0, 1}, 1, std::chrono::seconds(4)));
-  EXPECT_THAT(sums.error(0, 1), HasSubstr("rank 2 of bern did not come to it in time"));
+  EXPECT_THAT(sums.error(0, 1), HasSubstr("rank 2 of bern did not reach it in time"));
   sums.world.kill_hub(0);
   sums.sum({2}, 1);
   EXPECT_TRUE(sums.given({2}, 1, Duration(0))) << "it needs no hub to know";

@@ -26,7 +26,7 @@ TEST(HubBounds, APartIsAtMostSixteenMiB) {
   hub.gather(2, groups(2));
   EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), kMaxHubPart), "");
   EXPECT_THAT(hub.says(0, HubFixture::contribute(GroupId(4)), kMaxHubPart + 1),
-              HasSubstr("rank 0 of site0 brings 16777217 bytes to sum [4]: a part is at most 16 MiB"));
+              HasSubstr("rank 0 of site0 contributes 16777217 bytes to sum [4]: a part is at most 16 MiB"));
   EXPECT_EQ(hub.hub().bytes_held(), kMaxHubPart);
 }
 
@@ -38,7 +38,7 @@ TEST(HubBounds, AStepCarriesAtMostSixtyFourMiB) {
   }
   EXPECT_THAT(
       hub.says(4, HubFixture::contribute(GroupId(2)), 9 * kMiB),
-      HasSubstr("to which others have brought 64 MiB: a step carries at most 64 MiB, 8 MiB for each of 8 members"));
+      HasSubstr("to which others have contributed 64 MiB: a step carries at most 64 MiB, 8 MiB for each of 8 members"));
   EXPECT_EQ(hub.says(5, HubFixture::contribute(GroupId(2)), 8 * kMiB), "") << "it is within its share of the step";
   EXPECT_EQ(hub.hub().bytes_held(), 72 * kMiB);
 }
@@ -56,7 +56,7 @@ TEST(HubBounds, ARankHoldsAtMostItsPartsAndHasThemBackWhenTheyAreTaken) {
   for (group = 16; group <= 18; group += 2)
     EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(group)), 16 * kMiB), "");
   EXPECT_THAT(hub.says(0, HubFixture::contribute(GroupId(2), 2), 16 * kMiB),
-              HasSubstr("of its parts are held until others take them: at most 128 MiB of a rank are"));
+              HasSubstr("of its parts are held until others take them: at most 128 MiB are held for one rank"));
 }
 
 TEST(HubBounds, ManySmallPartsCountForMoreThanTheirBytes) {
@@ -478,9 +478,9 @@ TEST(HubBounds, LargeWorldsShareTheirRanks) {
 TEST(HubBounds, ALinkIsOfOneRank) {
   HubFixture hub;
   (void)hub.says(0, HubFixture::enter(0, 3));
-  EXPECT_THAT(hub.says(0, HubFixture::enter(1, 3)), HasSubstr("this link is of rank 0"));
+  EXPECT_THAT(hub.says(0, HubFixture::enter(1, 3)), HasSubstr("this link already belongs to rank 0"));
   (void)hub.says(0, HubFixture::enter(0, 3));
-  EXPECT_THAT(hub.says(0, HubFixture::enter(0, 3, 2)), HasSubstr("this link is of rank 0"));
+  EXPECT_THAT(hub.says(0, HubFixture::enter(0, 3, 2)), HasSubstr("this link already belongs to rank 0"));
 }
 
 }  // namespace

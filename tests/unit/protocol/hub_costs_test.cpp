@@ -49,7 +49,7 @@ TEST_F(HubCosts, ATimeOutLooksAtItsOwnStep) {
   (void)hub.says(0, within(2, 1));
   for (std::uint64_t i = 0; i < 1000; ++i) (void)hub.says(3, within(1000 + 2 * i, 60'000));
   EXPECT_LT(cost_of([&] { hub.pass(milliseconds(1)); }), 10U);
-  EXPECT_THAT(hub.error(), ::testing::HasSubstr("rank 1 of site1 did not come to it in time"));
+  EXPECT_THAT(hub.error(), ::testing::HasSubstr("rank 1 of site1 did not reach it in time"));
   const TimePoint next = hub.hub().next_deadline();
   EXPECT_LT(next, kNever);
   EXPECT_GT(next, TimePoint(std::chrono::hours(1)) + seconds(59));

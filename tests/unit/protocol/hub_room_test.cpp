@@ -47,7 +47,7 @@ TEST(HubRoom, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
     EXPECT_EQ(hub.hub().present().size(), i < 14 ? 3U : 2U);
   }
   EXPECT_THAT(hub.lines().back(),
-              HasSubstr("rank 2 of site0 is gone from the world's collectives: it is a grace late"));
+              HasSubstr("rank 2 of site0 is gone from the world's collectives: it has not taken what is held for it"));
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 

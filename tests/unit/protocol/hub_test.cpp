@@ -180,7 +180,7 @@ TEST_F(CollectiveHubTest, ATimeOutNamesWhoDidNotCome) {
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 2}); }, std::chrono::seconds(4)));
   EXPECT_LT(world.now() - begun, std::chrono::milliseconds(2500));
   EXPECT_THAT(error(2, 1), HasSubstr("all_reduce [3] was given up after 2 s"));
-  EXPECT_THAT(error(2, 1), HasSubstr("rank 1 of paris, rank 3 of bern did not come to it in time"));
+  EXPECT_THAT(error(2, 1), HasSubstr("rank 1 of paris, rank 3 of bern did not reach it in time"));
   reduce(1, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {1}); }, kSoon));
   EXPECT_THAT(error(1, 1), HasSubstr("was given up"));

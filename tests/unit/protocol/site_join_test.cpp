@@ -251,7 +251,8 @@ TEST_F(SiteFetchesFromTwo, AtOnce) {
 
 TEST_F(SiteFetchesFromTwo, AndNamesTheOneThatSentOtherBytes) {
   const auto wrong = s.step(AnchorSourceWrong{SiteId{0}, "its elements [0, 10) are not those agreed on"});
-  EXPECT_THAT(notes(wrong), HasSubstr("[repair] the anchor of round 4 is not taken from paris: its elements [0, 10)"));
+  EXPECT_THAT(notes(wrong),
+              HasSubstr("[repair] the anchor of round 4 is no longer fetched from paris: its elements [0, 10)"));
   EXPECT_EQ(all<DropAnchorSource>(wrong)[0].site, SiteId{0});
   EXPECT_EQ(all<Note>(wrong)[0].fields[0], (std::pair<std::string, std::string>{"who", "\"paris\""}));
   // Not again over another link either.
@@ -271,7 +272,7 @@ TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
   EXPECT_TRUE(s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{4}}).empty()) << "an answer to an earlier question";
   const auto one = s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{5}});
   EXPECT_EQ(all<DropAnchorSource>(one)[0].site, SiteId{0});
-  EXPECT_THAT(notes(one), HasSubstr("paris does not hold the anchor of round 4 any more, but that of run 7 round 5"));
+  EXPECT_THAT(notes(one), HasSubstr("paris no longer holds the anchor of round 4, but that of run 7 round 5"));
   const auto two = s.hear(3, wire::AnchorMoved{RunId{7}, RoundId{5}});
   EXPECT_EQ(all<StopReceiving>(two).size(), 1U);
   EXPECT_EQ(all<Hangup>(two)[0].link, LinkId{1});

@@ -176,7 +176,7 @@ TEST_F(Optimizer, BytesThatStopComingEndTheTry) {
   static_cast<void>(s.step(TakeOptimizer{}));
   static_cast<void>(s.hear(1, wire::Heartbeat{}));
   EXPECT_TRUE(all<OptimizerLost>(s.tick(seconds(59))).empty());
-  EXPECT_THAT(all<OptimizerLost>(s.tick(seconds(1))).at(0).reason, HasSubstr("paris: nothing more came from it"));
+  EXPECT_THAT(all<OptimizerLost>(s.tick(seconds(1))).at(0).reason, HasSubstr("paris: nothing more arrived from it"));
 }
 
 TEST_F(Optimizer, WhoAsksUsIsLentOurs) {

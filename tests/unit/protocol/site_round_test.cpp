@@ -180,7 +180,7 @@ TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
 TEST_F(SiteRound, AttemptsOfAnOlderTermOrAnotherModelAreIgnored) {
   exchange();
   EXPECT_THAT(notes(s.hear(1, H::start(1, 1, 2))), HasSubstr("a later attempt is known"));
-  EXPECT_THAT(notes(s.hear(1, H::start(5, 2, 2))), HasSubstr("this site stands at round 0"));
+  EXPECT_THAT(notes(s.hear(1, H::start(5, 2, 2))), HasSubstr("this site is at round 0"));
   wire::StartAttempt start = H::start(1, 2, 2);
   start.term = TermId{0};
   EXPECT_THAT(notes(s.hear(1, start)), HasSubstr("an older term"));

@@ -108,7 +108,7 @@ TEST(AnchorStreams, APartThatIsNotWhatWasAgreedOnAccusesItsSource) {
   const auto* wrong = std::get_if<protocol::AnchorSourceWrong>(&events[0]);
   ASSERT_NE(wrong, nullptr);
   EXPECT_EQ(wrong->site, kSource);
-  EXPECT_NE(wrong->reason.find("damaged on their way"), std::string::npos);
+  EXPECT_NE(wrong->reason.find("damaged on the way"), std::string::npos);
   EXPECT_FALSE(to.arena->sealed().has_value());
 }
 

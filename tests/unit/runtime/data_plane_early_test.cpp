@@ -198,7 +198,7 @@ TEST_F(DataPlaneEarly, OfWhatComesLateTwoVectorsAreKept) {
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_THAT(late(i), IsEmpty());
   const protocol::ExchangeFailed failed = failure_of(late(4));
   EXPECT_EQ(failed.peer, kPeer);
-  EXPECT_THAT(failed.reason, HasSubstr("come to more than 2 vectors"));
+  EXPECT_THAT(failed.reason, HasSubstr("add up to more than 2 vectors"));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST_F(DiskTest, EachFailureSaysWhatFailedAndOfWhichFile) {
   disk.writing = ENOSPC;
   EXPECT_THAT(file->write(0, bytes("half of it")).message(), HasSubstr("cannot write " + path_ + ".new: No space"));
   disk.syncing = EIO;
-  EXPECT_THAT(file->sync().message(), HasSubstr("cannot make durable " + path_ + ".new"));
+  EXPECT_THAT(file->sync().message(), HasSubstr("cannot sync " + path_ + ".new"));
   disk.renaming = EROFS;
   EXPECT_THAT(file->place().message(), HasSubstr("cannot rename " + path_ + ".new: Read-only"));
 }

@@ -90,7 +90,7 @@ TEST_F(EarlyChunksTest, AreOfThisRoundOrTheNext) {
   comes(kA, 5);
   comes(kA, 6);
   comes(kB, 7);
-  EXPECT_THAT(early_.lossy().at(kB).why, HasSubstr("round 7 came to a site that stands at round 4"));
+  EXPECT_THAT(early_.lossy().at(kB).why, HasSubstr("round 7 arrived at a site that is at round 4"));
   EXPECT_THAT(taken(), ElementsAre(2, 3));
 }
 

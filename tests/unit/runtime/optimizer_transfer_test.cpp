@@ -157,7 +157,7 @@ TEST_F(OptimizerTransferTest, WhatComesInPartsIsTheWholeAndSaysHowLongItTook) {
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   EXPECT_TRUE(std::ranges::equal((*whole)->view(), bytes_));
   clock_.advance(std::chrono::milliseconds(1500));
-  EXPECT_THAT(transfer_.ended({}).text, HasSubstr("lent by paris: 1.0 kB in 1.5 s"));
+  EXPECT_THAT(transfer_.ended({}).text, HasSubstr("fetched from paris: 1.0 kB in 1.5 s"));
 }
 
 TEST_F(OptimizerTransferTest, DamagedBytesAreSeenInThePartAndInTheWhole) {

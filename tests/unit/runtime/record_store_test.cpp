@@ -244,7 +244,7 @@ TEST_F(RecordStoreTest, AnotherFormatIsPutAsideAsNotOurs) {
   put_hashed(content);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(kept(), "");
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("format 2, this collab reads format 1"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("format 2, but this collab reads format 1"));
   EXPECT_TRUE(fs::exists(path() + ".other-1"));
 }
 

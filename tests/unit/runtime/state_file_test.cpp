@@ -342,7 +342,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
     const Status status = read();
     EXPECT_EQ(status.code(), StatusCode::kRefused);
     EXPECT_THAT(status.message(),
-                HasSubstr("has format " + std::to_string(int{format}) + ", this collab reads format 7"));
+                HasSubstr("has format " + std::to_string(int{format}) + ", but this collab reads format 7"));
   }
 }
 

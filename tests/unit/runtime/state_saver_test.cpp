@@ -244,7 +244,7 @@ TEST_F(StateSaverTest, OneThatWaitsIsGivenUpWhenItsMemoryIsNeeded) {
   ::testing::internal::CaptureStderr();
   saver_->let_go(outer_);
   EXPECT_TRUE(saver_->overdue());
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("while the one before was on its way"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("while the state before it was being written"));
   disk_.open_gate();
   EXPECT_EQ(saved_round(), 0U);
   save(6);

@@ -27,7 +27,7 @@ class AgreedMembership {
   [[nodiscard]] const Voters& next_voters() const { return next_voters_; }  // of the attempt in flight
   [[nodiscard]] const CommittedRounds& history() const { return history_; }
 
-  // In the rounds; at the birth of a swarm all have.
+  // Whether the site has a say in the rounds; at the birth of a swarm all have.
   [[nodiscard]] bool has_say(SiteId site) const { return voters_.empty() || voters_.contains(site); }
 
   // ---- what is agreed on
@@ -42,7 +42,7 @@ class AgreedMembership {
   void forget();
 
   // ---- who is enough
-  // Of the voter's site, which is here with this acceptor; `early`: it was so before the term was begun.
+  // How the voter counts if its site is here with this acceptor; `early`: it was here before the term was begun.
   [[nodiscard]] static Presence presence_of(const wire::Voter& voter, AcceptorId acceptor, bool early);
   template <typename F>
   [[nodiscard]] Quorum quorum(F presence) const {  // as in quorum_of

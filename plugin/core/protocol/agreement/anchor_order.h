@@ -16,8 +16,8 @@ namespace collab::protocol {
 [[nodiscard]] bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b,
                             std::size_t voters_of_b);
 
-// Of two swarms that grow at the same pace the order must not turn over: the rounds of one that has agreed on far more
-// decide, else what does not change with each round.
+// The order of two swarms that grow at the same pace must not flip. So the number of rounds decides only if one is far
+// ahead; otherwise something decides that does not change with each round.
 [[nodiscard]] inline bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
 
 }  // namespace collab::protocol

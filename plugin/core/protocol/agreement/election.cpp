@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::size_t kMostTried = 64;  // claims: to try one, all records are read
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
-constexpr Duration kUndisturbed = std::chrono::seconds(3);  // new sites restart no term: two round trips, two writes
+constexpr Duration kUndisturbed = std::chrono::seconds(3);  // before new sites restart a term: it takes two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
 constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
 constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.owes; };
 
-// By ballot: the last term it was proposed under, then the attempt.
+// Orders by ballot: the last term that it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
   const auto rank = [](const wire::Proposal& p) {
     return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.start.term, p.settled), p.start.attempt,

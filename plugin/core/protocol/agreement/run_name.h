@@ -12,9 +12,9 @@
 
 namespace collab::protocol {
 
-// Of the process that began later it is larger, as far as clocks agree: of two swarms that have agreed equally often
-// that one stays. `random`: bits that nobody else has drawn. Seconds leave room for 30 of them: hosts without a clock
-// of their own all begin at the same time.
+// The process that began later gets the larger number, as far as clocks agree: of two swarms that have agreed equally
+// often, that one stays. `random`: bits that nobody else has drawn. Seconds leave room for 30 of them: hosts without a
+// clock of their own all begin at the same time.
 [[nodiscard]] RunId run_name(std::chrono::seconds since_1970, std::uint64_t random);
 // The next one of a process that was to take `own`, where it knows of `known`: larger than both, unless no clock has
 // ever shown what `known` says. What is added keeps those apart that go on from the same run.

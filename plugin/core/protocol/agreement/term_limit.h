@@ -32,7 +32,7 @@ struct TermLimit {
   }
 };
 
-// Of a machine whose clocks show both.
+// The limit at a machine whose clocks show both times.
 [[nodiscard]] inline TermLimit term_limit(std::chrono::nanoseconds since_1970, TimePoint now) {
   return {std::chrono::duration_cast<Duration>(since_1970) - now.time_since_epoch()};
 }

@@ -22,10 +22,10 @@ namespace collab::protocol {
 
 class BandwidthPartition {
  public:
-  // Of the sites of an attempt, in the order of `lines`; a rate of 0 is not known.
+  // The shares of an attempt's sites, in the order of `lines`; a rate of 0 is not known.
   struct Division {
     std::vector<Share> shares;
-    std::optional<double> takes;  // they were moved: of the time that the exchange would have taken, this part
+    std::optional<double> takes;  // if shares were moved: the part of the time that the exchange would have taken
   };
   [[nodiscard]] Division divide(RunId run, RoundId round, std::vector<Line> lines, double mean_ratio);
   // The same for all that may own.

@@ -95,7 +95,7 @@ void ClientGroup::hold(const wire::StepResult& message) {
   // A result that is awaited ends nothing. A group that is not open here has no call that could be told.
   if (fresh && is_open() && !awaits(message.step) && is_behind()) {
     return break_off(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
-                                 " steps of this group have failed without it, the last one so: " + message.error +
+                                 " steps of this group have failed without it, the last one with: " + message.error +
                                  " [hub.behind]"));
   }
   place->second = {message, {}, false};
@@ -118,7 +118,7 @@ void ClientGroup::on_stands(std::uint64_t step) {
   begin_next();
 }
 
-// Gives out the pending step's result, which stands.
+// Hands out the pending step's result, which is final.
 void ClientGroup::give_out() {
   const Held held = std::move(held_.at(pending_->step));
   held_.erase(pending_->step);

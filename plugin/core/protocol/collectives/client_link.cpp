@@ -44,7 +44,7 @@ void ClientLink::dial() {
 
 void ClientLink::on_connected(LinkId link) {
   if (phase_ != Phase::kDialing) {
-    all_.out.emplace_back(Hangup{link, "not wanted any more"});
+    all_.out.emplace_back(Hangup{link, "no longer wanted"});
     return;
   }
   link_ = link;
@@ -106,9 +106,9 @@ void ClientLink::lose(const std::string& why, bool unanswered) {
   const bool soon = is_in() && all_.now < later(entered_at_, grace_);
   if (is_in()) quick_losses_ = soon ? quick_losses_ + 1 : 0;
   if (is_in()) {
-    all_.out.emplace_back(make_note(
-        Note::Level::kWarning, "hub",
-        "the link to the coordinator at " + address() + " is lost: " + why + "; it is dialled again [hub.link-lost]"));
+    all_.out.emplace_back(make_note(Note::Level::kWarning, "hub",
+                                    "the link to the coordinator at " + address() + " is lost: " + why +
+                                        "; this rank dials it again [hub.link-lost]"));
     failed_dials_ = 0;
   } else if (unanswered && ++failed_dials_ >= kDialsEach) {
     failed_dials_ = 0;

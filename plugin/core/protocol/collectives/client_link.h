@@ -26,7 +26,7 @@ class ClientLink {
   [[nodiscard]] LinkId link() const { return link_; }
   [[nodiscard]] bool is_entering() const { return phase_ == Phase::kEntering; }
   [[nodiscard]] bool is_in() const { return phase_ == Phase::kIn; }
-  // Why nothing goes by it any more, now or later.
+  // Why nothing can be sent over this link any more, now or later.
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] const std::string& address() const;
   [[nodiscard]] const std::string& last_problem() const { return last_problem_; }
@@ -73,7 +73,7 @@ class ClientLink {
   int failed_dials_ = 0;
   bool entered_once_ = false;
   std::string last_problem_ = "not tried yet";
-  std::string minority_;  // what a hub said that could not lead; empty: none has, since we were in
+  std::string minority_;  // what a hub that could not lead said; empty: none has, since this rank was in
   LinkId link_{};
   TimePoint heard_{};
   TimePoint next_beat_ = kNever;

@@ -31,7 +31,7 @@ struct HubClientParts {
   ClientGroups groups;
   ClientSenders senders;
 
-  // Of the step under way.
+  // The state of the step under way.
   TimePoint now{};
   std::vector<HubClientAction> out{};
 

@@ -49,7 +49,7 @@ class CollectiveHub {
   // Ranks that have entered and neither left nor gone: "rank 2 of paris".
   [[nodiscard]] std::vector<std::string> present() const;
   // Sites whose ranks have brought their part of a step to which others are still to come.
-  // Of sites that say themselves that they are in that world: a rank may name any site as its own.
+  // Gives the sites that say themselves that they are in that world, because a rank may name any site as its own.
   using SitesOf = std::function<std::set<std::string>(std::uint64_t world)>;
   [[nodiscard]] CallsUnderWay calls_under_way(const SitesOf& sites_of) const;
   // How often who is present has changed; and what calls are under way, as far as that may differ.

@@ -242,9 +242,9 @@ std::optional<RankId> HubGroup::find_untaking(std::uint32_t member, const wire::
 }
 
 std::string HubGroup::untaken_text(RankId slow, const wire::Contribute& message) const {
-  return call_text(message) + " has " + world_.ranks.text(slow) + " for a member, which has not taken " +
-         in_bytes(world_.memory.untaken(slow).held()) + " of what others have brought; look at that rank's process " +
-         "and line [hub.parts-untaken]";
+  return call_text(message) + " has " + world_.ranks.text(slow) + " as a member, which has not taken " +
+         in_bytes(world_.memory.untaken(slow).held()) +
+         " of what others have contributed; look at that rank's process " + "and line [hub.parts-untaken]";
 }
 
 bool HubGroup::is_late(std::uint32_t member) const {
@@ -257,10 +257,10 @@ bool HubGroup::is_late(std::uint32_t member) const {
 
 std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
   const std::string what =
-      world_.ranks.text(members()[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
+      world_.ranks.text(members()[member]) + " contributes " + in_bytes(bytes) + " to " + call_text(message);
   if (bytes > kMaxHubPart) {
     return what + ": a part is at most " + in_bytes(kMaxHubPart) +
-           "; bring longer ones in several steps [hub.part-long]";
+           "; contribute longer ones in several steps [hub.part-long]";
   }
   std::size_t others = 0;
   if (const auto step = steps_.find(message.step); step != steps_.end()) {
@@ -270,9 +270,9 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
   }
   const std::size_t even = kMaxHubStep / size();
   if (bytes > even && others + bytes > kMaxHubStep) {
-    return what + ", to which others have brought " + in_bytes(others) + ": a step carries at most " +
+    return what + ", to which others have contributed " + in_bytes(others) + ": a step carries at most " +
            in_bytes(kMaxHubStep) + ", " + in_bytes(even) + " for each of " + std::to_string(size()) +
-           " members; bring longer ones in several steps [hub.step-long]";
+           " members; contribute longer ones in several steps [hub.step-long]";
   }
   const HubBudget& budget = world_.memory.parts(members()[member]);
   const HubTotal& all = budget.all();
@@ -282,7 +282,8 @@ std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute&
   const std::string held =
       what + ", and " + in_bytes(budget.held() - mine) + " of its parts are held until others take them: ";
   if (budget.held() + more - mine > all.each()) {
-    return held + "at most " + in_bytes(all.each()) + " of a rank are; start fewer calls at once [hub.parts-held]";
+    return held + "at most " + in_bytes(all.each()) +
+           " are held for one rank; start fewer calls at once [hub.parts-held]";
   }
   return held + "this coordinator holds " + in_bytes(all.held()) + " of at most " + in_bytes(all.most()) +
          ", and a rank's share is then " + in_bytes(budget.share()) + "; start fewer calls at once [hub.parts-held]";
@@ -434,7 +435,7 @@ std::string HubGroup::why_failed(const wire::Contribute& call, const std::vector
   if (absent.empty() || (call.absence != wire::Absence::kFails && !(root_only && root_away))) return "";
   const std::uint32_t who = root_only ? call.root : absent.front();
   const HubRank& rank = world_.ranks[members()[who]];
-  std::string why = call.operation + " needs every part of it, and " + world_.ranks.text(members()[who]);
+  std::string why = call.operation + " needs the parts of all its members, and " + world_.ranks.text(members()[who]);
   if (!is_away(who)) {
     why += " cannot give its own: its site has lost a rank";
   } else {
@@ -453,7 +454,7 @@ void HubGroup::time_out(std::uint64_t number) {
   }
   fail(number, call_text(first->contribute) + " was given up after " + in_seconds(world_.hub.now - first->since) +
                    ", the group's time-out: " + world_.ranks.texts(missing) +
-                   " did not come to it in time [hub.ranks-late]");
+                   " did not reach it in time [hub.ranks-late]");
 }
 
 void HubGroup::fail(std::uint64_t number, std::string error) {

@@ -62,7 +62,7 @@ class HubGroup {
   void on_due(std::uint64_t step);  // its time is over
 
  private:
-  // How a step stands that this hub has not decided.
+  // What is known of a step that this hub has not decided.
   enum class Phase : std::uint8_t {
     kOpen,     // a member that is here does not hold it: no result of it stands
     kUnknown,  // all that are here hold it, others are still to come
@@ -71,7 +71,7 @@ class HubGroup {
   };
   [[nodiscard]] bool is_away(std::uint32_t member) const;
   [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
-  // Whether a living member has not come to any of the steps shortly before it.
+  // Whether a living member has not reached any of the steps shortly before this one.
   [[nodiscard]] bool is_far_ahead(std::uint64_t step) const;
   // Whether any member is so: `hint` is asked first, and becomes the one that is.
   template <typename F>
@@ -81,7 +81,8 @@ class HubGroup {
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
   [[nodiscard]] std::string untaken_text(RankId slow, const wire::Contribute& message) const;
-  // Whether the step may fail for it: others hold so much that what it brings within its own bound has no room.
+  // Whether this part may make the step fail: others hold so much that there is no room for it, though it is within its
+  // own bound.
   [[nodiscard]] bool is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
   [[nodiscard]] std::size_t held_in_step(std::uint32_t member, std::uint64_t step) const;
@@ -103,17 +104,17 @@ class HubGroup {
 
   HubWorld& world_;
   wire::Assemble open_;
-  HubCharge charge_;  // of who has opened it first
+  HubCharge charge_;  // charged to the rank that opened the group first
   std::map<RankId, std::uint32_t> places_;
   std::vector<bool> assembled_;      // the members that have opened it
-  std::vector<std::uint64_t> came_;  // the last step that each has brought a part to
+  std::vector<std::uint64_t> came_;  // the last step that each has contributed to
   std::map<std::uint64_t, HubStep> steps_;
   std::uint64_t newest_decided_ = 0;
   std::uint64_t newest_stood_ = 0;            // at this hub
-  mutable std::uint64_t most_completed_ = 0;  // no member says more
-  mutable std::uint64_t recalls_ = 0;         // that are counted in it
-  mutable std::uint32_t here_ = 0;            // a member that was not away
-  mutable std::uint32_t holds_nothing_ = 0;   // a member that held no result
+  mutable std::uint64_t most_completed_ = 0;  // upper bound over all members
+  mutable std::uint64_t recalls_ = 0;         // recalls() when it was computed
+  mutable std::uint32_t here_ = 0;            // hint: a member that was not away
+  mutable std::uint32_t holds_nothing_ = 0;   // hint: a member that held no result
   std::string given_up_;                      // why every step of it fails; empty: it goes on
 };
 

@@ -126,7 +126,8 @@ void HubGroups::make_room(RankId rank, std::size_t bytes) {
     if (world_.memory.leaves_too_much(other) && is_late(other)) over.push_back(other);
   }
   if (over.empty()) return;
-  world_.ranks.mark_gone(over, "it is a grace late to take what is held for it, and that is more than a rank may have");
+  world_.ranks.mark_gone(
+      over, "it has not taken what is held for it for a whole grace, and that is more than a rank may have");
   world_.membership.advance();
 }
 
@@ -146,8 +147,9 @@ void HubGroups::pass_charges(RankId rank) {
 
 void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
   wire::StepResult result{group.id(), step, world_.membership.ballot(), true, {}, ""};
-  result.error = "a group of " + std::to_string(group.size()) + " ranks has other members at " +
-                 world_.ranks.text(rank) + "; all ranks of a group give new_group() the same ranks [hub.group-differs]";
+  result.error = "a group of " + std::to_string(group.size()) + " ranks has different members at " +
+                 world_.ranks.text(rank) +
+                 "; all ranks of a group must give new_group() the same ranks [hub.group-differs]";
   world_.send(rank, std::move(result));
 }
 

@@ -214,13 +214,13 @@ void HubMembership::choose(const wire::Epoch& epoch) {
   world_.ranks.mark_gone(left_out, "an earlier coordinator has left it out");
   world_.ranks.mark_gone(
       silent, "nothing heard from it for " + in_seconds(world_.hub.config.link_grace) + " (COLLAB_LINK_GRACE)");
-  world_.ranks.mark_gone(never_came, "it has never come to this coordinator");
+  world_.ranks.mark_gone(never_came, "it has never reached this coordinator");
   world_.groups.settle();
 }
 
 // ---- which ranks are enough
 
-// Of each site, the lowest rank that is not gone.
+// The lowest rank of each site that is not gone.
 std::vector<wire::Voter> HubMembership::voters() const {
   std::vector<wire::Voter> voters;
   std::set<std::uint32_t> seen;
@@ -293,8 +293,8 @@ void HubMembership::judge_quorum() {
   leads_ = false;
   for (Vote& vote : votes_) vote.promised = false;
   world_.ranks.send_away("only " + std::to_string(rest.with_record) + " of " + std::to_string(rest.voters) +
-                         " sites can reach this coordinator; the others may go on without " +
-                         (rest.with_record == 1 ? "this one" : "these") + ": missing are " + names_text(names, {}));
+                         " sites can reach this coordinator; the other sites may go on without " +
+                         (rest.with_record == 1 ? "this one" : "these") + "; missing: " + names_text(names, {}));
 }
 
 }  // namespace collab::protocol

@@ -64,7 +64,7 @@ bool HubMemory::require_room(RankId rank, std::size_t bytes, const std::string& 
   world_.refuse(rank, world_.ranks.text(rank) + " asks this coordinator to remember " + what + ": that is " +
                           in_bytes(memory.held() + bytes) + " for it, and at most " +
                           in_bytes(own ? memory.all().each() : memory.share()) +
-                          (own ? " are kept for a rank" : " are its share while all together have too much") +
+                          (own ? " is kept for one rank" : " is its share while all ranks together hold too much") +
                           "; destroy process groups that are no longer used [hub.memory]");
   return false;
 }

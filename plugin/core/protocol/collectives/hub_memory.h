@@ -31,7 +31,7 @@ class HubMemory {
   [[nodiscard]] const HubBudget& parts(RankId rank) const { return ranks_[rank.value].parts; }
 
   [[nodiscard]] std::uint64_t recalls() const { return recalls_; }  // how often a rank has said what it remembers
-  // Parts of others that it has not taken, once their contributors have no more room.
+  // Counts the parts of others that this rank has not taken, once their contributors have no more room.
   [[nodiscard]] HubBudget& untaken(RankId rank) { return ranks_[rank.value].untaken; }
   [[nodiscard]] bool leaves_too_much(RankId rank) { return untaken(rank).held() > untaken(rank).all().each(); }
   // Whether there is room for what it names; else it is refused.

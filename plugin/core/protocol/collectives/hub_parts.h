@@ -20,7 +20,7 @@ struct HubParts {
   HubConfig config;
   HubWorlds worlds;
 
-  // Of the step under way.
+  // The state of the step under way.
   TimePoint now{};
   std::vector<HubAction> out;
 

@@ -36,14 +36,14 @@ std::string HubRanks::texts(const std::vector<RankId>& ranks) const {
 std::string HubRanks::left_out_text(RankId rank) const {
   const HubRank& each = ranks_[rank.value];
   return text(rank) + " was left out of its world's collectives: " + (each.left ? "it had left" : each.gone) +
-         "; the others go on without it, so start it again as a new process [hub.left-out]";
+         "; its world goes on without it, so start it again as a new process [hub.left-out]";
 }
 
 std::string HubRanks::why_refused(const wire::Enter& message) const {
   if (sites_ != message.sites || site_of_ != message.site_of) {
     return "the ranks of this world are " + std::to_string(site_of_.size()) + " at " +
            names_text(sites_, message.sites) + "; this rank says " + std::to_string(message.site_of.size()) + " at " +
-           names_text(message.sites, sites_) + "; start all ranks of a world alike [hub.other-map]";
+           names_text(message.sites, sites_) + "; start all ranks of a world with the same sites [hub.other-map]";
   }
   const HubRank& rank = ranks_[message.rank.value];
   if (rank.away() && !mutant(Mutant::kGoneIsLetIn)) return left_out_text(message.rank);
@@ -76,7 +76,7 @@ bool HubRanks::may_enter(LinkId link, RankId rank) {
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;
-  if (fresh) world_.hub.worlds.hang_up(rank.link, "its rank has entered by another link");
+  if (fresh) world_.hub.worlds.hang_up(rank.link, "its rank has entered over another link");
   this->link(rank, link);
   rank.acceptor = message.acceptor;
   if (!std::exchange(rank.entered, true)) ++world_.hub.changes;

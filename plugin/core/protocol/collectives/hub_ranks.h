@@ -50,7 +50,7 @@ class HubRanks {
   // When the world is forgotten, if no rank is linked. Until then a late rank can be told that the others have gone on,
   // and may find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  // If no rank is linked, and none was heard for a grace, when one was heard last: they may all have died.
+  // When a rank was heard last, if no rank is linked and none was heard for a grace: they may all have died.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
   // No rank, and not the world, needs attention before this. A rank that is heard meanwhile does not move it at once.
   [[nodiscard]] TimePoint next_deadline() const { return next_; }
@@ -58,7 +58,7 @@ class HubRanks {
   // No rank is here: the ranks may take as long to come as for the first time.
   void await_ranks(bool returning);
   void expect_soon();  // they have been with another hub, and know that it is lost
-  // Whether it may now, if it does so by the link that it has: each time all its groups are looked at.
+  // Whether a rank may enter again over the link that it has; limited, because each time all its groups are checked.
   [[nodiscard]] bool may_enter(LinkId link, RankId rank);
   // Whether it comes by another link than before.
   bool enter(LinkId link, const wire::Enter& message);
@@ -82,7 +82,7 @@ class HubRanks {
   std::vector<std::string> sites_;
   std::vector<std::uint32_t> site_of_;
   std::vector<HubRank> ranks_;
-  std::vector<RateLimit> again_;  // by rank: that it enters by the link that it has
+  std::vector<RateLimit> again_;  // by rank: how often it may enter again over its link
   std::size_t linked_ = 0;
   TimePoint heard_{};                 // any of them
   std::set<std::uint32_t> suspects_;  // silent, and judged together

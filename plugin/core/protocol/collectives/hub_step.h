@@ -20,11 +20,11 @@ namespace collab::protocol {
 
 // One member's part.
 struct HubPart {
-  wire::Contribute contribute;  // of its splits the sums: where each ends
+  wire::Contribute contribute;  // its splits as running sums: where each one ends
   Payload payload;
   TimePoint since{};
   TimePoint deadline = kNever;
-  HubCharge charge;       // of who has brought it
+  HubCharge charge;       // charged to the rank that contributed it
   std::string lacking{};  // why its bytes have no room here: the step fails once all have come
 };
 
@@ -39,9 +39,9 @@ class HubStep {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }  // of payloads
   // The first member in this call; none: no part is of it.
   [[nodiscard]] std::optional<std::uint32_t> find_call(std::uint64_t call) const;
-  // The member whose part is of another call than the first one's.
+  // A member whose part belongs to another call than the first part.
   [[nodiscard]] std::optional<std::uint32_t> stray() const;
-  // Of those whose time is over, the part that waits longest; null: none.
+  // The part that has waited longest, of those whose time is over; null: none.
   [[nodiscard]] const HubPart* overdue(TimePoint now) const;
   // What `member` is given: from whom, and what.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, Payload>> parts_for(std::uint32_t member) const;
@@ -58,7 +58,7 @@ class HubStep {
  private:
   std::map<std::uint32_t, HubPart> parts_;
   std::set<std::uint32_t> givers_;                        // members whose parts have a payload
-  std::map<std::uint64_t, std::uint32_t> first_in_call_;  // or was, before it brought another part
+  std::map<std::uint64_t, std::uint32_t> first_in_call_;  // kept after a re-contribution
   std::size_t bytes_ = 0;
   std::uint32_t hint_ = 0;
   bool mixed_ = false;                      // a part that came was not like the first one

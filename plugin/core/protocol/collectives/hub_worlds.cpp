@@ -55,12 +55,12 @@ void HubWorlds::divide_budgets() {
 std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) const {
   if (message.swarm != all_.config.swarm) {
     return "this coordinator serves the swarm " + all_.config.swarm + ", this rank asks for " + message.swarm +
-           ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [hub.other-swarm]";
+           ": set the same COLLAB_RUN, or another COLLAB_COORDINATOR [hub.other-swarm]";
   }
   const Place* const own = find_place(link);
   if (own == nullptr || *own == Place{message.world, message.rank}) return "";
-  return "this link is of rank " + std::to_string(own->rank.value) + " of another world or place; rank " +
-         std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
+  return "this link already belongs to rank " + std::to_string(own->rank.value) + ", or to another world; rank " +
+         std::to_string(message.rank.value) + " needs a link of its own [hub.link-taken]";
 }
 
 // Worlds of the same host whose ranks have died make room, the longest silent one first. Each restart after a crash is
@@ -98,7 +98,7 @@ std::string HubWorlds::why_no_room(const wire::Enter& message, const std::string
   const std::string remedy = "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
   if (of_host >= kMaxWorldsOfHost) {
     return "this coordinator has " + std::to_string(of_host) + " worlds that ranks of the same host have begun, " +
-           "and takes no more from one host" + remedy;
+           "and accepts no more from one host" + remedy;
   }
   const bool too_long = ranks > kSmallWorld && ranks + others > kMaxWorldRanks;
   if (worlds_.size() < kMaxWorlds && !too_long) return "";

@@ -104,7 +104,7 @@ std::string Admission::damage(LinkId link, const wire::Message& message) const {
 std::string Admission::refusal(const wire::Join& join) const {
   if (join.swarm != all_->config.swarm) {
     return "this coordinator serves the swarm " + json_quote(all_->config.swarm) + ", this site asks for " +
-           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [join.other-swarm]";
+           json_quote(join.swarm) + ": set the same COLLAB_RUN, or another COLLAB_COORDINATOR [join.other-swarm]";
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
   std::size_t names = join.site.size();
@@ -119,10 +119,10 @@ std::string Admission::refusal(const wire::Join& join) const {
   if (join.elements == 0)
     return "its model has no trained parameters, so there is nothing to exchange [join.no-parameters]";
   if (all_->members().size() >= wire::kMaxSites)
-    return "the swarm is full: it has " + std::to_string(all_->members().size()) + " sites, the most there may be " +
-           "[join.full]";
+    return "the swarm is full: it has " + std::to_string(all_->members().size()) +
+           " sites, which is the most that it can have " + "[join.full]";
   if (names > kMaxNamesBytes / 2)  // the participants of a round may have lost as many more
-    return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of " +
+    return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of at most " +
            std::to_string(kMaxNamesBytes / 2) + "; choose shorter ones (COLLAB_SITE) [join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
   const bool compared = reference_ && (reference_->knows_model() || join.helper);

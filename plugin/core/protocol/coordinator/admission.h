@@ -24,7 +24,7 @@ class Admission {
   [[nodiscard]] const std::optional<ModelReference>& reference() const { return reference_; }
   [[nodiscard]] bool has_claim(LinkId link) const { return claims_.count(link) != 0; }
   [[nodiscard]] TimePoint next_deadline() const;
-  // Of the last one that was refused while the others gather: "; <who> was refused: <why>", or empty.
+  // Tells of the last site that was refused while the others gather: "; <who> was refused: <why>", or empty.
   [[nodiscard]] std::string refused_text() const;
 
   void on_join(LinkId link, const wire::Join& join);
@@ -48,7 +48,7 @@ class Admission {
   void claim(LinkId link, const wire::Join& join);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
-  [[nodiscard]] TimePoint free_at(const wire::Join& join) const;  // its name is
+  [[nodiscard]] TimePoint free_at(const wire::Join& join) const;  // when its name may be taken over
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
 
   CoordinatorParts* all_ = nullptr;

@@ -23,7 +23,7 @@ Claim claim_of(const Member& member, const std::string& named) {
 std::string text_of(Claim claim) {
   switch (claim) {
     case Claim::kNone: return "the lowest site";
-    case Claim::kResumed: return "the lowest of those that had loaded a state";
+    case Claim::kResumed: return "the lowest of the sites that had loaded a state";
     case Claim::kNamed: return "named by COLLAB_INIT_FROM";
   }
   return "unknown";
@@ -185,7 +185,7 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
   const auto [named, by] = init_from();
   if (named.empty() || join.init_from == named) return {};
   return "COLLAB_INIT_FROM: this site has " + join.init_from + ", the swarm (from " + by + ") has " + named +
-         "; name one site, everywhere or at one site alone [join.init-from-mismatch]";
+         "; name the same site at all sites, or set it at one site only [join.init-from-mismatch]";
 }
 
 // In a later generation, only sites that have left for it are waited for. In the first generation, no site that has
@@ -214,8 +214,9 @@ void AnchorChoice::tell_passed_over(Member& member, const std::string& why, cons
 }
 
 void AnchorChoice::tell_late(Member& joiner) {
-  tell_passed_over(joiner, "there was an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it came",
-                   "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
+  tell_passed_over(
+      joiner, "the swarm already had an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it joined",
+      "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
 }
 
 // If fresh sites brought different parameters, the log says why this site's were taken.
@@ -230,7 +231,7 @@ void AnchorChoice::tell_whose(const Member& best, bool newborn) {
   all_->note(Note::Level::kInfo, "anchor",
              std::to_string(all_->members().size()) + (all_->members().size() == 1 ? " site is" : " sites are") +
                  " here; the anchor of " + taken + " is taken from " + best.name +
-                 (chosen ? ", " + words + ": their parameters differ" : ""));
+                 (chosen ? ", " + words + ", because the sites' parameters differ" : ""));
   const std::string why =
       best.name + (newborn ? ", " + words + ", has the parameters of round 0" : " holds an anchor, of " + taken);
   for (auto& [id, member] : all_->members()) tell_passed_over(member, why, "");
@@ -373,27 +374,27 @@ bool AnchorChoice::end_gathering() {
     gathered_ = true;
   };
   if (anybody_resumes()) {
-    go_on("; they go on from what they bring");
+    go_on("; they go on from what they have brought");
     return true;
   }
   if (init_from_missed()) {
     const auto names_it = [](const Member& member) { return !member.join.init_from.empty(); };
     refuse(!all_->config.init_from.empty(), names_it,
-           "round 0 is to have the parameters of " + named_text() + ", and no site of that name has come within " +
-               limit + " (COLLAB_JOIN_TIMEOUT); " + gathered_text() +
-               ": start that one, or name another [join.init-from-missing]");
+           "round 0 has to start from the parameters of " + named_text() +
+               ", but no site of that name has joined within " + limit + " (COLLAB_JOIN_TIMEOUT); " + gathered_text() +
+               ": start that site, or name another one [join.init-from-missing]");
     return false;
   }
   // A site that was lost before the swarm began does not hold up the others for good. They cannot be a majority in two
   // places.
   const std::size_t here = all_->membership.sites_here();
   if (2 * here > sites_wanted()) {
-    go_on("; most are, they begin");
+    go_on("; they are a majority, so they begin");
     return true;
   }
   refuse(
       2 * here <= least_sites(), [here](const Member& member) { return 2 * here <= member.join.expected_sites; },
-      few + ": start the others (separate worlds: or lower COLLAB_MIN_SITES) [join.too-few-sites]");
+      few + ": start the others (or, if each site is a world of its own, lower COLLAB_MIN_SITES) [join.too-few-sites]");
   return false;
 }
 

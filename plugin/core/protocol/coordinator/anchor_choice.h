@@ -43,12 +43,12 @@ class AnchorChoice {
 
   // Set when enough sites joined, cleared when no site holds it any more.
   [[nodiscard]] const std::optional<AnchorRecord>& record() const { return anchor_; }
-  [[nodiscard]] std::optional<Name> newest() const;  // that one, or the one that is wanted
+  [[nodiscard]] std::optional<Name> newest() const;  // the swarm's anchor, or the one that is wanted
   [[nodiscard]] bool gathers() const { return gathering_.running(); }
   [[nodiscard]] std::string gathered_text() const;
   [[nodiscard]] std::string waiting_text() const;    // while it gathers
   [[nodiscard]] std::uint32_t sites_wanted() const;  // round 0 waits for so many
-  // Why a joiner's COLLAB_INIT_FROM does not go with the others'; empty: it does.
+  // Why a joiner's COLLAB_INIT_FROM conflicts with the others'; empty: it does not.
   [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
@@ -57,9 +57,9 @@ class AnchorChoice {
   void set_digest(Digest digest) { anchor_->digest = digest; }
   void committed(RoundId round, bool moved);
   void lose();                     // no site holds it any more
-  void drop();                     // it was no good: choose again
+  void drop();                     // it could not be used: choose again
   void end() { anchor_.reset(); }  // the swarm ends in good order: no site has to bring it back
-  void tell_late(Member& joiner);  // there was an anchor when it came
+  void tell_late(Member& joiner);  // the swarm had an anchor before this site joined
   void on_tick();
   void forget();
 

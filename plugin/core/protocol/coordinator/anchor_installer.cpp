@@ -44,8 +44,8 @@ bool AnchorInstaller::repeat_commit(Member& member) {
   const std::string round = std::to_string(start.round.value);
   if (!history.has_right_mean(*missed)) {
     all_->note(Note::Level::kError, "repair",
-               member.name + " has another mean of round " + round +
-                   " than was committed; it takes the anchor instead [round.other-mean]",
+               member.name + " has a different mean of round " + round +
+                   " from the one that was committed; it takes the anchor instead [round.other-mean]",
                {{"who", json_quote(member.name)}, {"round", round}});
     return false;
   }
@@ -137,10 +137,11 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   // It gets the right one, or was sent it already: the messages crossed.
   if (!waited_for || applied) return;
   const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
-                           to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
+                           to_hex(installed.digest) + ", but the swarm's has " + to_hex(*anchor->digest);
   if (all_->exclusions.count_state_repair(member.id) > kMaxRepeats)
     return all_->membership.expel(member.id, what + " [round.anchor-beyond-repair]");
-  all_->note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's [round.other-anchor]",
+  all_->note(Note::Level::kError, "repair",
+             member.name + ": " + what + "; it takes the swarm's anchor [round.other-anchor]",
              {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
   member.anchor.phase_ = MemberPhase::kJoined;
 }
@@ -153,8 +154,8 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
   }
   if (all_->leadership.began_here(installed.run)) return;  // from a choice before; it is told the newer one
   const AnchorRecord& anchor = *all_->anchor.record();
-  const std::string what = member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
-                           " by now, not that of " + anchor_text(anchor.run, anchor.round);
+  const std::string what = member.name + " now holds the anchor of " + anchor_text(installed.run, installed.round) +
+                           ", not that of " + anchor_text(anchor.run, anchor.round);
   if (all_->exclusions.count_state_repair(member.id) > kMaxRepeats) {
     return all_->membership.expel(member.id,
                                   what + "; " + times_text(kMaxRepeats + 1) +
@@ -162,10 +163,10 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
   }
   // One member's word does not take from the others what they hold or are about to agree on. It is told to take that.
   const bool held = somebody_holds() || all_->round.attempt();
-  all_->note(
-      Note::Level::kWarning, "anchor",
-      what + "; " + (held ? "it takes that one from the others" : "one is chosen again") + " [join.anchor-changed]",
-      {{"who", json_quote(member.name)}});
+  all_->note(Note::Level::kWarning, "anchor",
+             what + "; " + (held ? "it takes the latter from the others" : "an anchor is chosen again") +
+                 " [join.anchor-changed]",
+             {{"who", json_quote(member.name)}});
   if (held) {
     member.anchor.phase_ = MemberPhase::kJoined;
     return;
@@ -253,8 +254,8 @@ void AnchorInstaller::believe_holders() {
   all_->anchor.set_digest(*right);
   digest_changed();
   all_->note(Note::Level::kWarning, "repair",
-             "most sites hold another anchor of round " + round +
-                 " than the one first reported; the majority's is used [round.anchor-by-majority]",
+             "most sites hold a different anchor of round " + round +
+                 " from the one reported first; the majority's is used [round.anchor-by-majority]",
              {{"round", round}});
 }
 
@@ -364,8 +365,8 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
     joiner.anchor.unreachable_since_ = all_->now;
     all_->note(Note::Level::kWarning, "waiting",
                joiner.name + " cannot take the anchor from " + all_->membership.name_of(sources.front()) +
-                   ": neither can be dialled; run `collab helper` on a machine that both reach (" +
-                   in_seconds(all_->config.link_grace) + ", COLLAB_LINK_GRACE) [join.no-source]",
+                   ": neither can be dialled; run `collab helper` on a machine that both reach, within " +
+                   in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE) [join.no-source]",
                {{"who", json_quote(joiner.name)}});
   }
   return all_->now < later(joiner.anchor.unreachable_since_, all_->config.link_grace);
@@ -397,12 +398,12 @@ void AnchorInstaller::on_tick() {
   for (const SiteId id : slow) {
     if (all_->now - all_->members().at(id).anchor.installing_since_ >= limit) {
       const std::uint64_t came = all_->members().at(id).anchor.progress_;
-      all_->membership.expel(id, "the anchor was not in place there " + in_seconds(limit) + " after it was offered; " +
-                                     in_megabytes(came) +
-                                     " had come. Where its line needs longer, raise COLLAB_ROUND_TIMEOUT at all sites "
-                                     "and coordinators: rounds wait for it meanwhile [join.anchor-slow]");
+      all_->membership.expel(id, "it did not have the anchor in place " + in_seconds(limit) +
+                                     " after it was offered; " + in_megabytes(came) +
+                                     " had arrived. If its line needs longer, raise COLLAB_ROUND_TIMEOUT at all sites "
+                                     "and coordinators; rounds wait for it meanwhile [join.anchor-slow]");
     } else {  // it may come again, and have more luck with other sources
-      all_->membership.hang_up(id, "nothing of the anchor has come there for " + in_seconds(all_->config.link_grace) +
+      all_->membership.hang_up(id, "no part of the anchor has reached it for " + in_seconds(all_->config.link_grace) +
                                        " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
     }
   }

@@ -18,12 +18,12 @@ inline constexpr std::size_t kSources = 8;
 class AnchorInstaller {
  public:
   [[nodiscard]] bool holds_anchor(const Member& member) const;
-  [[nodiscard]] bool somebody_holds() const;  // or has said so once, and trains on
+  [[nodiscard]] bool somebody_holds() const;  // or reported holding it once, and has trained on since
   [[nodiscard]] TimePoint next_deadline() const;
 
   // ---- a member's state
   void welcome(Member& member);
-  void begin_run(RunId run);                                        // all are of that one from now on
+  void begin_run(RunId run);                                        // all members belong to it from now on
   void begin_from(Member& source, const wire::Offer& anchor);       // all wait for what this one has brought
   void all_wait();                                                  // until there is an anchor
   void wait(Member& member, const wire::AnchorInstalled& holding);  // it is ready to take one
@@ -31,14 +31,14 @@ class AnchorInstaller {
   void says_it_holds(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
   void on_installed(Member& member, const wire::AnchorInstalled& installed);
   void on_progress(Member& member, std::uint64_t progress);
-  [[nodiscard]] bool mark_passed_over(Member& member);  // false: it was told already
+  [[nodiscard]] bool mark_passed_over(Member& member);  // false: the member was told already
 
   // ---- sources
   void offer();  // to members that wait for one
   void install_again(Member& member);
-  void digest_changed();  // no source will ever give them what they were told to take
+  void digest_changed();  // no source can give joiners the anchor that they were offered
   void lost(SiteId source);
-  void went_without(const Member& gone);  // a joiner that may have found its source's anchor another than was told
+  void went_without(const Member& gone);  // a joiner, perhaps because its source's anchor differed from the offer
   void find_reachable_sources();          // sources were chosen before it was known who cannot be dialled
   void on_tick();
 
@@ -58,7 +58,7 @@ class AnchorInstaller {
   [[nodiscard]] TimePoint installing_until(const Member& member) const;
 
   CoordinatorParts* all_ = nullptr;
-  TimePoint ask_again_from_{};     // then a source may be asked once more what it holds
+  TimePoint ask_again_from_{};     // when a source may be asked once more what it holds
   std::uint64_t next_source_ = 0;  // round robin over the sources, where there are many
 };
 

@@ -58,11 +58,11 @@ void Contributions::warn_of_duplicate_data(const wire::StartAttempt& start, cons
   for (const DuplicateData::Pair& pair : duplicate_data_.committed(sampled)) {
     const std::string text =
         all_->membership.name_of(pair.a) + " and " + all_->membership.name_of(pair.b) + " have learned the same in " +
-        std::to_string(kAlikeRounds) + " rounds running (cosine " + json_number(pair.cosine) +
-        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
-        "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
-        "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
-        "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
+        std::to_string(kAlikeRounds) + " rounds in a row (cosine " + json_number(pair.cosine) +
+        "): if they train on the same data, it counts twice. Give each site its own: a DistributedSampler with default "
+        "ranks does so. If the script draws batches itself (torch.manual_seed, a generator, numpy), add "
+        "torch_collab.site_index() to the seed (times the number of ranks if the rank is added too). If it reads files "
+        "or a stream (IterableDataset), take every torch_collab.site_count()-th part from site_index() on, with "
         "COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set [round.same-data]";
     all_->note(Note::Level::kWarning, "same-data", text,
                {{"who", json_list({all_->membership.name_of(pair.a), all_->membership.name_of(pair.b)})},

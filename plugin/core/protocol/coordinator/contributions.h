@@ -33,7 +33,7 @@ class Contributions {
   friend struct CoordinatorParts;
   friend struct Inside;
   using SampledDeltas = std::map<SiteId, std::span<const std::uint32_t>>;
-  // Of those that contributed and are here.
+  // The sampled deltas of the sites that contributed and are still members.
   [[nodiscard]] SampledDeltas sampled_deltas(const wire::StartAttempt& start) const;
   void warn_of_duplicate_data(const wire::StartAttempt& start, const SampledDeltas& sampled);
   [[nodiscard]] DeltaStatistics::Found compare(const wire::StartAttempt& start, const SampledDeltas& sampled);

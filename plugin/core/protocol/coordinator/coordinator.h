@@ -22,7 +22,7 @@ struct CoordinatorConfig {
   std::string swarm = "default";
   RunId fresh_run;  // the run's number if the swarm is born here; later runs are larger
   Digest secret{};  // drawn, and never told: keys of pairs of sites are made with it
-  TermId term{1};   // at least; a successor's is above all its members have granted
+  TermId term{1};   // the lowest; a successor's is above all that its members have promised
   TermLimit terms;
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
@@ -47,7 +47,7 @@ class Coordinator {
   ~Coordinator();
   Coordinator(Coordinator&&) noexcept;
   Coordinator& operator=(Coordinator&&) noexcept;
-  // A second machine in the same state: from there on each goes its own way.
+  // A copy of this machine in the same state; from then on the two are independent.
   Coordinator(const Coordinator& other);
   Coordinator& operator=(const Coordinator& other);
 

@@ -63,7 +63,7 @@ struct CoordinatorParts {
   Exclusions exclusions{};
   Contributions contributions{};
 
-  // Of the step under way.
+  // The state of the step under way.
   TimePoint now{};
   std::vector<CoordinatorAction> out{};
   bool idle = false;     // nothing has become possible

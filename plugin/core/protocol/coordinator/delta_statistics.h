@@ -28,8 +28,8 @@ class DeltaStatistics {
     // Between this mean and the one before it of the same elements: 1 where the swarm goes on in one direction.
     std::optional<double> cosine;
   };
-  // Of a round that is committed, over the sampled elements in `part` of a vector of so many. Nothing where the samples
-  // are too few, of unlike lengths or not finite; no spread of one contribution.
+  // Computes the statistics of a committed round, over the sampled elements in `part` of a vector of so many. The
+  // result is empty if the samples are too few, of unlike lengths or not finite; one contribution has no spread.
   Found committed(std::span<const Contribution> contributions, std::uint64_t elements, ElementRange part);
   [[nodiscard]] const Found& last() const { return last_; }
 

@@ -27,7 +27,8 @@ class DuplicateData {
     SiteId a, b;
     double cosine = 0;
   };
-  // The contributions to a round that is committed. Gives the pairs above kAlike for the kAlikeRounds-th round running.
+  // The contributions to a round that is committed. Gives the pairs above kAlike for the kAlikeRounds-th round in a
+  // row.
   std::vector<Pair> committed(const std::map<SiteId, std::span<const std::uint32_t>>& sampled_deltas);
 
  private:

@@ -1,4 +1,4 @@
-// Whether the exchange of an attempt stands still, and which sites hold it up.
+// Whether the exchange of an attempt makes no progress any more, and which sites hold it up.
 //
 //   moving --at most one site has moved anything for so long--> standing: judged by what the sites say they lack
 //   moving --the limit of the round, and no site is done-->       slow: judged alike, or given more time

@@ -35,11 +35,11 @@ void Exclusions::blame(SiteId site) {
     if (faults_.newcomer_failed(all_->now - all_->round.attempt_started(), all_->config.standstill()))
       leave_newcomers_out({{site, name}});
   } else if (faults_.gave_up(site)) {
-    tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
+    tell_without(name, ", which made an attempt fail " + times_text(kMaxFailures + 1) + " in this round");
   }
 }
 
-// The newcomers rest for as long as they have taken, as after a wait in vain (round_gate.h).
+// The newcomers rest for as long as they have taken, as after a wait without success (round_gate.h).
 void Exclusions::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
   if (failed.empty()) return;
   const Member* first = nullptr;
@@ -61,9 +61,9 @@ void Exclusions::leave_newcomers_out(const std::map<SiteId, std::string>& failed
   const bool keeps = first != nullptr && !is_left_out(first->id);
   const std::string round = std::to_string(all_->round.number().value);
   all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without sites that were in no round yet" +
-                 (keeps ? " (but with " + first->name + ", which came first)" : "") + ": attempts at it failed for " +
-                 join_words(names) + " [round.newcomers-out]",
+             "round " + round + " goes on without the sites that have not been in any round yet" +
+                 (keeps ? " (but with " + first->name + ", which came first)" : "") +
+                 ": attempts at it failed because of " + join_words(names) + " [round.newcomers-out]",
              {{"who", json_list(names)}, {"round", round}});
 }
 

@@ -41,9 +41,10 @@ class Faults {
  public:
   void begin_round(const Members& members);
   void set_aside(SiteId site) { set_aside_.insert(site); }
-  // True: once too often, it is left out from now on.
+  // Returns true when that was once too often: the member is left out from now on.
   bool gave_up(SiteId site);
-  // An attempt that had taken so long. True: they have failed too often, or have cost too much time.
+  // A newcomer made an attempt fail that had taken so long. True: newcomers have failed too often, or cost too much
+  // time.
   [[nodiscard]] bool newcomer_failed(Duration after, Duration most);
   [[nodiscard]] Duration newcomers_cost() const { return newcomers_cost_; }
   // Leaves all sites without a say but `first` out of this round, and of the next until `until`; a second call leaves

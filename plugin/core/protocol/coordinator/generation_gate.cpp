@@ -102,11 +102,11 @@ void GenerationGate::tell_who_waits() {
     const std::string own = generation_text(waiting.join.generation);
     if (here && trainers.empty()) trainers = trainers_text();
     const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
-                                    : "sites that may train another one and come back";
+                                    : "sites that may still train another one and come back";
     const std::string limit = here ? in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
                                    : in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)";
     const std::string reason =
-        "this site is at " + own + " of the model and waits for " + others + ", at most " + limit;
+        "this site is at " + own + " of the model and waits for " + others + ", for at most " + limit;
     all_->out.emplace_back(Send{link, wire::Hold{reason}});
     if (std::exchange(waiting.announced, true)) continue;
     all_->note(Note::Level::kInfo, "waiting", waiting.join.site + ": " + reason,
@@ -140,9 +140,9 @@ void GenerationGate::on_tick() {
   for (const auto& [link, who] : refused) {
     generations_.drop(link);
     all_->admission.refuse_link(link, who,
-                                trainers_text() + " have not come to this site's generation of the model within " +
+                                trainers_text() + " have not reached this site's generation of the model within " +
                                     in_seconds(all_->config.join_timeout) +
-                                    " (COLLAB_JOIN_TIMEOUT), they train generation " +
+                                    " (COLLAB_JOIN_TIMEOUT); they train generation " +
                                     std::to_string(generations_.current()) +
                                     ": train the same models in the same order everywhere, or raise "
                                     "COLLAB_JOIN_TIMEOUT [join.early-generation]");
@@ -161,7 +161,7 @@ void GenerationGate::wait(LinkId link, const wire::Join& join) {
   if (join.helper) {  // it comes back with nothing
     return send_away(link, join.site,
                      "the swarm trains " + generation_text(generations_.current()) +
-                         " of the model, and what this helper holds is of " + generation_text(join.generation) +
+                         " of the model, but this helper holds an anchor of " + generation_text(join.generation) +
                          " [join.helper-generation]");
   }
   if (generations_.full()) {

@@ -100,7 +100,7 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
   if (leads_ && all_->anchor.gathers())
     return "the swarm has not begun, so no particular site is waited for: " + all_->anchor.gathered_text() +
            " [coordinator.forget-too-early]";
-  if (!leads_ && election_.empty()) return "no site waits here [coordinator.forget-nobody-waits]";
+  if (!leads_ && election_.empty()) return "no site is waiting at this coordinator [coordinator.forget-nobody-waits]";
   const std::set<std::string_view> are_missed(missed.begin(), missed.end());
   std::vector<std::string> others;
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
@@ -108,7 +108,7 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
   if (others.empty() && !forget.sites.empty()) return {};
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();
-  return "no site was forgotten: no site here misses " +
+  return "no site was forgotten: no site here is waiting for " +
          (others.empty() ? "a site without a name" : join_words(others)) + "; here: " + names_text(here, {}) +
          "; missing: " + names_text(missed, {}) + " [coordinator.forget-not-missed]";
 }
@@ -121,7 +121,7 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   };
   if (leads_ && minority_since_ == kNever && !all_->anchor.gathers()) {
     return answer(kForget, "no site is waited for: " + names_text(all_->membership.names(), {}) +
-                               " go on by themselves, as they are most of the sites that agreed last");
+                               " go on by themselves, because they are most of the sites that agreed last");
   }
   std::vector<std::string> missing = missed();
   if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
@@ -166,12 +166,12 @@ void Leadership::lead(Mandate mandate) {
 }
 
 void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed) {
-  all_->admission.refuse_link(
-      link, join.site,
-      "its record says that round " + std::to_string(join.report.record.anchor.round.value) +
-          " was agreed on; the sites that decided on round " + std::to_string(agreed.value) +
-          " have their records, and accepted nothing later: the record is damaged or of another swarm; move what is in "
-          "COLLAB_STATE_DIR away and start again [join.record-disproved]");
+  all_->admission.refuse_link(link, join.site,
+                              "its record says that round " + std::to_string(join.report.record.anchor.round.value) +
+                                  " was agreed on; the sites that decided on round " + std::to_string(agreed.value) +
+                                  " still have their records, and accepted nothing later: the record is damaged or "
+                                  "belongs to another swarm; move "
+                                  "what is in COLLAB_STATE_DIR away and start again [join.record-disproved]");
 }
 
 // The mandate holds what counts of the past: the newest anchor with its membership, and what may have been committed in
@@ -181,8 +181,8 @@ void Leadership::inherit(const Mandate& mandate) {
   const bool forks = !mandate.new_run.empty();
   all_->agreed.inherit(mandate);
   all_->note(forks ? Note::Level::kWarning : Note::Level::kInfo, "coordinator",
-             (forks ? mandate.new_run + " under another run's name; " : "") + "leader of term " +
-                 std::to_string(term_.value) + " by " + std::to_string(mandate.comers.size()) + " sites, at " +
+             (forks ? mandate.new_run + " under another run's name; " : "") + "this coordinator leads term " +
+                 std::to_string(term_.value) + ", elected by " + std::to_string(mandate.comers.size()) + " sites, at " +
                  anchor_text(newest.run, newest.round),
              {{"term", std::to_string(term_.value)}});
   const auto tell = [this](const wire::StartAttempt& start, const std::string& what) {
@@ -196,7 +196,7 @@ void Leadership::inherit(const Mandate& mandate) {
   }
   if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
     const wire::StartAttempt& start = mandate.settled->start;
-    tell(start, " is committed: its leader may have done so");
+    tell(start, " is committed, because its leader may have committed it already");
     all_->agreed.settle(mandate);
     newest = {start.run, start.round, {}};
   }
@@ -214,7 +214,8 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   const bool newer_term = record.promised > term_ && voter;
   if (ahead && !voter) {  // if so, its own leader will be found at another candidate
     all_->out.emplace_back(Hangup{
-        link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
+        link,
+        join.site + " knows of a later round than this leader, but is not a voter here [coordinator.later-round]"});
     return false;
   }
   if (ahead && !newer_term && disproved_.contains(record.acceptor)) {
@@ -223,7 +224,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   }
   if ((newer_term || ahead) && !may_depose(record.acceptor)) {
     all_->out.emplace_back(
-        Hangup{link, join.site + " had leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
+        Hangup{link, join.site + " made leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
                          in_seconds(all_->config.link_grace) +
                          " (COLLAB_LINK_GRACE); it may come again after that [coordinator.deposed]"});
     return false;
@@ -235,7 +236,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
               (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
     if (ahead) election_.stepped_down(led, all_->now);
   } else if (founded_ && is_older(join)) {
-    step_down(join.site + " is of a swarm older than the one that has just begun here");
+    step_down(join.site + " belongs to an older swarm than the one that has just begun here");
   }
   return true;
 }
@@ -282,7 +283,7 @@ void Leadership::judge_quorum() {
     return;
   }
   if (all_->membership.quorum_at_the_next_term().can_accept()) {
-    return step_down("a term is begun in which sites without their records count");
+    return step_down("a new term begins, in which sites without their records count");
   }
   minority_since_ = std::min(minority_since_, all_->now);
   if (all_->now < later(minority_since_, all_->config.link_grace)) return;
@@ -290,7 +291,7 @@ void Leadership::judge_quorum() {
 }
 
 void Leadership::step_down(const std::string& reason) {
-  const std::string text = "no longer leads: " + reason + " [coordinator.steps-down]";
+  const std::string text = "this coordinator no longer leads: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
   all_->membership.hang_up_all(text);
   all_->admission.hang_up_claims(text);

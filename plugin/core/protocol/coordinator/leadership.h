@@ -28,7 +28,7 @@ class Leadership {
   explicit Leadership(const CoordinatorConfig& config);
 
   [[nodiscard]] bool leads() const { return leads_; }
-  [[nodiscard]] bool founded() const { return founded_; }               // no site that came knew of a membership
+  [[nodiscard]] bool founded() const { return founded_; }               // no site that joined knew of a membership
   [[nodiscard]] TermId term() const { return term_; }                   // it leads under, or led last
   [[nodiscard]] const Election& election() const { return election_; }  // while it does not lead
   // The site behind this link came before the term began.
@@ -48,10 +48,10 @@ class Leadership {
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss() { return election_.dismiss(); }
 
   // ---- while it does
-  // Of a site that comes: false where it was sent away. May step down.
+  // Judges a site that joins: false if it was sent away. May step down.
   [[nodiscard]] bool hear_of(LinkId link, const wire::Join& join);
   void judge_quorum();  // steps down where no round can come about
-  void stop();          // nothing is kept: what was agreed on the sites remember
+  void stop();          // keeps nothing: the sites remember what was agreed on
 
   void on_forget(LinkId link, const wire::Forget& forget);
   void on_tick();
@@ -66,7 +66,7 @@ class Leadership {
   void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);
   void step_down(const std::string& reason);
   [[nodiscard]] bool may_depose(AcceptorId voter);            // counts: asked when it would
-  [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, compared with the one founded here
   [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
 
   CoordinatorParts* all_ = nullptr;
@@ -77,7 +77,8 @@ class Leadership {
   std::set<LinkId> early_;
   TimePoint minority_since_ = kNever;  // too few sites are here to accept anything
   std::set<RunId> begun_;              // runs, here
-  // Over all its terms: how often a voter may have it step down yet, and whose later round was disproved (election.h).
+  // Over all its terms: how often each voter may still make it step down, and whose later round was disproved
+  // (election.h).
   std::map<AcceptorId, RateLimit> depositions_;
   std::set<AcceptorId> disproved_;
 };

@@ -94,18 +94,18 @@ class MemberAnchor {
   MemberPhase phase_ = MemberPhase::kJoined;
   std::vector<SiteId> sources_;                 // kInstalling: where it was told to take the anchor from
   TimePoint installing_since_ = kNever;         // kInstalling
-  std::uint64_t progress_ = 0;                  // of what it fetches, as last told
-  TimePoint progressed_at_{};                   // when progress_ grew last, or it was told an anchor to take
-  bool overtaken_ = false;                      // by a newer anchor than it was told to take
-  TimePoint unreachable_since_ = kNever;        // kJoined: who holds the anchor cannot be dialled, and it cannot either
+  std::uint64_t progress_ = 0;                  // of its fetch, as last reported
+  TimePoint progressed_at_{};                   // when progress_ grew last, or an anchor was offered to it
+  bool overtaken_ = false;                      // a newer anchor exists than the one offered to it
+  TimePoint unreachable_since_ = kNever;        // kJoined: it and the anchor's holders: neither end can dial the other
   AcceptorId acceptor_;                         // of the site in run_
   RunId run_;                                   // the run that acceptor_ is of; 0: none yet
-  bool foretold_ = false;                       // the site is to come to it, and has not said so yet
-  bool greeted_ = false;                        // its 'join' was told
-  bool passed_over_ = false;                    // that what it had loaded is not used was told
+  bool foretold_ = false;                       // assigned, not yet acknowledged by the site
+  bool greeted_ = false;                        // its 'join' event was reported
+  bool passed_over_ = false;                    // it was told that the state it had loaded is not used
   bool recommitted_ = false;                    // it was sent a commit that it had missed
   std::optional<wire::AnchorInstalled> holds_;  // what it last said is in place there
-  std::optional<wire::Offer> renamed_from_;     // as it said, where it is to hold that under the swarm's name
+  std::optional<wire::Offer> renamed_from_;     // its own name for an anchor that it should hold under the swarm's name
 };
 
 // What it has said for the round to come.
@@ -113,7 +113,7 @@ class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
   [[nodiscard]] std::uint64_t samples() const { return ready_ ? ready_->samples : 0; }
-  // As it measured last: what it did not know lately is what it told before.
+  // The last measurements; what it could not measure lately keeps its earlier value.
   [[nodiscard]] const wire::Measured& measured() const { return measured_; }
 
  private:
@@ -132,14 +132,14 @@ struct Member {
   const std::string address;
   const bool helper;           // it trains nothing: rounds begin with the others, and need it as soon as they do
   const bool early;            // it was here before the term was begun
-  const std::uint64_t ticket;  // of its admission
-  wire::Join join;             // as it joined, but for settings and model; later without what its record knew
+  const std::uint64_t ticket;  // the order of admission
+  wire::Join join;             // as sent, less settings and model; later also less what its record knew
   MemberContact contact;
   MemberAnchor anchor;
   MemberRound round{};
 
   [[nodiscard]] MemberPhase phase() const { return anchor.phase(); }
-  // So far as the coordinator knows; while it tries the address, too.
+  // As far as the coordinator knows, and also while it is still trying the address.
   [[nodiscard]] bool dialable() const { return !address.empty() && !contact.unverified(); }
   // The anchor it holds, or joined with.
   [[nodiscard]] wire::Offer brought() const {

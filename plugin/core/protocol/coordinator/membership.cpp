@@ -165,7 +165,7 @@ std::string Membership::quorum_text(const std::set<SiteId>& present) const {
   const auto& anchor = all_->anchor.record();
   return std::to_string(voters - missing.size()) + " of the " + std::to_string(voters) +
          " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +
-         ", which is no majority; missing: " + join_words(missing) + forget_text(missing);
+         ", which is not a majority; missing: " + join_words(missing) + forget_text(missing);
 }
 
 void Membership::on_leave(Member& member, const wire::Leave& leave) {
@@ -234,13 +234,14 @@ void Membership::on_undialable(const Undialable& event) {
   member->contact.unverified_ = true;
   all_->note(Note::Level::kWarning, "address",
              member->name + " cannot be dialled at " + member->address + " (" + event.reason +
-                 "): it dials the others [link.undialable]",
+                 "), so it dials the others [link.undialable]",
              {{"who", json_quote(member->name)}});
-  all_->send(*member, wire::Notice{std::string(kDialOut),
-                                   "other sites cannot dial this site at " + member->address + " (" + event.reason +
-                                       "): it dials out, and owns no part of the model in rounds where others can. "
-                                       "If it can be dialled at another address, set COLLAB_ADVERTISE, and a port in "
-                                       "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot [link.dial-out]"});
+  all_->send(*member,
+             wire::Notice{std::string(kDialOut),
+                          "other sites cannot dial this site at " + member->address + " (" + event.reason +
+                              "): it dials out, and owns no part of the model in rounds where others can be dialled. "
+                              "If it can be dialled at another address, set COLLAB_ADVERTISE, and a port in "
+                              "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot be dialled [link.dial-out]"});
   all_->installer.find_reachable_sources();
   all_->round.reform_if_owners_undialable();
   tell_unreachable("");
@@ -250,7 +251,7 @@ void Membership::tell_unreachable(const std::string& because) {
   const auto can = [](const auto& entry) { return entry.second.dialable(); };
   if (members_.size() < 2 || std::ranges::any_of(members_, can) || std::exchange(unreachable_told_, true)) return;
   const std::string text = because + "none of " + join_words(names()) +
-                           " can be dialled: unless they reach each other all the same, run `collab helper` on a "
+                           " can be dialled: unless they reach each other anyway, run `collab helper` on a "
                            "machine that all of them reach [link.nobody-dialable]";
   all_->note(Note::Level::kWarning, "address", text);
   broadcast(wire::Notice{std::string(kDialOut), text});
@@ -263,7 +264,7 @@ void Membership::heard(Member& member) {
   member.contact.last_heard_ = all_->now;
   all_->admission.refuse_claims_of(member.name, member.address);
   if (!std::exchange(member.contact.suspect_, false)) return;
-  all_->note(Note::Level::kInfo, "resume", member.name + " is heard again after " + in_milliseconds(silent),
+  all_->note(Note::Level::kInfo, "resume", member.name + " is heard from again after " + in_milliseconds(silent),
              {{"who", json_quote(member.name)}});
   send_roster();
 }
@@ -301,8 +302,8 @@ void Membership::judge_silence() {
     } else if (!member.contact.suspect_ && silent >= kSuspectAfter * all_->config.heartbeat) {
       member.contact.suspect_ = suspected = true;
       all_->note(Note::Level::kWarning, "suspect",
-                 member.name + " has not been heard for " + in_milliseconds(silent) + "; it is removed after " + limit +
-                     " [link.suspect]",
+                 member.name + " has not been heard from for " + in_milliseconds(silent) + "; it is removed after " +
+                     limit + " [link.suspect]",
                  {{"who", json_quote(member.name)}});
     }
   }

@@ -18,15 +18,15 @@ struct CoordinatorParts;
 // Missed heartbeats after which a member is suspected, and after which its name may be taken over.
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
-// Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
-// square.
+// Up to this size everybody hears of every change at once. In larger swarms changes are gathered, because rosters for
+// all grow with the square of the size.
 inline constexpr std::size_t kSmallSwarm = 32;
-// So many between two heartbeats: a member that changes its state again and again does not fill the others' lines.
+// The most rosters between two heartbeats, so that a member whose state keeps changing does not fill the others' lines.
 inline constexpr std::size_t kMostRosters = 64;
 
 class Membership {
  public:
-  // Other parts change of a member what is theirs (member.h).
+  // Other parts change only their own fields of a member (member.h).
   [[nodiscard]] Members& members() { return members_; }
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] Member* behind(LinkId link);  // or null

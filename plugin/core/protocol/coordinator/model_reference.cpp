@@ -95,7 +95,7 @@ std::string ModelReference::setting_difference(const wire::Join& join) const {
     const std::string there = text_in(settings_, key);
     if (here != there) {
       return key + ": this site has " + here + ", the swarm (from " + site_ + ") has " + there +
-             "; set it alike at all sites [join.setting-mismatch]";
+             "; set it to the same value at all sites [join.setting-mismatch]";
     }
   }
   return {};
@@ -113,7 +113,8 @@ std::string ModelReference::left_out_difference(const wire::Join& join) const {
   if (here == there) return {};
   return "buffers left out of the average: here " + names_text(here, there) + "; at " + site_ + " " +
          names_text(there, here) +
-         ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the "
+         ". A buffer is left out if it is not persistent, or holds NaN or infinity when training begins: begin with "
+         "the "
          "same model at all sites, or set COLLAB_BUFFERS=0 at all of them [join.buffers-mismatch]";
 }
 
@@ -143,7 +144,7 @@ std::string ModelReference::differing_values(const wire::Join& join) {
   }
   if (names.empty()) return {};
   values_told_ = true;
-  return "buffers that are left out of the average have other values at " + join.site + " than at " + site_ +
+  return "buffers that are left out of the average have different values at " + join.site + " and at " + site_ +
          ", and each site keeps its own: " + names_text(names, {}) + " [join.buffer-values]";
 }
 

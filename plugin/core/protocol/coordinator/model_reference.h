@@ -30,7 +30,7 @@ class ModelReference {
 
   // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
   [[nodiscard]] std::string first_difference(const wire::Join& join) const;
-  // Of buffers that are left out, those with other values there. Told once: the first answer that names any is the
+  // Names the left-out buffers that have other values at the joiner. Only once: the first answer that names any is the
   // last. Tables computed at the start may differ in the last bit between machines, so this is no reason to refuse
   // anybody.
   [[nodiscard]] std::string differing_values(const wire::Join& join);

@@ -120,7 +120,7 @@ void Period::by_samples(RoundId round, const PeriodRule& rule, const std::set<Si
   const double each = samples_a_step(sites);
   if (each <= 0 || !choice_.counted(each, rule)) return;
   char why[128];
-  std::snprintf(why, sizeof why, "the sites train on %.4g samples a step, and a round is to come every %llu", each,
+  std::snprintf(why, sizeof why, "the sites train on %.4g samples a step, and a round is due every %llu", each,
                 static_cast<unsigned long long>(rule.samples));
   tell(round, before, sites, why, {{"samples", std::to_string(rule.samples)}, {"samples_a_step", json_number(each)}});
 }
@@ -132,11 +132,12 @@ void Period::by_time(RoundId round, const PeriodRule& rule, const std::set<SiteI
   const Pace& pace = choice_.pace();
   char why[256];
   if (rule.behind) {
-    std::snprintf(why, sizeof why, "a round takes %.3g s behind the training, a step %.3g s", pace.round, pace.step);
+    std::snprintf(why, sizeof why, "a round takes %.3g s behind the training, and a step takes %.3g s", pace.round,
+                  pace.step);
   } else {
     std::snprintf(why, sizeof why,
-                  "a round takes %.3g s, which is to be at most %.3g %% of the training, a step %.3g s", pace.round,
-                  100 * rule.target, pace.step);
+                  "a round takes %.3g s, which may be at most %.3g %% of the training, and a step takes %.3g s",
+                  pace.round, 100 * rule.target, pace.step);
   }
   tell(round, before, sites, why,
        {{"step_seconds", json_number(pace.step)},
@@ -148,7 +149,7 @@ void Period::by_time(RoundId round, const PeriodRule& rule, const std::set<SiteI
 void Period::tell(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
                   std::vector<std::pair<std::string, std::string>> fields) {
   const std::string steps = std::to_string(choice_.in_force());
-  const std::string change = before == choice_.in_force() ? " as before" : " in place of " + std::to_string(before);
+  const std::string change = before == choice_.in_force() ? " as before" : " instead of " + std::to_string(before);
   std::vector<std::string> names;
   for (const SiteId id : sites) names.push_back(all_->membership.name_of(id));
   fields.insert(fields.begin(),

@@ -14,7 +14,7 @@
 
 namespace collab::protocol {
 
-// Of the members of a round, the slowest.
+// The pace of the slowest member of a round.
 struct Pace {
   double step = 0;   // seconds
   double round = 0;  // from all being ready to the mean in all parameters

@@ -25,7 +25,7 @@ class Reachability {
   enum class Address : std::uint8_t { kNone, kUnverified, kVerified };
   using Sites = std::map<SiteId, Address>;
 
-  // Two could not exchange, so long after their attempt was formed. True: from now on they are kept apart.
+  // Two sites could not exchange; their attempt was formed so long before. True: from now on they are kept apart.
   bool failed(SiteId a, SiteId b, RoundId round, Duration after);
   void begin_round() { failures_.clear(); }
   void forget(SiteId site);
@@ -42,7 +42,7 @@ class Reachability {
   using Pair = std::pair<SiteId, SiteId>;                                                        // the lower first
   [[nodiscard]] std::map<SiteId, std::size_t> cut_off(const Sites& sites, RoundId round) const;  // from how many
 
-  std::map<Pair, RoundId> apart_;           // the last round in which that is believed
+  std::map<Pair, RoundId> apart_;           // the last round in which the pair is kept apart
   std::map<Pair, std::uint32_t> failures_;  // in this round
 };
 

@@ -95,7 +95,8 @@ void Round::on_ready(Member& member, wire::Ready ready) {
     if (!member.round.ready_ || *member.round.ready_ == said || mutant(Mutant::kReadyNotCompared))
       return;  // reported twice
     // The attempt was formed from a Ready that crossed a RoundSkipped: the site has trained on since.
-    all_->note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    all_->note(Note::Level::kInfo, "ready",
+               who + " with a different number of samples than the attempt counts on; another attempt is formed");
     all_->exclusions.blame(member.id);
     abandon_attempt();
   }
@@ -142,7 +143,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
   if (!peer->here) {
     const auto gone = round_.gone.find(unreachable.peer);
     all_->note(Note::Level::kInfo, "leave",
-               member.name + " has only a part of what " +
+               member.name + " has received only part of what " +
                    (gone == round_.gone.end() ? all_->membership.name_of(unreachable.peer) : gone->second.name) +
                    " contributed before it was lost; another attempt is formed without it");
     round_.gone.erase(unreachable.peer);
@@ -223,8 +224,8 @@ void Round::try_to_start() {
   if (!repair_states(ready)) return;
   for (const SiteId id : eligible_sites()) {
     if (ready.count(id) != 0) continue;
-    const std::string why = verdict.why.empty() ? ", which is not ready " + in_seconds(all_->config.straggler_grace) +
-                                                      " after most were (COLLAB_STRAGGLER_GRACE)"
+    const std::string why = verdict.why.empty() ? ", which was not ready " + in_seconds(all_->config.straggler_grace) +
+                                                      " after most sites were (COLLAB_STRAGGLER_GRACE)"
                                                 : ": " + verdict.why;
     if (verdict.why.empty()) all_->gate.missed(id);
     all_->exclusions.tell_without(all_->membership.name_of(id), why);
@@ -265,12 +266,12 @@ bool Round::repair_states(const std::set<SiteId>& sites) {
     Member& member = all_->members().at(id);
     const std::uint32_t times = all_->exclusions.count_state_repair(id);
     const bool tie = said.size() == 2;
-    const std::string text = member.name + " holds another anchor of round " +
+    const std::string text = member.name + " holds a different anchor of round " +
                              std::to_string(all_->anchor.record()->round.value) + " (digest " + to_hex(said[id]) +
-                             ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
-                             (tie ? "; of two, the lower site is taken to be right" : "");
+                             ") from that of " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
+                             (tie ? "; with two sites, the lower one counts as right" : "");
     if (times > kMaxRepeats) {
-      all_->exclusions.give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain",
+      all_->exclusions.give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " without success",
                                   "[round.state-beyond-repair]");
       continue;
     }

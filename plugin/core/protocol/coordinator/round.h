@@ -41,7 +41,7 @@ class Round {
   [[nodiscard]] const std::optional<wire::StartAttempt>& attempt() const { return round_.attempt; }  // in flight
   [[nodiscard]] TimePoint attempt_started() const { return round_.started; }                         // the last one
   [[nodiscard]] const std::map<SiteId, Gone>& gone() const { return round_.gone; }
-  // It holds the anchor and was not left out. Those behind take the anchor first, at their own trigger.
+  // Members that hold the anchor and were not left out. Stale members first take the anchor, at their own trigger.
   [[nodiscard]] bool is_eligible(const Member& member) const;
   [[nodiscard]] std::set<SiteId> ready_sites() const;
   [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
@@ -62,8 +62,8 @@ class Round {
   void lost(const Member& gone);                      // it is no longer a member
   void end_without_ready();                           // no site is left that waits for it
   void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
-  void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
-  void reform_if_owners_undialable();  // if the attempt in flight needs a link that no site can make
+  void retract(Member& member) { member.round.ready_.reset(); }  // the member will report ready once more
+  void reform_if_owners_undialable();  // where the attempt in flight needs a link that no site can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
   void forget();
@@ -80,9 +80,9 @@ class Round {
     std::size_t here = 0;                       // of the attempt's participants, those still here
     std::size_t done = 0;                       // of the participants here, those that are done
     TimePoint started{};
-    std::uint32_t limits = 0;         // of its exchange that have passed
+    std::uint32_t limits = 0;         // of the exchange that have passed
     std::vector<wire::Slice> slices;  // of the last attempt
-    // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
+    // Participants that owned nothing and were lost since; the owners may hold all that they sent.
     std::map<SiteId, Gone> gone;
     std::set<SiteId> declined;  // said their delta is unfit
     std::string cut_because;    // of the last pair that cannot exchange, or empty
@@ -102,7 +102,7 @@ class Round {
   void part_with(const Member& lost);                    // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
-  [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // of these, without a say
+  [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // those of `open` without a say
   void abandon_attempt_of(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
@@ -111,7 +111,7 @@ class Round {
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);
   void commit();
-  void skip(const std::string& reason);  // ready sites train on; the anchor stands
+  void skip(const std::string& reason);  // ready sites train on; the anchor stays as it is
   void begin_again();
   void clear();
 

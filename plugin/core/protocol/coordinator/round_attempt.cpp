@@ -76,8 +76,8 @@ void Round::reform_if_owners_undialable() {
       round_.attempt->slices, [this](const wire::Slice& slice) { return !all_->members().at(slice.owner).dialable(); });
   if (!any_dialable || unverified.size() < 2 || !owned) return;
   all_->note(Note::Level::kInfo, "address",
-             "round " + std::to_string(number().value) + ": of " + join_words(unverified) +
-                 " none can be dialled; another attempt is formed, in which they own no slice",
+             "round " + std::to_string(number().value) + ": none of " + join_words(unverified) +
+                 " can be dialled; another attempt is formed, in which they own no slice",
              {{"round", std::to_string(number().value)}});
   abandon_attempt();
 }
@@ -96,17 +96,17 @@ void Round::judge_exchange() {
   if (!stall->newcomers.empty()) {
     return abandon_attempt_of(
         stall->newcomers,
-        "moves only by its own account and that of other new sites: no site of an earlier round has "
+        "makes progress only according to itself and other new sites: no site of an earlier round has "
         "reported progress for " +
             in_seconds(limit) +
-            "; the others go on, and what it trained counts in a later round [round.newcomer-moves]");
+            "; the round goes on without it, and what it trained counts in a later round [round.newcomer-moves]");
   }
-  const std::string reason = "none of its part of the exchange has arrived for " + in_seconds(limit);
+  const std::string reason = "nothing of its part in the exchange has arrived for " + in_seconds(limit);
   if (stall->pair) {
     const auto& [site, lacked] = *stall->pair;
     return on_peer_unreachable(all_->members().at(site), {number(), round_.attempt->attempt, lacked, reason});
   }
-  if (stall->held_up_by.empty()) return skip("nothing of the exchange has moved for " + in_seconds(limit));
+  if (stall->held_up_by.empty()) return skip("the exchange has made no progress for " + in_seconds(limit));
   for (const SiteId id : stall->held_up_by) {
     const std::uint32_t times = watch_.count_hold_up(all_->membership.name_of(id));
     if (times >= kMaxRepeats) {
@@ -157,19 +157,19 @@ void Round::on_limit() {
     const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
     if (gets_on && round_.limits <= kMaxExtensions) {
       return all_->note(Note::Level::kWarning, "waiting",
-                        which + ": its exchange was not done within " + limit +
-                            "; it makes progress, and gets the same time again [round.slow]");
+                        which + ": its exchange was not finished within " + limit +
+                            "; it is making progress, so it gets the same time again [round.slow]");
     }
     late = watch_.keep_means_back();
     if (!can_go_on(late)) late = open_newcomers(open);
     if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
-      return skip("its exchange was not done within " + limit +
+      return skip("its exchange was not finished within " + limit +
                   (round_.limits > 1 ? ", " + times_text(round_.limits) : ""));
     }
   }
-  abandon_attempt_of(late,
-                     "was not done within " + limit +
-                         "; the others go on, and what it trained counts in a later round [round.exchange-timeout]");
+  abandon_attempt_of(
+      late, "was not finished within " + limit +
+                "; the round goes on without it, and what it trained counts in a later round [round.exchange-timeout]");
 }
 
 void Round::abandon_attempt_of(const std::set<SiteId>& late, const std::string& why) {

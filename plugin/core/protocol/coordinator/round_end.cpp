@@ -94,8 +94,8 @@ Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
 // them.
 void Round::average_again(const std::set<SiteId>& wrong) {
   const std::string of = std::to_string(round_.attempt->round.value);
-  const std::string what = " has another mean of round " + of + " than " +
-                           (round_.here == 2 ? "the lower site, which of two is taken to be right" : "most");
+  const std::string what = " has a different mean of round " + of + " from " +
+                           (round_.here == 2 ? "the lower site, which counts as right if there are two" : "most sites");
   start_afresh();
   all_->changed = true;
   std::map<SiteId, std::string> newcomers;
@@ -147,7 +147,7 @@ void Round::commit() {
   all_->out.emplace_back(std::move(all));
   all_->note(Note::Level::kInfo, "round",
              "round " + std::to_string(committed.value) +
-                 (said.names.empty() ? ": no site had anything to contribute, the anchor stays"
+                 (said.names.empty() ? ": no site had anything to contribute, so the anchor stays as it is"
                                      : ": " + join_words(said.names)),
              {{"round", std::to_string(committed.value)},
               {"attempt", std::to_string(start.attempt.value)},
@@ -165,7 +165,7 @@ void Round::skip(const std::string& reason) {
   const bool told = std::exchange(last_skipped_, std::pair(of, reason)) == std::pair(of, reason);
   all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
              "no attempt at round " + std::to_string(of.value) + ": " + reason +
-                 "; the anchor stands, the sites train on [round.no-quorum]",
+                 "; the anchor stays as it is, and the sites train on [round.no-quorum]",
              {{"round", std::to_string(of.value)}});
   all_->period.skipped();
   for (auto& [id, member] : all_->members()) {

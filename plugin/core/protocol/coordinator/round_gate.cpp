@@ -25,7 +25,7 @@ void RoundGate::missed(SiteId site) {
 
 void RoundGate::joiner_came() {
   if (vain_waits_ > 0) --vain_waits_;
-  // At the start of a swarm all sites are guests, and this wait was not in vain so far.
+  // At the start of a swarm all sites are guests, so this wait may still succeed.
   const auto& anchor = all_->anchor.record();
   if (anchor && anchor->round == RoundId(0)) guests_since_ = kNever;
 }
@@ -78,42 +78,54 @@ RoundGate::Verdict RoundGate::wait_for_guests() {
   return {};
 }
 
-// All are ready. Or a majority is, and the grace for the others is over, or they cannot come.
 RoundGate::Verdict RoundGate::look() {
-  using enum Verdict::What;
   const Count count = count_eligible();
   if (!all_->anchor.record() || count.ready == 0) return {};
+  const Waits waits = look_at_waits(count);
+  return count.quorum.can_accept() ? with_quorum(count, waits) : without_quorum(waits);
+}
+
+RoundGate::Waits RoundGate::look_at_waits(const Count& count) {
   const TimePoint now = all_->now;
   const Duration heartbeat = all_->config.heartbeat;
-  const bool rests = now < guests_rest_;
-  const bool all = count.ready == count.all;
-  helpers_until_ = all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
-  const bool whole = all && (count.helped || rests || now >= helpers_until_);
-  const auto& [circle, stands] = whole || calls_.empty() ? Circle() : find_circle();
-  circle_since_ = circle.empty() ? kNever : std::min(circle_since_, now);
-  circle_until_ = stands ? circle_since_ : later(circle_since_, kCircleHeartbeats * heartbeat);
-  const bool tied = now >= circle_until_;
-  if (!count.quorum.can_accept()) {
-    if (!whole && !tied) return all ? wait_for_guests() : Verdict{};
-    if (waits_for_joiners()) return wait_for_guests();
-    return {kSkip, tied ? circle : all_->membership.quorum_text(all_->round.ready_sites())};
-  }
+  Waits waits{.rests = now < guests_rest_, .all = count.ready == count.all};
+  helpers_until_ =
+      waits.all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
+  waits.whole = waits.all && (count.helped || waits.rests || now >= helpers_until_);
+  const Circle circle = waits.whole || calls_.empty() ? Circle() : find_circle();
+  circle_since_ = circle.words.empty() ? kNever : std::min(circle_since_, now);
+  circle_until_ = circle.stands ? circle_since_ : later(circle_since_, kCircleHeartbeats * heartbeat);
+  waits.tied = now >= circle_until_;
+  waits.circle = circle.words;
+  return waits;
+}
+
+// No round can come about: the sites that are ready train on, once nobody is missing that could change that.
+RoundGate::Verdict RoundGate::without_quorum(const Waits& waits) {
+  if (!waits.whole && !waits.tied) return waits.all ? wait_for_guests() : Verdict{};
+  if (waits_for_joiners()) return wait_for_guests();
+  return {Verdict::What::kSkip, waits.tied ? waits.circle : all_->membership.quorum_text(all_->round.ready_sites())};
+}
+
+// All are ready. Or most are, and the grace for the others is over, or these cannot come.
+RoundGate::Verdict RoundGate::with_quorum(const Count& count, const Waits& waits) {
+  using enum Verdict::What;
   if (2 * count.ready <= count.settled) {
     majority_since_ = kNever;
-    return tied ? Verdict{kSkip, circle} : Verdict{};
+    return waits.tied ? Verdict{kSkip, waits.circle} : Verdict{};
   }
-  majority_since_ = std::min(majority_since_, now);
-  const bool grace_over = now >= later(majority_since_, all_->config.straggler_grace);
-  if (!whole && !tied && !grace_over) {
+  majority_since_ = std::min(majority_since_, all_->now);
+  const bool grace_over = all_->now >= later(majority_since_, all_->config.straggler_grace);
+  if (!waits.whole && !waits.tied && !grace_over) {
     const bool guests_alone = count.ready == count.settled;
     if (!guests_alone) return {};
-    if (!rests) return wait_for_guests();
+    if (!waits.rests) return wait_for_guests();
   }
   if (waits_for_joiners()) return wait_for_guests();
-  if (tied) return {kStart, circle};
+  if (waits.tied) return {kStart, waits.circle};
   if (grace_over) return {kStart};
-  return {kStart, all ? "it is a helper, or was waited for in vain before"
-                      : "it is new, and new sites have just held the others up"};
+  return {kStart, waits.all ? "it is a helper, or was waited for in vain before"
+                            : "it is new, and new sites have just held the others up"};
 }
 
 // Only numbers, as this runs at each event: no sets are made.
@@ -161,8 +173,8 @@ RoundGate::Circle RoundGate::find_circle() const {
   return found;
 }
 
-// Only joiners are missing. The anchor does not move under them while they make progress. Joiners that came in vain
-// shorten the wait for the next ones. A site that joins and takes nothing, under ever new names, holds up the others
+// Only joiners are missing. The anchor does not move under them while they make progress. Each joiner that failed
+// halves the wait for the next ones. So a site that joins and takes nothing, under ever new names, holds up the others
 // for two graces in all, and then for three heartbeats at a time.
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;

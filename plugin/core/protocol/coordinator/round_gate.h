@@ -6,8 +6,8 @@
 //   all but stragglers that have a rest (stragglers.h) --> wait for three heartbeats, then start
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
-// Guests are helpers, joiners, and sites that were in no round yet: anybody can be one, under any number of names. If
-// rounds have waited for guests alone, in vain, they wait for no guest until as much time has passed again.
+// Guests are helpers, joiners, and sites that have not been in any round yet: anybody can be one, under any number of
+// names. If rounds have waited for guests alone, without success, they wait for no guest for as long again.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -46,9 +46,9 @@ class RoundGate {
   void joiner_came();
   void begin_round();  // nothing was waited for yet
   void started(const std::set<SiteId>& with);
-  void missed(SiteId site);  // it was waited for in vain
+  void missed(SiteId site);  // the round waited for it, and it did not come
   void forget();             // the swarm
-  // Who keeps the gate has slept for so long, which was no wait for guests.
+  // This process has slept for so long; that does not count as a wait for guests.
   void slept(Duration time);
 
  private:
@@ -65,8 +65,18 @@ class RoundGate {
     std::string words;   // empty: there is none
     bool stands = true;  // the training of each of the others stands in its call
   };
+  struct Waits {
+    bool rests = false;    // no guest is waited for
+    bool all = false;      // sites that train are ready
+    bool whole = false;    // and helpers, or they were waited for
+    bool tied = false;     // the others stand in calls that wait for the ready sites
+    std::string circle{};  // these calls
+  };
   [[nodiscard]] Verdict look();
   [[nodiscard]] Count count_eligible() const;
+  [[nodiscard]] Waits look_at_waits(const Count& count);
+  [[nodiscard]] Verdict without_quorum(const Waits& waits);
+  [[nodiscard]] Verdict with_quorum(const Count& count, const Waits& waits);
   [[nodiscard]] Circle find_circle() const;
   [[nodiscard]] bool waits_for_joiners();
   Verdict wait_for_guests();

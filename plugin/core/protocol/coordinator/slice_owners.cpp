@@ -53,7 +53,7 @@ void SliceOwners::tell(RoundId round, const std::vector<Share>& shares, double t
   all_->note(Note::Level::kInfo, "shares",
              "round " + std::to_string(round.value) + ": by the rates the sites have measured, owners are " +
                  join_words(parts) + "; the exchange should take " + in_percent(takes) +
-                 " of the time it would have taken",
+                 " of the time that it would have taken before",
              {{"round", std::to_string(round.value)}, {"shares", "{" + json + "}"}});
 }
 

@@ -1,4 +1,5 @@
-// Sites for which a majority has waited in vain. Each of them rests: for some time rounds do not wait for it.
+// Sites that did not come while a majority waited for them. Each of them rests: for some time rounds do not wait for
+// it.
 //
 // The first rest is as long as the wait was. Each further rest in a row is twice as long, up to sixteen times. A rest
 // ends when the site takes part in an attempt. While a site rests, a round gives it three heartbeats (round_gate.h). So

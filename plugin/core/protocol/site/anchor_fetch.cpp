@@ -89,7 +89,7 @@ struct AnchorFetch::State {
     const std::size_t index = index_of(lists, event, plan.list_elements);
     if (known || source.lists_asked.erase(index) == 0) return;
     if (event.tiles.size() != tiles_in(event.range)) {
-      return wrong(event.from, "what it sent for the digests of " + text_of(event.range) + " is no list of " +
+      return wrong(event.from, "what it sent as the digests of " + text_of(event.range) + " is not a list of " +
                                    std::to_string(tiles_in(event.range)));
     }
     std::ranges::copy(event.tiles, source.tiles.begin() + static_cast<std::ptrdiff_t>(first_tile(event)));

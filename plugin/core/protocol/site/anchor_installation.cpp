@@ -149,11 +149,11 @@ void AnchorInstallation::settle_sources() {
   const bool some_left =
       std::any_of(sources.begin(), sources.end(), [this](SiteId other) { return taking_->useless.count(other) == 0; });
   if (some_left) return pursue();
-  const std::string what =
-      "the anchor of round " + std::to_string(taking_->install.round.value) + " cannot be had from " + sources_text();
+  const std::string what = "the anchor of round " + std::to_string(taking_->install.round.value) +
+                           " cannot be fetched from " + sources_text();
   if (taking_->overtaken) {  // a site that asks again is told the newer one
     all_->membership.may_ask_for(all_->config.join_timeout);
-    return all_->coordinator.drop(what + " any more: they hold another by now");
+    return all_->coordinator.drop(what + " any more: they now hold another one");
   }
   begin_again(what);
 }
@@ -164,7 +164,7 @@ void AnchorInstallation::begin_again(const std::string& what) {
     // One source alone may be wrong, or lie. By the next round the coordinator knows what most sites hold.
     if (all_->membership.join_done() || taking_->install.sources.size() == 1) return all_->coordinator.drop(what);
     return all_->membership.fail(
-        corrupt(what + ": restart this site; if it comes again, suspect its memory [join.memory]"));
+        corrupt(what + ": restart this site; if this happens again, suspect its memory [join.memory]"));
   }
   all_->note(Note::Level::kError, "repair",
              what + "; it is fetched once more from " + sources_text() + " [join.anchor-damaged]");
@@ -177,10 +177,9 @@ void AnchorInstallation::on_anchor_moved(SiteId source, const wire::AnchorMoved&
   if (!taking_ || taking_->over.count(source) == 0) return;
   if (moved.run == taking_->install.run && moved.round == taking_->install.round) return;  // from an earlier request
   all_->note(Note::Level::kWarning, "join",
-             all_->name_of(source) + " does not hold the anchor of round " +
-                 std::to_string(taking_->install.round.value) + " any more, but that of run " +
-                 std::to_string(moved.run.value) + " round " + std::to_string(moved.round.value) +
-                 " [join.anchor-moved]");
+             all_->name_of(source) + " no longer holds the anchor of round " +
+                 std::to_string(taking_->install.round.value) + ", but that of run " + std::to_string(moved.run.value) +
+                 " round " + std::to_string(moved.round.value) + " [join.anchor-moved]");
   taking_->overtaken = true;
   give_up_source(source);
 }
@@ -191,19 +190,19 @@ void AnchorInstallation::on_in_place(const AnchorInPlace& event) {
 
   const std::string from = taking_->keeps ? "here" : "fetched from " + sources_text();
   const std::string what = "the anchor of round " + std::to_string(event.round.value) + " " + from +
-                           " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
+                           " has the digest " + to_hex(event.digest) + ", but the coordinator expects " +
                            to_hex(taking_->install.digest);
   if (!taking_->keeps) return begin_again(what);
   all_->held.has_digest(event.digest);  // what it was told to keep is not here, and is not offered again
   if (names_us(taking_->install) && (all_->membership.join_done() || overwritten_)) {
-    all_->note(Note::Level::kError, "repair", what + "; the coordinator is told [join.own-anchor-differs]");
+    all_->note(Note::Level::kError, "repair", what + "; this site tells the coordinator [join.own-anchor-differs]");
     all_->membership.begin_waiting();
     drop();
     return all_->coordinator.send(wire::AnchorInstalled{event.run, event.round, event.digest, all_->acceptor.id()});
   }
   if (names_us(taking_->install)) {
     return all_->membership.fail(
-        corrupt(what + ": restart this site; if it comes again, suspect its memory [join.memory]"));
+        corrupt(what + ": restart this site; if this happens again, suspect its memory [join.memory]"));
   }
   all_->note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_text() + " [join.anchor-differs]");
   taking_->keeps = false;
@@ -236,8 +235,8 @@ void AnchorInstallation::on_source_wrong(const AnchorSourceWrong& event) {
   const std::string name = all_->name_of(event.site);
   all_->out.emplace_back(
       make_note(Note::Level::kError, "repair",
-                "the anchor of round " + std::to_string(taking_->install.round.value) + " is not taken from " + name +
-                    ": " + event.reason + " [join.part-refused]",
+                "the anchor of round " + std::to_string(taking_->install.round.value) + " is no longer fetched from " +
+                    name + ": " + event.reason + " [join.part-refused]",
                 {{"who", json_quote(name)}, {"round", std::to_string(taking_->install.round.value)}}));
   taking_->here = event.here;
   give_up_source(event.site);
@@ -287,7 +286,7 @@ TimePoint AnchorInstallation::next_deadline() const {
 void AnchorInstallation::on_tick() {
   if (!taking_ || all_->now < taking_->give_up) return on_unreachable_tick();
   const std::string what =
-      "the anchor of round " + std::to_string(taking_->install.round.value) + " did not come from " + sources_text();
+      "the anchor of round " + std::to_string(taking_->install.round.value) + " did not arrive from " + sources_text();
   if (all_->membership.join_done()) return all_->coordinator.drop(what);
   all_->membership.fail(timed_out(what + " within " + in_seconds(all_->config.round_timeout) +
                                   " (COLLAB_ROUND_TIMEOUT) [join.anchor-timeout]"));

@@ -50,7 +50,7 @@ class Carryover {
     std::erase_if(sent_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
   }
 
-  // Nothing stands any more: the parameters move, or the anchor does.
+  // Nothing held counts any more: the parameters move, or the anchor does.
   void clear() {
     held_.clear();
     sent_.clear();
@@ -71,7 +71,7 @@ class Carryover {
     return entry->second.attempt == attempt ? Arrival::kRepeat : Arrival::kHeld;
   }
 
-  // Of a slice that was another's by then, in this round.
+  // A chunk of a slice that another site owned by then, in this round.
   void took_late(const ElementRange& range) { late_ += range.size(); }
   [[nodiscard]] std::uint64_t elements_late() const { return late_; }
 
@@ -112,7 +112,7 @@ class Carryover {
 
   static Key key(SiteId site, const ElementRange& range) { return {site, range.begin, range.end}; }
 
-  // Of a site that has no part in this attempt only our own word is known; it may come back into the round.
+  // For a site that takes no part in this attempt, only our own value is known; it may come back into the round.
   [[nodiscard]] AttemptId since(SiteId site) const {
     const auto known = since_.find(site);
     return known == since_.end() ? ours_ : known->second;

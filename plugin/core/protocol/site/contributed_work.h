@@ -2,7 +2,7 @@
 // once, or given up.
 //
 //   uncounted --its exchange begins--> open --committed, or perhaps committed--> counted
-//       ^                               |  +--the parameters move on--> set aside: open still
+//       ^                               |  +--the parameters move on--> kept aside: still open
 //       +--surely not committed---------+
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
@@ -19,7 +19,7 @@ class ContributedWork {
  public:
   [[nodiscard]] bool is_open() const { return pending_.has_value(); }
   [[nodiscard]] bool is_set_aside() const { return pending_ && pending_->snapshot; }
-  // Of what was trained, as much is in the anchor's fragment, or was unfit.
+  // How much of the training is in the anchor's fragment, or could not be used.
   struct Counted {
     std::uint64_t samples = 0;
     std::uint64_t steps = 0;
@@ -36,18 +36,18 @@ class ContributedWork {
   // an attempt that had begun before.
   [[nodiscard]] bool can_be_in(AttemptId attempt) const { return pending_ && pending_->first <= attempt; }
   void close() { pending_.reset(); }  // what is open was not committed, or is counted
-  // Before the parameters move on. False: nothing is open, or it was set aside already.
+  // Call before the parameters move on. False: nothing is open, or it is kept aside already.
   [[nodiscard]] bool set_aside() {
     if (!pending_ || pending_->snapshot) return false;
     pending_->snapshot = true;
     return true;
   }
-  // What is open is in the new anchor: where that lies now.
+  // The open contribution is in the new anchor; returns where its values lie now.
   [[nodiscard]] Base mark_counted() {
     counted_[pending_->fragment] = pending_->total;
     return pending_->snapshot ? Base::kSnapshot : Base::kParameters;
   }
-  // It is unfit: all that was trained so far, with what is open.
+  // All that was trained so far cannot be used, including what is open.
   void give_up(const Trigger& total) {
     given_up_ = {total.samples, total.steps};
     counted_.clear();
@@ -61,7 +61,7 @@ class ContributedWork {
     Counted total;               // as it was contributed
     std::uint32_t fragment = 0;  // to which it was contributed
     AttemptId first;             // the first attempt that it was contributed to
-    bool snapshot = false;       // we have trained on since; what was contributed was set aside
+    bool snapshot = false;       // we have trained on since; a copy of the contribution was kept
   };
   std::optional<Pending> pending_;
   std::map<std::uint32_t, Counted> counted_;  // of fragments of which something was counted since

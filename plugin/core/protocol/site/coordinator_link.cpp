@@ -109,9 +109,9 @@ void CoordinatorLink::welcomed(Duration heartbeat, Duration grace) {
   grace_ = std::clamp(grace, 2 * heartbeat_, std::max({kLongGrace, 4 * all_->config.link_grace, 2 * heartbeat_}));
   if (heartbeat_ != heartbeat || grace_ != grace) {
     all_->note(Note::Level::kWarning, "coordinator",
-               "the coordinator at " + address() + " tells a heartbeat of " + in_seconds(heartbeat) +
-                   " and a grace of " + in_seconds(grace) + ", this site takes " + in_seconds(heartbeat_) + " and " +
-                   in_seconds(grace_) + ": set COLLAB_LINK_GRACE alike everywhere [coordinator.times]");
+               "the coordinator at " + address() + " announces a heartbeat of " + in_seconds(heartbeat) +
+                   " and a grace of " + in_seconds(grace) + ", but this site uses " + in_seconds(heartbeat_) + " and " +
+                   in_seconds(grace_) + ": set the same COLLAB_LINK_GRACE everywhere [coordinator.times]");
   }
   begin_heartbeats();
   lost_at_ = kNever;
@@ -162,8 +162,9 @@ void CoordinatorLink::lose(const std::string& reason) {
   if (lost_at_ == kNever) lost_at_ = all_->now;
   if (all_->membership.phase() == SitePhase::kAsking) return dial_again(reason);
   all_->membership.coordinator_lost();
-  all_->note(Note::Level::kWarning, "coordinator",
-             "the coordinator at " + address() + " is lost: " + reason + "; looking for one again [coordinator.lost]");
+  all_->note(
+      Note::Level::kWarning, "coordinator",
+      "the coordinator at " + address() + " is lost: " + reason + "; this site looks for one again [coordinator.lost]");
   all_->round.coordinator_lost();
   all_->installation.drop();
   dial_again(reason);

@@ -26,7 +26,7 @@ bool waits_with_more(const wire::Leads& there, const Acceptor& acceptor) {
          is_far_ahead(agreed.round, there.round);
 }
 
-// Of the candidates where sites wait, the one where most wait. Of two alike, the one with the lower name. So all sites
+// A candidate where more sites wait is better; if equally many wait, the one with the lower name is. So all sites
 // come together, whichever candidates they know and can reach.
 bool waits_better(const wire::Leads& there, const wire::Leads& here) {
   return there.members > here.members || (there.members == here.members && there.run < here.run);
@@ -135,13 +135,13 @@ void Inquiry::on_leads(const wire::Leads& leads) {
     const bool same_run = leads.run == swarm->run;
     const bool better = same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm);
     if (!leads.leads || !better) return;
-    what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
+    what = "leads a swarm that has agreed on more rounds, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
     if (waits() && waits_with_more(leads, all_->acceptor)) return;
     what = "leads a swarm that has begun";
   } else if (waits() && here_ && all_->now >= stays_until_ && waits_better(leads, *here_)) {
-    what =
-        "is where most wait: " + std::to_string(leads.members) + " there, " + std::to_string(here_->members) + " here";
+    what = "has the most sites waiting: " + std::to_string(leads.members) + " there, " +
+           std::to_string(here_->members) + " here";
   } else {
     return;
   }

@@ -118,7 +118,7 @@ void OptimizerFetch::on_part(const OptimizerPart& event) {
   const bool awaited = fetch_.awaited.count(event.range.begin) != 0 &&
                        event.range.end == std::min(fetch_.offer.bytes, event.range.begin + kPartBytes);
   if (!awaited || event.damaged) {
-    return leave_member(awaited ? "its bytes were damaged on their way" : "it sent what was not asked for");
+    return leave_member(awaited ? "its bytes were damaged on the way" : "it sent something that was not asked for");
   }
   fetch_.awaited.erase(event.range.begin);
   all_->out.emplace_back(TakeOptimizerPart{event.range});
@@ -173,7 +173,7 @@ void OptimizerFetch::on_tick() {
   if (all_->now < fetch_.until && all_->now < fetch_.give_up) return;
   ++fetch_.silent;
   if (fetch_.phase == Phase::kLinking) return leave_member("no link to it within " + in_seconds(kLinkLimit));
-  leave_member(fetch_.phase == Phase::kAsking ? "it has not answered" : "nothing more came from it");
+  leave_member(fetch_.phase == Phase::kAsking ? "it has not answered" : "nothing more arrived from it");
 }
 
 }  // namespace collab::protocol

@@ -89,7 +89,7 @@ class OptimizerLease {
   TimePoint parts_end_by_ = kNever;  // of the copy that was dropped
   wire::OptimizerState held_;        // snapshot 0: no copy is held
   std::uint64_t snapshots_ = 0;
-  // Of the step under way.
+  // The state of the step under way.
   TimePoint now_{};
   std::vector<LeaseAction> out_;
 };

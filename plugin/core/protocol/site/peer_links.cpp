@@ -117,7 +117,7 @@ void PeerLinks::on_connected(const PeerConnected& event) {
     return;
   }
   if (linked(event.site)) {  // the site has dialled us meanwhile, and the exchange may use that link
-    all_->out.emplace_back(Hangup{event.link, "there is a link with " + all_->name_of(event.site) + " by now"});
+    all_->out.emplace_back(Hangup{event.link, "there is a link with " + all_->name_of(event.site) + " already"});
     return;
   }
   const std::string& address = all_->roster.find(event.site)->address;
@@ -145,7 +145,7 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
   if (!fresh && peer.state > Peer::State::kUnlisted) return;
   const std::string who = json_quote(hello.name) + " (site " + std::to_string(hello.site.value) + ")";
   if (hello.swarm != all_->membership.join().swarm) {
-    return hang_up(link, who + " is of the swarm " + json_quote(hello.swarm) + ", this site of " +
+    return hang_up(link, who + " belongs to the swarm " + json_quote(hello.swarm) + ", this site to " +
                              json_quote(all_->membership.join().swarm));
   }
   if (hello.site == all_->membership.self())

@@ -5,7 +5,8 @@
 //                                                                                     next message
 //
 // The data lane may overtake our Hello, so who was dialled sends no data before it knows that its Hello has arrived.
-// Of two links to one site, the one dialled by the higher site stays; of two dialled by the same, the newer.
+// If there are two links to one site, the one dialled by the higher site stays; if the same site dialled both, the
+// newer one stays.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -96,7 +96,7 @@ void SiteMembership::on_refuse(const wire::Refuse& refuse) {
   if (phase_ != SitePhase::kAsking || !was_member_) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link was not yet seen to be dead, or its old index is taken.
   all_->note(Note::Level::kWarning, "refused",
-             "not let in again yet, asking once more: " + refuse.reason + " [join.not-again-yet]");
+             "this site was not let in again yet, and asks once more: " + refuse.reason + " [join.not-again-yet]");
   join_.index = wire::kNoIndex;
   all_->coordinator.drop(refuse.reason);
 }
@@ -293,7 +293,8 @@ std::string SiteMembership::not_let_in_text() const {
   }
   if (all_->inquiry.here()) {
     return "this site was not let in within " + limit + " by the coordinator at " + addresses +
-           ": it waits for most of the sites that agreed last (collab status names the missing sites, collab "
+           ": the coordinator is waiting for most of the sites that agreed last (collab status names the missing "
+           "sites, collab "
            "forget goes on without them) [join.majority-missing]";
   }
   return "the coordinator at " + addresses + ": it has not answered within " + limit +
@@ -305,7 +306,7 @@ std::string SiteMembership::not_let_in_text() const {
 void SiteMembership::on_wait_tick() {
   if (phase_ != SitePhase::kWaiting || all_->now < anchor_by_) return;
   fail(timed_out("the coordinator at " + all_->coordinator.addresses() +
-                 " let this site in, but named no anchor to start from; restart it [join.no-anchor]"));
+                 " let this site in, but named no anchor to start from; restart this site [join.no-anchor]"));
 }
 
 std::string SiteMembership::waiting_text(TimePoint at) const {

@@ -57,7 +57,7 @@ struct SiteParts {
   SiteRound round{};
   OptimizerFetch optimizer{};
 
-  // Of the step under way.
+  // The state of the step under way.
   TimePoint now{};
   std::vector<SiteAction> out{};
 

@@ -46,12 +46,12 @@ void SiteRound::rebase(const wire::InstallAnchor& install, bool received) {
   // The same anchor under another name: nothing is in it. But others may have what this site put into the next round.
   const bool counts = is_counted(install);
   if (!received && !round_.declined && !counts) return forget();
-  std::string what = "nothing of it was counted yet";
+  std::string what = "none of it has been counted yet";
   Base base = Base::kOldAnchor;
   if (round_.declined) {
     base = Base::kUnfit;
     work_.give_up(round_.trigger);
-    what = "it is unfit and given up";
+    what = "it cannot be used and is dropped";
   } else if (counts) {
     base = work_.mark_counted();
     what = install.counted == wire::Counted::kYes ? "what was contributed is part of it"
@@ -60,7 +60,7 @@ void SiteRound::rebase(const wire::InstallAnchor& install, bool received) {
   all_->note(Note::Level::kWarning, "rebase",
              "the swarm went on to round " + std::to_string(install.round.value) + " while this site was at " +
                  std::to_string(all_->held.anchor()->round.value) +
-                 "; what it trained since is moved onto the new anchor: " + what + " [join.rebase]");
+                 "; what it has trained since then is moved onto the new anchor: " + what + " [join.rebase]");
   if (round_.phase == Phase::kTraining) {
     owed_base_ = base;
   } else {
@@ -181,7 +181,7 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (!is_short(start)) return "its names are longer in total than a site can remember";
   if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
-    return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
+    return "this site is at round " + std::to_string(all_->held.anchor()->round.value);
   }
   // A newer term counts anew: the numbers of two terms wrap around.
   if (round_.start && start.term <= round_.start->term && start.attempt <= round_.start->attempt)
@@ -195,7 +195,7 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
     return "it is for a model with the fingerprint " + to_hex(start.fingerprint) + ", and this site's has " +
            to_hex(join.fingerprint);
   }
-  if (!takes_part(start, *all_->membership.self())) return "this site has no part in it";
+  if (!takes_part(start, *all_->membership.self())) return "this site takes no part in it";
   const std::uint64_t elements = join.elements;
   const ElementRange covered = covered_by(start.slices);
   if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
@@ -334,8 +334,9 @@ void SiteRound::on_commit(const wire::Commit& commit) {
   }
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
     // A coordinator may say anything. What it says may end its link, but no training.
-    const std::string why = what + ", which this site has not completed: coordinator and site disagree";
-    all_->note(Note::Level::kError, "coordinator", why + "; the site looks for another one [round.disagreement]");
+    const std::string why = what + ", which this site has not completed: the coordinator and the site disagree";
+    all_->note(Note::Level::kError, "coordinator",
+               why + "; the site looks for another coordinator [round.disagreement]");
     return all_->coordinator.turn_from(why);
   }
   all_->membership.becomes_active();
@@ -384,8 +385,8 @@ void SiteRound::on_applied(const Applied& event) {
   if (goes_on()) {
     all_->note(Note::Level::kInfo, "resume",
                "round " + std::to_string(event.round.value) +
-                   " is applied, which was committed while this site trained on; what it trained since goes into the "
-                   "next one");
+                   " was committed while this site trained on, and is applied now; what it trained since goes into the "
+                   "next round");
     Record next;
     next.phase = Phase::kReady;
     next.trigger = std::move(round_.trigger);
@@ -420,8 +421,8 @@ void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {
   skip(skip_round.reason);
 }
 
-// No site waits without end: the anchor stands, and what was trained stays uncounted. An exchange that we were done
-// with is kept. What we put into it is set aside before the parameters move on.
+// No site waits forever: the anchor stays as it is, and what was trained stays uncounted. A finished exchange is kept.
+// A copy of what we put into it is kept before the parameters move on.
 void SiteRound::skip(const std::string& reason) {
   const RoundId of = all_->held.next_round();
   if (round_.phase != Phase::kDone) back_to_ready(reason);
@@ -436,7 +437,7 @@ void SiteRound::skip(const std::string& reason) {
   const std::string row = skipped_ > 1 ? " (attempt " + std::to_string(skipped_) + ")" : "";
   all_->note(tells ? Note::Level::kWarning : Note::Level::kDebug, "no-quorum",
              "no round " + std::to_string(of.value) + " for now" + row + ": " + reason +
-                 "; this site trains on, the anchor stands [round.skipped]");
+                 "; this site trains on, and the anchor stays as it is [round.skipped]");
   round_ = Record{};
   all_->out.emplace_back(RoundSkipped{of, reason});
 }
@@ -512,8 +513,8 @@ void SiteRound::on_tick() {
   if (all_->now < gives_up_at()) return;
   const Duration limit = kRoundLimits * all_->config.round_timeout + all_->coordinator.grace();
   const std::string whom = all_->membership.waiting_text(all_->now);
-  if (all_->coordinator.link()) all_->coordinator.drop("it let this round wait beyond its limit: " + whom);
-  skip("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);
+  if (all_->coordinator.link()) all_->coordinator.drop("it kept this round waiting beyond its limit: " + whom);
+  skip("this site gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);
 }
 
 }  // namespace collab::protocol

@@ -66,7 +66,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
 [[nodiscard]] std::string damage(const IncomingChunk* incoming) {
   const bool damaged =
       incoming != nullptr && incoming->payload && hash64(incoming->payload->view()) != incoming->chunk.payload_hash;
-  return damaged ? " (they were damaged on their way)" : "";
+  return damaged ? " (they were damaged on the way)" : "";
 }
 
 // Like digest_of_vector(), but reports that it goes on.

@@ -25,7 +25,7 @@
 
 namespace collab {
 
-// Of the arena's outer state and this vector.
+// The digest of the arena's outer state and this vector.
 [[nodiscard]] Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint64_t tile_elements,
                                   const std::function<void()>& passing = {});
 
@@ -63,7 +63,7 @@ class AnchorStreams {
   void stop();                           // what has come stays, should the same anchor be wanted again
   void forget() { receiving_.reset(); }  // its place is needed for something else
   Events arrived(const IncomingChunk& incoming);
-  // In part, by a transfer that has not ended: the outer state is that of no anchor, until one is sealed.
+  // Partly overwritten by a transfer that has not ended: the outer state belongs to no anchor until one is sealed.
   [[nodiscard]] bool outer_overwritten() const { return outer_overwritten_; }
   void outer_is_whole() { outer_overwritten_ = false; }
 

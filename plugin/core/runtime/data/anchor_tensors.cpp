@@ -151,7 +151,7 @@ Result<AppliedCommit> AnchorTensors::apply(const protocol::ApplyCommit& action) 
   return AppliedCommit{change, unfit ? kWholeVector : range, *state, round.step.lr(), clipped_norm};
 }
 
-// The anchor stands; only the number of the round moves on.
+// The anchor stays as it is; only the number of the round moves on.
 Result<AppliedCommit> AnchorTensors::apply_nothing(const protocol::ApplyCommit& action, const SealedAnchor& sealed) {
   ArenaWriter& arena = *parts_.arena;
   copy_passing(arena.anchor(), arena.next_anchor());
@@ -245,7 +245,7 @@ Status AnchorTensors::rebase(protocol::Base base) {
   const bool aside = base == protocol::Base::kSnapshot;
   if (aside && snapshot.range.size() == 0) {
     return internal_error(
-        "the parameters are to be moved onto another anchor from values that were not set aside [round.no-values]");
+        "the parameters are to be moved onto another anchor from values that were not kept [round.no-values]");
   }
   const std::span<float> previous = parts_.arena->previous_anchor();
   if (aside) {

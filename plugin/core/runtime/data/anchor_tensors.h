@@ -1,7 +1,7 @@
 // A site's parameters and its anchor in the arena: the end of a round on real memory (the outer step, the new
 // parameters, the seal), and what becomes of both between rounds.
 //
-// Threads: the node's loop thread only. Ownership: copies of what was set aside; borrows all else.
+// Threads: the node's loop thread only. Ownership: copies of kept values; borrows all else.
 #pragma once
 
 #include <cstdint>
@@ -55,13 +55,14 @@ class AnchorTensors {
   void seal(const SealedAnchor& anchor);
 
  private:
-  // Of one fragment; empty: none.
+  // Values of one fragment; empty: none.
   struct Snapshot {
     ElementRange range{};
     std::vector<float> values{};
     [[nodiscard]] Residual::Reader reader() const;
   };
-  // Of the anchor in place, so that a round need not look at what it leaves alone. Empty unless rounds move fragments.
+  // Digests of the anchor in place, so that a round need not read what it leaves alone. Empty unless rounds move
+  // fragments.
   struct TileDigests {
     Digest state{};
     std::vector<Digest> anchor{};

@@ -46,7 +46,7 @@ class DataPlane {
   Events start(const protocol::StartExchange& action);
   void cancel();                                                     // contributions stay, for the next attempt
   void forget_contributions() { exchange_.forget_contributions(); }  // no attempt comes that could use them
-  // Of the others to our slices, for this attempt and the next.
+  // Contributions of the others to our slices, for this attempt and the next.
   [[nodiscard]] std::size_t contributions_held() const { return exchange_.contributions_held(); }
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
@@ -78,7 +78,7 @@ class DataPlane {
   [[nodiscard]] Traffic traffic() const { return {sender_.bytes(), bytes_received_}; }
   [[nodiscard]] const RoundTraffic& round_traffic() const { return exchange_.traffic().round(); }
   void start_round_clock() { exchange_.traffic().begin_round(); }
-  // Of rounds, per second; 0: not known.
+  // The rates of rounds, per second; 0: not known.
   [[nodiscard]] std::uint32_t up_kbit() const { return exchange_.traffic().up_kbit(); }
   [[nodiscard]] std::uint32_t down_kbit() const { return exchange_.traffic().down_kbit(); }
 

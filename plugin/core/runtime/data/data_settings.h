@@ -43,9 +43,10 @@ struct DataSettings {
   // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
   std::uint64_t outer_elements = UINT64_MAX;
   std::uint64_t chunk_elements = 256 * 1024;
-  // Of the digests of anchors and outer states, at all sites alike; less in tests, whose vectors are short.
+  // The tile of digests of anchors and outer states, the same at all sites; less in tests, whose vectors are short.
   std::uint64_t tile_elements = kDigestChunkElements;
-  // Of contributions on their way to all peers, or of means; at least to each, which is 1 Gbit/s at 100 ms.
+  // The most bytes of contributions, or of means, on their way to all peers; the least for each peer, which is 1 Gbit/s
+  // at 100 ms.
   std::size_t window_bytes = std::size_t{24} << 20;
   std::size_t least_window_bytes = std::size_t{12} << 20;
 };

@@ -49,12 +49,12 @@ class EarlyChunks {
     if (incoming.chunk.run != run || round <= held.value || lossy_.count(incoming.link) != 0) return;
     const std::size_t bytes = cost_of(incoming);
     if (round > held.value + 2) {
-      return lose(incoming, "a chunk of round " + std::to_string(round) + " came to a site that stands at round " +
+      return lose(incoming, "a chunk of round " + std::to_string(round) + " arrived at a site that is at round " +
                                 std::to_string(held.value));
     }
     if (bytes > bound_ - bytes_) {
       return lose(incoming, "more than " + std::to_string(bound_) +
-                                " bytes of chunks came before their attempt could begin here");
+                                " bytes of chunks arrived before their attempt could begin here");
     }
     bytes_ += bytes;
     kept_.push_back(std::move(incoming));

@@ -147,7 +147,7 @@ ExchangeData::Events ExchangeData::accept(IncomingChunk incoming) {
     const bool late = older && !attempt_->exchange.owns(chunk.range);
     if (late && carried_.elements_late() + chunk.range.size() > kMostLate * attempt_->range.size()) {
       return fail(incoming.from,
-                  "contributions of earlier attempts, to slices that others own by now, come to more than " +
+                  "contributions of earlier attempts, to slices that other sites own now, add up to more than " +
                       std::to_string(kMostLate) + " vectors");
     }
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));

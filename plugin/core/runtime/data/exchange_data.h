@@ -43,8 +43,8 @@ class ExchangeData {
   struct Complete {
     ElementRange range;  // the fragment that is averaged
     RoundStep& step;
-    // Of what each chunk of the mean has become, by first element: the next anchor if the step was taken at once, else
-    // the mean.
+    // Digests of what each chunk of the mean has become, by first element: the next anchor if the step was taken at
+    // once, else the mean.
     const std::map<std::uint64_t, Hashed>& digests;
   };
 

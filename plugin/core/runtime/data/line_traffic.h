@@ -12,7 +12,7 @@
 
 namespace collab {
 
-// Of the current round's exchange; what joiners are given meanwhile is no part of it.
+// Traffic of the current round's exchange, without what joiners are given meanwhile.
 struct RoundTraffic {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;

@@ -41,7 +41,7 @@ void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std:
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
-    const auto line = asks_.allow(clock_.now(), action.name + " joins and asks for the optimizer's state");
+    const auto line = asks_.allow(clock_.now(), action.name + " is joining and asks for the optimizer's state");
     if (line) log_info(*line);
   }
   run(protocol::LeaseAsked{action.to, action.asked});
@@ -56,7 +56,7 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   } else if (copy->bytes.empty() || copy->bytes.size() > wire::kMaxElements ||
              copy->description.size() > wire::kMaxJsonBytes) {
     made.reason =
-        copy->bytes.empty() ? "its optimizer keeps no state" : "its optimizer's state is too large to be lent";
+        copy->bytes.empty() ? "its optimizer keeps no state" : "its optimizer's state is too large to be served";
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
@@ -155,7 +155,7 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
                                "the optimizer starts cold: " + cold + " [optimizer.starts-cold]");
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
-                             "the optimizer goes on from the state lent by " + offer.from + ": " +
+                             "the optimizer goes on from the state fetched from " + offer.from + ": " +
                                  in_megabytes(offer.state.bytes) + " in " +
                                  protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},

@@ -16,7 +16,7 @@ namespace collab {
 
 class RoundStep {
  public:
-  // Of the elements of `range`; `shares`: of the mean, of those participants that contribute, in site order.
+  // For the elements of `range`; `shares`: the parts of the mean of the participants that contribute, in site order.
   RoundStep(const DataSettings& settings, ElementRange range, std::size_t participants, std::vector<float> shares);
 
   // The average of one model is that model, bit for bit; a - (a - x) is not always x.

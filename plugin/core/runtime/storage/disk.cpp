@@ -44,7 +44,7 @@ int open_plain(Disk& disk, const char* path, int flags, mode_t mode) {
   return -1;
 }
 
-// A file that lies there is a dead process's, or another's: it is never written into.
+// An existing file belongs to a dead process, or to another one: it is never written into.
 Result<NewFile> NewFile::make(Disk& disk, std::string path) {
   const std::string name = path + ".new";
   constexpr int kFresh = O_WRONLY | O_CREAT | O_EXCL;
@@ -82,7 +82,7 @@ Status NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   return {};
 }
 
-Status NewFile::sync() { return disk_->fsync(fd_) == 0 ? Status() : failed("make durable", name()); }
+Status NewFile::sync() { return disk_->fsync(fd_) == 0 ? Status() : failed("sync", name()); }
 
 Status NewFile::place() {
   if (!named()) {
@@ -99,7 +99,7 @@ Status sync_folder_of(Disk& disk, const std::string& path) {
   const std::string folder = parent.empty() ? "." : parent;
   const int fd = disk.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return failed("open the folder", folder);
-  const Status status = disk.fsync(fd) == 0 ? Status() : failed("make durable the folder", folder);
+  const Status status = disk.fsync(fd) == 0 ? Status() : failed("sync the folder", folder);
   ::close(fd);
   return status;
 }

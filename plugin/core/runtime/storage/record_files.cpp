@@ -33,7 +33,8 @@ namespace {
   return std::ranges::count(name, '~') >= 2;
 }
 
-// The record that a file in its folder belongs to: the record itself, its lock, or what was set aside. Empty: none.
+// The record that a file in its folder belongs to: the record itself, its lock, or one that was moved aside. Empty:
+// none.
 [[nodiscard]] std::string record_of(const std::string& name) {
   const std::size_t at = name.rfind(kRecordEnding);
   if (at == std::string::npos) return {};

@@ -19,7 +19,8 @@ struct RecordFile {
   std::string holder;          // "process 4711 on host node7"; empty: no process has it
 };
 [[nodiscard]] std::vector<RecordFile> find_records(const std::string& folder);
-// With what was set aside and the lock's file. kRefused: somebody has it, or it is younger than `least`.
+// Also removes records that were moved aside, and the lock's file. kRefused: somebody has it, or it is younger than
+// `least`.
 Status remove_record(const std::string& path, std::chrono::seconds least);
 
 }  // namespace collab

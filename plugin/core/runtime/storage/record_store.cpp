@@ -68,7 +68,7 @@ void scope_fields(Io& io, Scope& scope) {
   io.number("model", scope.model.hi);
 }
 
-// Of the whole file except the hash itself.
+// The hash of the whole file except the hash itself.
 [[nodiscard]] std::uint64_t hash_of_file(std::vector<std::byte> file) {
   std::fill_n(file.begin() + kHashAt, sizeof(std::uint64_t), std::byte{0});
   return hash64(file);
@@ -119,7 +119,7 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
   if (!std::ranges::equal(prologue.magic, kMagic))
     return damaged("it does not begin as a record does (wrong magic number)");
   if (prologue.version != kVersion) {
-    return refused("it has format " + std::to_string(prologue.version) + ", this collab reads format " +
+    return refused("it has format " + std::to_string(prologue.version) + ", but this collab reads format " +
                    std::to_string(kVersion));
   }
   if (prologue.scope_bytes > kMaxScopeBytes || prologue.body_bytes > kMaxRecordBytes ||
@@ -134,7 +134,7 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
   scope_fields(reader, scope);
   reader.finish();
   if (!reader.status().ok()) return damaged(reader.status().message());
-  if (scope != ours) return refused("it is of " + text_of(scope) + "; this is " + text_of(ours));
+  if (scope != ours) return refused("it belongs to " + text_of(scope) + "; this is " + text_of(ours));
   return std::vector<std::byte>(file.begin() + static_cast<std::ptrdiff_t>(kPrologueBytes + prologue.scope_bytes),
                                 file.end());
 }
@@ -170,7 +170,8 @@ std::string record_name(const RecordScope& scope) {
   };
   // No name that as_file_name() gives has a "~".
   return part(scope.run) + "~" + part(scope.site) + "~" + std::to_string(scope.generation) + "~" +
-         hexadecimal(hash_of(scope.rendezvous)) + "~" + hexadecimal(scope.model.lo ^ scope.model.hi) + std::string(kRecordEnding);
+         hexadecimal(hash_of(scope.rendezvous)) + "~" + hexadecimal(scope.model.lo ^ scope.model.hi) +
+         std::string(kRecordEnding);
 }
 
 Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope scope, Disk& disk) {
@@ -209,8 +210,8 @@ Status RecordStore::load() {
   Result<std::optional<std::vector<std::byte>>> found = read_file();
   if (found.status().code() == StatusCode::kUnavailable) {
     return unavailable("the record of site " + scope_.site + ", " + path_ + ": " + found.status().message() +
-                       ". What this site has promised the others is in it: mend that and start again, or remove the "
-                       "file, and the site counts as one that has lost its memory [record.unreadable]");
+                       ". It holds what this site has promised the others: fix that and start again, or remove the "
+                       "file; the site then counts as one that has lost its memory [record.unreadable]");
   }
   if (!found.ok()) {
     const bool other = found.status().code() == StatusCode::kRefused;
@@ -221,7 +222,7 @@ Status RecordStore::load() {
   }
   if (!found->has_value()) return {};
   if (const Status written = write_file(**found); !written.ok()) {
-    keep_in_memory(written.message() + "; the record of an earlier process that lies there is not used");
+    keep_in_memory(written.message() + "; the record that an earlier process left there is not used");
     return {};
   }
   found_ = *std::move(found);
@@ -276,8 +277,8 @@ Status RecordStore::move_aside(const char* as, const std::string& why) {
     if (errno == ENOENT) return {};
     return unavailable("cannot rename " + path_ + ": " + std::strerror(errno) + " [record.rename]");
   }
-  log_warning("the record " + path_ + " is not used: " + why + ". It is kept beside it (" + name.substr(path_.size()) +
-              "), and this site counts as one that has lost its memory [record.not-used]");
+  log_warning("the record " + path_ + " is not used: " + why + ". The file is kept beside it (" +
+              name.substr(path_.size()) + "), and this site counts as one that has lost its memory [record.not-used]");
   return sync_folder_of(*disk_, path_);
 }
 
@@ -303,11 +304,11 @@ void RecordStore::keep_in_memory(const std::string& why) {
   struct stat info {};
   const bool there = ::lstat(path_.c_str(), &info) == 0;
   // Without the lock it may belong to another process.
-  Status gone = there && !lock_ ? unavailable(path_ + " stays [record.stays]") : Status();
+  Status gone = there && !lock_ ? unavailable(path_ + " is not removed [record.stays]") : Status();
   if (lock_) gone = there ? remove_file() : sync_folder_of(*disk_, path_);
   stale_ = !gone.ok();
   const std::string now = there && stale_ ? gone.message() + ", so remove it before the next start"
-                                          : "it is kept in memory, and a restart of this site loses it";
+                                          : "it is kept in memory only, and a restart of this site loses it";
   log_warning("the record of site " + scope_.site + " cannot be kept on disk: " + why + "; " + now +
               ". COLLAB_STATE_DIR or XDG_STATE_HOME name a folder with room that this process may write to "
               "[record.in-memory]");

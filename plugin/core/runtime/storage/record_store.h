@@ -49,11 +49,11 @@ class RecordStore {
   Status write(std::span<const std::byte> body);
   // What is kept goes under another name, for people to look at: read() gives none, also in later processes.
   Status set_aside(const std::string& why);
-  // At a clean end: file and lock are gone; what was set aside stays.
+  // For a clean end: removes file and lock; records that were moved aside stay.
   Status remove();
 
   [[nodiscard]] bool durable() const { return durable_; }
-  // A record that says less than this process knows lies there and cannot be removed: a later process may trust it.
+  // An outdated record is on disk and cannot be removed: a later process may trust it.
   [[nodiscard]] bool stale() const { return stale_; }
   [[nodiscard]] const std::string& path() const { return path_; }  // empty: in memory from the start
 
@@ -75,7 +75,7 @@ class RecordStore {
   bool stale_ = false;
 };
 
-// Of a memory that begins, drawn at random: never zero.
+// The name of a new acceptor, drawn at random: never zero.
 [[nodiscard]] AcceptorId fresh_acceptor();
 
 // The file's name in its folder, and of its lock.

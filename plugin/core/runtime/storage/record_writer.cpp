@@ -57,7 +57,8 @@ void RecordWriter::Shared::run() {
       case Job::Kind::kRemove:
         how = store.remove();
         if (!how.ok())
-          log_warning("the record " + store.path() + " was to be removed: " + how.message() + " [record.not-removed]");
+          log_warning("the record " + store.path() + " could not be removed: " + how.message() +
+                      " [record.not-removed]");
         break;
     }
     durable = store.durable();

@@ -5,10 +5,9 @@
 //   });
 //   writer_->write(encoded, number);  // returns at once
 //
-// Of bodies that wait, only the newest is written. Each body's number is reported once that body, or a newer one, is on
-// disk.
-// Threads: one caller; one writer thread. Ownership: the store. Both end within `patience` when this does; a disk that
-// hangs for longer keeps them, and the record's lock, until the process ends.
+// Only the newest of the waiting bodies is written. Each body's number is reported once that body, or a newer one, is
+// on disk. Threads: one caller; one writer thread. Ownership: the store. Both end within `patience` when this does; a
+// disk that hangs for longer keeps them, and the record's lock, until the process ends.
 #pragma once
 
 #include <chrono>

@@ -45,7 +45,7 @@ class SiteStorage {
 
   // ---- the record. False: it is in memory, and nothing is told.
   [[nodiscard]] bool write(const wire::Record& record, std::uint64_t number);
-  // One lies there that can be neither replaced nor removed.
+  // There is a record that can be neither replaced nor removed.
   [[nodiscard]] bool record_is_stale() const { return records_ && records_->stale(); }
 
   // The site has left in good order: nobody counts on it any more.

@@ -176,7 +176,7 @@ struct Opened {
 
 Status damaged(const std::string& path, const std::string& what) {
   return corrupt("the state file " + path + " is damaged: " + what +
-                 "; move it away, and the site takes the anchor from the others [state.damaged]");
+                 "; move it away, and this site takes the anchor from the others [state.damaged]");
 }
 
 Result<Opened> read_start(const File& file, const std::string& path) {
@@ -194,8 +194,9 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   const auto version = get<std::uint32_t>(prologue.data() + 8);
   if (version != kStateVersion) {
-    return refused("the state file " + path + " has format " + std::to_string(version) + ", this collab reads format " +
-                   std::to_string(kStateVersion) + ": use the collab that wrote it, or move it away [state.format]");
+    return refused("the state file " + path + " has format " + std::to_string(version) +
+                   ", but this collab reads format " + std::to_string(kStateVersion) +
+                   ": use the collab that wrote it, or move it away [state.format]");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
   if (header_bytes > kMaxHeaderBytes || header_bytes > size - kStatePrologueBytes) {

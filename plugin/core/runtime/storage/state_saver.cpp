@@ -164,8 +164,8 @@ void StateSaver::Shared::write_mark(bool ended_well) {
   const Status status = mark_ended(disk, path, ended_well);
   if (status.ok()) return;
   log_warning("the state file could not be marked as " +
-              std::string(ended_well ? "of a run that has ended in good order: the next start waits for the others"
-                                     : "of a run that goes on: without its record this site would not wait") +
+              std::string(ended_well ? "that of a run that has ended in good order: the next start waits for the others"
+                                     : "that of a run that goes on: without its record this site would not wait") +
               ": " + status.message() + " [state.not-marked]");
 }
 
@@ -214,7 +214,7 @@ Status StateSaver::Shared::move_aside() {
       why + ". It is kept as " + name + ". To go on from it, stop all sites. Move everything else out of " + path +
       "'s folder. At the other sites, move away the folder of COLLAB_STATE_DIR or, without one, the site's record in "
       "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab). A site that was stopped hard leaves that record, a "
-      "file <run>~<site>~....record, and it holds the site to the other run. Then give the state its name back "
+      "file <run>~<site>~....record, and it binds the site to the other run. Then give the state its name back "
       "[state.passed-over]");
   return sync_folder_of(disk, path);
 }
@@ -227,10 +227,11 @@ void StateSaver::Shared::give_up(const Save& save, const std::string& why) {
     if (left) return;  // that was logged already
     overdue = overdue || !waiting;
     said = not_saved_line.allow(
-        clock.now(), "the state of round " + std::to_string(save.header.round.value) +
-                         " was not saved: a round needed the memory " + why +
-                         "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
-                         "end in time [state.save-given-up]");
+        clock.now(),
+        "the state of round " + std::to_string(save.header.round.value) + " was not saved: a round needed the memory " +
+            why +
+            "; the next round's state is tried instead. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), "
+            "let a save end in time [state.save-given-up]");
   }
   if (said) log_warning(*said);
 }
@@ -259,7 +260,7 @@ void StateSaver::let_go(std::span<const float> elements) {
       dropped = std::exchange(shared_->waiting, std::nullopt);
     }
   }
-  if (dropped) shared_->give_up(*dropped, "while the one before was on its way to " + shared_->path);
+  if (dropped) shared_->give_up(*dropped, "while the state before it was being written to " + shared_->path);
 }
 
 void StateSaver::wait() {
@@ -275,7 +276,7 @@ void StateSaver::wait() {
     }
     shared.left = true;
     shared.waiting.reset();
-    log_warning("the disk has taken nothing of the state of round " + round + " for " +
+    log_warning("the disk has accepted no part of the state of round " + round + " for " +
                 std::to_string(patience_.count()) + " ms: collab no longer waits for it, and " + shared.path +
                 " holds an earlier round [state.save-left]");
     return thread_.detach();

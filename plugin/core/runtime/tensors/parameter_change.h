@@ -19,7 +19,7 @@ enum class ParameterChange : std::uint32_t {
   // a running statistic follows the data: what it did since is not to come on top of what the others' did
   kRebased = 2,
   kTakeOther = 3,  // parameters := the arena's other slot, where the leader has put its own
-  // Of rounds behind the training, with what lies in the arena's training copy:
+  // For rounds behind the training, with the content of the arena's training copy:
   kMoved = 4,     // parameters += the copy; buffers := the copy
   kMixed = 5,     // parameters := factor * parameters + (1 - factor) * the copy; buffers := the copy
   kTakeCopy = 6,  // parameters := the copy
@@ -53,7 +53,7 @@ struct MergeSettings {
 Status merge_copy(ParameterVector& parameters, ParameterChange change, std::span<const float> copy,
                   const MergeSettings& settings, ElementRange range = kWholeVector);
 
-// Of the first `elements`, at most all.
+// The digest of the first `elements`, at most all.
 [[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
 
 }  // namespace collab

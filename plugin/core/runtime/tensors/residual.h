@@ -4,7 +4,7 @@
 // holds what our contribution left out, in units of our delta. If we owned it, the vector holds what our mean left out,
 // in units of the mean. When an element changes its owner, its unit changes by our share of that attempt's mean.
 //
-//   start --> encode_contribution, encode_mean: payloads; the vector stands --> commit: the next vector
+//   start --> encode_contribution, encode_mean: payloads; the vector stays as it is --> commit: the next vector
 //     ^                                                |
 //     +------------ cancelled, formed again -----------+   the same payloads once more
 //
@@ -57,11 +57,11 @@ class Residual {
   // ---- an attempt
   // `share`: our scale in its mean; 0 when we do not contribute.
   void start(const wire::StartAttempt& start, SiteId self, float share);
-  // The elements `range`, a chunk of a slice of others; as Codec::encode_difference. The vector stands.
+  // The elements `range`, a chunk of a slice of others; as Codec::encode_difference. The vector does not change.
   [[nodiscard]] std::optional<std::size_t> encode_contribution(ElementRange range, std::span<const float> anchor,
                                                                std::span<const float> parameters,
                                                                std::span<std::byte> out);
-  // A chunk of a slice of ours; as Codec::encode. The vector stands.
+  // A chunk of a slice of ours; as Codec::encode. The vector does not change.
   [[nodiscard]] std::optional<std::size_t> encode_mean(ElementRange range, std::span<const float> mean,
                                                        std::span<std::byte> out);
 
@@ -79,7 +79,7 @@ class Residual {
   void drop();
 
   // ---- between processes
-  // Of another length than ours: it is not taken.
+  // A stored residual of another length is ignored.
   void restore(StoredResidual stored);
   // The anchor in place is of this run: what was restored from another one is dropped.
   void settle(RunId run);
@@ -111,7 +111,7 @@ class Residual {
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
   [[nodiscard]] std::vector<ElementRange> of_mean_beside(const Attempt& attempt) const;
   Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed, float taken);
-  // Of elements whose payload got `before` and left out `after`, in the same unit.
+  // Keeps the residual of elements whose payload got `before` and left out `after`, in the same unit.
   void keep(ElementRange range, std::span<const float> before, std::span<const float> after, float taken);
   void drop_of_buffers();
 

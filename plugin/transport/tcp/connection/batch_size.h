@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostFilled = 4 * kMaxSegmentBytes;
 
 class BatchSize {
  public:
-  // Of what goes now. It has drained the last.
+  // How much to send now. The last batch has drained.
   [[nodiscard]] std::size_t next(TimePoint now) {
     const Duration drained = now - filled_at_;
     if (drained < kQuick) bytes_ = std::min(2 * bytes_, kMostFilled);

@@ -13,7 +13,7 @@ class ReadTurn {
  public:
   void begin() { bytes_ = frames_ = 0; }
   [[nodiscard]] bool goes_on() const { return bytes_ < kBytesAtOnce && frames_ < kFramesAtOnce; }
-  // Of room for `bytes`, what is read at once.
+  // How much to read at once into room for `bytes`.
   [[nodiscard]] std::size_t most(std::size_t bytes) const {
     return many_frames_ ? std::min(bytes, kReadOfMany) : bytes;
   }

@@ -37,7 +37,7 @@ void close_own(Socket& socket) {
 // This machine or a private network: where traffic in the clear is accepted without being asked for.
 [[nodiscard]] bool is_near(const boost::asio::ip::address& address);
 
-// Of what it was given and has not sent yet, a socket holds about this much.
+// A socket holds about this much that it was given and has not sent yet.
 inline constexpr std::size_t kUnsentBytes = std::size_t{128} << 10;
 void hold_unsent(int fd, std::size_t bytes);
 

@@ -28,7 +28,7 @@ class Links {
   [[nodiscard]] TcpLink* find(LinkId id);
   [[nodiscard]] TcpLink* find(const Id& name);
   [[nodiscard]] bool empty() const { return links_.empty(); }
-  // Of messages of the data lane apart from their own bytes, also of links that have ended and are not gone yet.
+  // What messages of the data lane cost beside their own bytes; counts links that have ended and are not gone yet, too.
   [[nodiscard]] std::size_t data_cost() const;
   [[nodiscard]] const std::map<LinkId, std::unique_ptr<TcpLink>>& all() const { return links_; }
   [[nodiscard]] std::vector<LinkId> ids() const;  // for callers that may end some links

@@ -35,7 +35,7 @@ class TcpEngine final : private ConnectionOwner {
   [[nodiscard]] bool encrypts() const { return all_.encrypts(); }
 
  private:
-  // Of connections.
+  // Events of connections.
   Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header) override;
   Status segment_ended(Connection& from, const SegmentHeader& header, bool placed) override;
   Status frame_came(Connection& from, FrameType type, std::span<const std::byte> body) override;

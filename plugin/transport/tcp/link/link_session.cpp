@@ -26,7 +26,7 @@ Status LinkSession::push(TransportMessage message, std::uint64_t token, const st
     control_.count(out.held());
     const std::size_t more = message.head.size() + kMessageCost;
     if (!control_.has_room(more)) {
-      return unavailable(peer + " asks for more than it takes: " + std::to_string(control_.most(more) >> 20) +
+      return unavailable(peer + " asks for more than it reads: " + std::to_string(control_.most(more) >> 20) +
                          " MiB of control messages wait [tcp.slow-reader]");
     }
   }
@@ -96,7 +96,7 @@ Status LinkSession::bye_came(const Bye& bye) {
   for (std::size_t lane = 0; lane < in_.size(); ++lane) {
     const std::uint64_t arrived = in_[lane].arrivals().below;
     if (arrived == bye.segments[lane]) continue;
-    return corrupt("it says goodbye after " + std::to_string(bye.segments[lane]) + " segments, and " +
+    return corrupt("it says goodbye after " + std::to_string(bye.segments[lane]) + " segments, but " +
                    std::to_string(arrived) + " have arrived");
   }
   bye_came_ = true;

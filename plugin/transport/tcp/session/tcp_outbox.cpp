@@ -148,7 +148,7 @@ Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64
     break;
   }
   if (end > segments()) {
-    return corrupt("segment " + std::to_string(end - 1) + " is acknowledged, and only " + std::to_string(segments()) +
+    return corrupt("segment " + std::to_string(end - 1) + " is acknowledged, but only " + std::to_string(segments()) +
                    " were sent");
   }
   for (std::uint64_t number = first_; number < end; ++number) {

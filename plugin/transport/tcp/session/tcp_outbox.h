@@ -131,7 +131,7 @@ class Outbox {
   [[nodiscard]] std::uint64_t bytes_to_go() const { return unarrived_.bytes_to_go(); }
   // Bytes of memory: what was pushed and has not arrived.
   [[nodiscard]] std::size_t held() const { return unarrived_.memory(); }
-  // Of it, what messages take apart from their own bytes.
+  // The part of it that messages take beside their own bytes.
   [[nodiscard]] std::size_t cost() const { return unarrived_.cost(); }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   // How long it lately took until a segment was known to have arrived, with the queues before it. 0: none has arrived.

@@ -70,7 +70,7 @@ Status check_line(const std::string& what, const std::string& token) {
   }
   if (token.size() >= kShortestToken) return {};
   return invalid_argument(what + " holds " + std::to_string(token.size()) +
-                          " characters; expected a token as `collab token` makes it: anything below " +
+                          " characters; expected a token as `collab token` makes it: one shorter than " +
                           std::to_string(kShortestToken) + " could be guessed [token.short]");
 }
 

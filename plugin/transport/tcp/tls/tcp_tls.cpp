@@ -150,7 +150,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const TlsSettings& se
   made->bio_ = kKind > 0 ? BIO_meth_new(kKind | BIO_TYPE_SOURCE_SINK, "collab") : nullptr;
   SSL_CTX* const context = made->context_;
   if (context == nullptr || made->bio_ == nullptr)
-    return internal_error("OpenSSL does not start: " + last_error() + " [tls.openssl]");
+    return internal_error("OpenSSL cannot start: " + last_error() + " [tls.openssl]");
   BIO_meth_set_write(made->bio_, TlsCallbacks::bio_write);
   BIO_meth_set_read(made->bio_, TlsCallbacks::bio_read);
   BIO_meth_set_ctrl(made->bio_, TlsCallbacks::bio_control);
@@ -269,11 +269,12 @@ Status TlsStream::failure(int result) {
     return corrupt("the other side does not speak TLS 1.3 (" + words + ") [tls.no-tls]");
   }
   if (context_->by_token()) {
-    return refused(doubt_.empty()
-                       ? "its key is not ours: give all sites of the swarm the same COLLAB_TOKEN, made once by "
-                         "`collab token` [tls.other-key]"
-                       : "it presents a certificate, but this side has a COLLAB_TOKEN: all sites of a swarm must use "
-                         "the same token, or all must use certificates [tls.mixed]");
+    return refused(
+        doubt_.empty()
+            ? "its key differs from this side's: give all sites of the swarm the same COLLAB_TOKEN, made once by "
+              "`collab token` [tls.other-key]"
+            : "it presents a certificate, but this side has a COLLAB_TOKEN: all sites of a swarm must use "
+              "the same token, or all must use certificates [tls.mixed]");
   }
   return refused("no agreement on certificates (" + (doubt_.empty() ? words : doubt_) +
                  "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA; no certificate may "
@@ -286,7 +287,7 @@ Result<bool> TlsStream::handshake() {
   const int result = SSL_do_handshake(ssl_);
   if (result == 1) {
     if (context_->by_token() && SSL_session_reused(ssl_) != 1) {
-      return refused("it let us in without the swarm's key: give all sites the same COLLAB_TOKEN [tls.no-key]");
+      return refused("it let this side in without the swarm's key: give all sites the same COLLAB_TOKEN [tls.no-key]");
     }
     open_ = true;
     return true;

@@ -75,7 +75,7 @@ class TlsStream {
   // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
-  // With a token, once it is open: what tells the key from others, and nothing else about it.
+  // With a token, once the connection is open: a value that tells its key from other keys, and nothing else about it.
   [[nodiscard]] std::string_view key() const { return key_; }
   // Once it is open: the common name and the alternative DNS names of the other side's certificate. None with a token.
   [[nodiscard]] std::vector<std::string> names() const;

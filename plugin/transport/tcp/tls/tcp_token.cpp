@@ -74,7 +74,7 @@ Result<Octets> stretched(const std::string& token) {
   if (const auto found = made->find(hash); found != made->end()) return found->second;
   log_warning(
       "COLLAB_TOKEN was not made by `collab token` of this version, and anyone who records the start of a connection "
-      "may guess it. So it is stretched: guesses get slow, and this start takes some tenths of a second longer. "
+      "may guess it. So it is stretched, which makes guessing slow and this start some tenths of a second longer. "
       "`collab token` makes a better one [token.not-made]");
   Result<Octets> key = scrypt(token, kSwarmSalt, {}, kStretchedBytes);
   if (key.ok()) made->emplace(hash, *key);
@@ -115,13 +115,13 @@ Result<Octets> scrypt(std::string_view secret, std::string_view salt, ScryptCost
 Status check_token(const std::string& token) {
   if (token.size() < kShortestToken) {
     return invalid_argument("COLLAB_TOKEN: expected the text that `collab token` makes, got one of " +
-                            std::to_string(token.size()) + " characters; anything below " +
+                            std::to_string(token.size()) + " characters; a token shorter than " +
                             std::to_string(kShortestToken) + " could be guessed [token.guessable]");
   }
   if (has_started(token) && !is_made_token(token)) {
     return invalid_argument(
         "COLLAB_TOKEN: its last " + std::to_string(kCheckDigits) +
-        " characters do not fit the others: it is not as `collab token` made it; copy it again [token.miscopied]");
+        " characters do not fit the rest: this token is not what `collab token` made; copy it again [token.miscopied]");
   }
   return {};
 }

@@ -89,14 +89,16 @@ Bytes encode_preface() {
 Status check_preface(std::span<const std::byte, kPrefaceBytes> bytes) {
   for (std::size_t i = 0; i < kMagic.size(); ++i) {
     if (bytes[i] != static_cast<std::byte>(kMagic[i])) {
-      return corrupt("what answers there is no tcp transport of collab; is the address right? [tcp.no-transport]");
+      return corrupt(
+          "the program that answers there is not a tcp transport of collab; is the address right? [tcp.no-transport]");
     }
   }
   Reader reader(bytes.subspan<4>());
   const auto version = reader.number<std::uint16_t>();
   if (version != kWireVersion) {
-    return corrupt("it speaks version " + std::to_string(version) + " of the tcp transport, this site version " +
-                   std::to_string(kWireVersion) + "; install the same collab on all sites [tcp.version]");
+    return corrupt("it speaks version " + std::to_string(version) +
+                   " of the tcp transport, but this site speaks version " + std::to_string(kWireVersion) +
+                   "; install the same collab on all sites [tcp.version]");
   }
   if (reader.number<std::uint16_t>() != 0) return corrupt("reserved bytes of the preface that are not zero");
   return {};
@@ -172,7 +174,7 @@ Result<Refuse> decode_refuse(std::span<const std::byte> body) {
   const auto why = reader.number<std::uint8_t>();
   const bool zero = reader.number<std::uint8_t>() == 0 && reader.number<std::uint16_t>() == 0;
   if (!zero || why < 1 || why > static_cast<std::uint8_t>(Refusal::kVersion))
-    return corrupt("a refusal without reason");
+    return corrupt("a refusal without a reason");
   Result<std::string> words = reader.words();
   if (!words.ok()) return words.status();
   return Refuse{static_cast<Refusal>(why), std::move(*words)};
