@@ -36,7 +36,7 @@ use_venv
 # The Python tests mostly wait, for processes to start and graces to pass. What they leave of the processors does the
 # build, of which their last ones need the attacker (test_hostile.py), and what measures no time.
 part configure cmake --preset ci
-simulated='^(unit|sim)$' # time in them is simulated: they are as right on a busy machine
+simulated='^(unit|sim)$' # most simulate their time: they are as right on a busy machine
 beside() {
   renice -n 19 "$BASHPID"
   # Not by cmake, which would leave ninja behind when it ends.
@@ -59,7 +59,9 @@ workers=()
 part pytest env TEST_ATTACKER=built python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
 say "simulated, lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
-tail -n 5 "$logs"/{simulated,lint,docs,model}.log || echo "cut off: see $logs/beside.log"
+for name in simulated lint docs model; do
+  tail -n 5 "$logs/$name.log" 2>/dev/null || echo "$name did not run beside them: see $logs/beside.log"
+done
 part build cmake --build --preset ci
 [ -f "$logs/simulated.result" ] || part simulated ctest --preset ci --no-tests=error -L "$simulated"
 part ctest ctest --preset ci --no-tests=error -LE "$simulated" -j 3 # they mostly wait

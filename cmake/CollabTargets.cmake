@@ -65,12 +65,17 @@ function(collab_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 400) # CI runs these beside other tests, with what is left of the processors
   endif()
+  set(alone OFF)
   if(COLLAB_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
+    if(NOT ARG_LABEL MATCHES "^(unit|sim)$") # slow as it is, and it waits for sockets
+      set(alone ON)
+    endif()
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
+                                          RUN_SERIAL ${alone})
 endfunction()
 
 # collab_own_names(a_test.cpp ...): these use names in their anonymous namespace that other sources of the program have too,

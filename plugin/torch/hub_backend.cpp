@@ -46,8 +46,12 @@ void HubBackend::setTimeout(std::chrono::milliseconds timeout) {
 void HubBackend::shutdown() {
   queue_->stop();
   calls_->close();  // otherwise a receive without a sender would wait for its time-out
-  const std::lock_guard lock(letters_mutex_);
-  for (auto& [key, queue] : letters_) queue->stop();
+  Letters ended;
+  {
+    const std::lock_guard lock(letters_mutex_);
+    ended.swap(letters_);
+  }
+  for (auto& [key, queue] : ended) queue->stop();
 }
 
 std::chrono::milliseconds HubBackend::limit(std::chrono::milliseconds asked) const {
@@ -129,14 +133,24 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
                                               sends ? OpType::SEND : OpType::RECV, TensorLists{{tensor}},
                                               std::move(body), false);
   work->set_source(source);
+  queue_of(sends, peer, tag)->post(work, [] {});
+  return work;
+}
+
+std::shared_ptr<WorkQueue> HubBackend::queue_of(bool sends, int peer, int tag) {
+  Letters idle;  // they end once the lock is gone
   const std::lock_guard lock(letters_mutex_);
   // If each step had its own tag, threads would pile up.
-  if (letters_.size() >= kMostIdleLetters)
-    std::erase_if(letters_, [](const auto& each) { return each.second->idle(); });
-  auto& queue = letters_[{sends, peer, tag}];
-  if (!queue) queue = std::make_unique<WorkQueue>();
-  queue->post(work, [] {});
-  return work;
+  if (letters_.size() >= kMostIdleLetters) {
+    for (auto at = letters_.begin(); at != letters_.end();) {
+      const auto next = std::next(at);
+      if (at->second->idle()) idle.insert(letters_.extract(at));
+      at = next;
+    }
+  }
+  std::shared_ptr<WorkQueue>& queue = letters_[{sends, peer, tag}];
+  if (!queue) queue = std::make_shared<WorkQueue>();
+  return queue;
 }
 
 namespace {

@@ -125,10 +125,12 @@ class HubBackend final : public c10d::Backend {
   std::uint64_t number_ = 0;               // the worker's: of the call it carries out
   HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
   std::unique_ptr<WorkQueue> queue_;
-  std::mutex letters_mutex_;  // a script may send and receive from several threads
   // Sends and receives wait for their peer, not for each other. There is a queue for each (sends, peer, tag); peer -1:
   // any.
-  std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;
+  using Letters = std::map<std::tuple<bool, int, int>, std::shared_ptr<WorkQueue>>;
+  [[nodiscard]] std::shared_ptr<WorkQueue> queue_of(bool sends, int peer, int tag);
+  std::mutex letters_mutex_;  // held neither while a queue runs or ends, as callbacks may send and receive
+  Letters letters_;
 };
 
 }  // namespace collab::torch_adapter

@@ -35,7 +35,9 @@ class Interruptible {
       busy = state_->open > 0;
     }
     state_->changed.notify_all();
-    busy ? thread_.detach() : thread_.join();
+    if (busy) return thread_.detach();
+    const pybind11::gil_scoped_release released;  // what a call held may need the lock to go
+    thread_.join();
   }
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;

@@ -144,10 +144,12 @@ def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
 
 
 def test_what_the_rendezvous_is_told_besides_joins_what_the_file_says(swarm: Path) -> None:
-    asked = ("--torchrun=--rdzv-conf=site_nodes=4", "--torchrun=--rdzv-conf=coordinator_port=1,join_timeout=9")
+    asked = ("--torchrun=--rdzv-conf=site_nodes=4", "--torchrun=--rdzv_conf=coordinator_port=1,join_timeout=9,")
     _, command = told(run(swarm, "run", "--dry-run", *asked, "train.py").stdout)
     conf = [word for word in command if word.startswith("--rdzv-conf")]
     assert conf == ["--rdzv-conf=is_host=1,site_nodes=4,coordinator_port=1,join_timeout=9"]
+    apart = run(swarm, "run", "--dry-run", "--torchrun=--rdzv-conf", "--torchrun=site_nodes=4", "train.py")
+    assert apart.returncode == 1 and "[cli.run-conf]" in apart.stderr
 
 
 def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:

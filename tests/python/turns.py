@@ -74,7 +74,7 @@ def is_alone(item: pytest.Item) -> bool:
 
 
 def in_order(items: list[pytest.Item]) -> None:
-    """Those that are alone last: among the others each would wait for two tests to end, while all that come after it
+    """Those that are alone last: among the others each would wait for three tests to end, while all that come after it
     wait for it. The long ones first, so that the others end at about the same time."""
     items.sort(key=lambda item: (is_alone(item), not is_any(item, LONG)))
 

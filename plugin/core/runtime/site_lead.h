@@ -28,7 +28,7 @@ class SiteLead {
 
   // ---- the calls of all ranks, with what each reports
   Outcome join(const std::vector<RankReport>& reports);
-  void training_begins() { pace_.triggered(clock_.now(), 0); }
+  void training_begins() { pace_.begin(clock_.now(), 0); }
   // A whole round; with `behind` its begin. While one is in flight: its merge.
   Outcome call(const std::vector<RankReport>& reports, bool behind, TimePoint called);
   Outcome keeps_out(const std::vector<RankReport>& reports) const;

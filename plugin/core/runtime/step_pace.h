@@ -17,26 +17,32 @@ namespace collab {
 
 class StepPace {
  public:
-  // A round begins (or the training, with no steps so far).
-  void triggered(TimePoint now, std::uint64_t steps) {
-    const Duration span = now - since_;
-    if (steps > steps_) {
-      measured_.step_us = whole((span - stood_) / static_cast<Duration::rep>(steps - steps_));
-      measured_.waited_ppm = share(stood_, span);
-      measured_.overlapped_ppm = share(behind_, span);
-      measured_.merged_ppm = share(merged_, span);
-    }
-    since_ = now;
+  // The training begins.
+  void begin(TimePoint now, std::uint64_t steps) {
+    since_ = measured_from_ = now;
     steps_ = steps;
-    stood_ = behind_ = merged_ = {};
+    stood_ = stood_since_ = behind_ = merged_ = {};
   }
-  // Since the last trigger. `merging`: of that, to put a round's result into the parameters.
+  // A round begins. Of several at one step, all that they take counts for the steps that follow.
+  void triggered(TimePoint now, std::uint64_t steps) {
+    since_ = now;
+    stood_since_ = {};
+    if (steps == steps_) return;
+    const Duration span = now - measured_from_;
+    measured_.step_us = whole((span - stood_) / static_cast<Duration::rep>(steps - steps_));
+    measured_.waited_ppm = share(stood_, span);
+    measured_.overlapped_ppm = share(behind_, span);
+    measured_.merged_ppm = share(merged_, span);
+    begin(now, steps);
+  }
+  // `merging`: of that time, to put a round's result into the parameters.
   void stood_still(Duration time, Duration merging) {
     stood_ += time;
+    stood_since_ += time;
     merged_ += merging;
   }
   void round_over(TimePoint now, bool came_about) {
-    behind_ = now - since_ - stood_;
+    behind_ += now - since_ - stood_since_;
     measured_.round_us = came_about ? whole(now - since_) : 0;  // else nothing was measured
   }
 
@@ -53,10 +59,13 @@ class StepPace {
     return static_cast<std::uint32_t>(std::clamp(of_one, 0.0, 1.0) * wire::kMillion);
   }
 
-  TimePoint since_{};  // the last trigger
+  TimePoint since_{};       // the last trigger
+  Duration stood_since_{};  // then
+  // The trigger that was the first at its step, and what came since.
+  TimePoint measured_from_{};
   std::uint64_t steps_ = 0;
-  Duration stood_{}, behind_{}, merged_{};  // since then
-  wire::Measured measured_;                 // without lines and loss
+  Duration stood_{}, behind_{}, merged_{};
+  wire::Measured measured_;  // without lines and loss
 };
 
 }  // namespace collab

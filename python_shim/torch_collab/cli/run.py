@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import re
 import shlex
 import signal
 import sys
@@ -29,7 +30,7 @@ _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
 _PLAIN = "/:[]@+ "  # in a word of --rdzv-conf, where a comma would end it
 _STANDALONE = "--standalone"
-_CONF = "--rdzv-conf="
+_CONF = re.compile("--rdzv[-_]conf(=|$)")
 # With the file's settings, in place of environment.LATE_WORLD.
 _LATE_WORLD = f"collab run --torchrun={_STANDALONE}, with the same --site and --token-file, and no --join"
 _OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
@@ -164,7 +165,7 @@ def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name:
         f"--nproc-per-node={chosen('nproc_per_node', _processes())}",
         f"--max-restarts={chosen('max_restarts', _DEFAULTS['max_restarts'])}",
         *([] if alone else _rendezvous(arguments, entries, name, named)),
-        *(option for option in arguments.torchrun if alone or not option.startswith(_CONF)),
+        *(option for option in arguments.torchrun if alone or not _CONF.match(option)),
         *(["--module"] if arguments.module else []),
     ]
     return [*options, arguments.script, *arguments.arguments]
@@ -185,15 +186,19 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
         conf["coordinator_port"] = "0" if shared else port
     conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
     # torchrun takes only the last --rdzv-conf: what is asked of it besides goes into ours.
-    asked = [option.removeprefix(_CONF) for option in arguments.torchrun if option.startswith(_CONF)]
-    others = [word for text in asked for word in text.split(",")]
+    asked = [option for option in arguments.torchrun if _CONF.match(option)]
+    if any("=" not in option for option in asked):
+        raise ValueError(
+            "--torchrun=--rdzv-conf needs its value in the same word: --torchrun=--rdzv-conf=KEY=VALUE [cli.run-conf]"
+        )
+    others = [word for option in asked for word in option.partition("=")[2].split(",") if word]
     keys = {word.partition("=")[0] for word in others}
     words = [f"{key}={value}" for key, value in conf.items() if key not in keys] + others
     return [
         "--rdzv-backend=collab",
         f"--rdzv-endpoint={endpoint}",
         *([f"--rdzv-id={name}"] if name else []),
-        *([_CONF + ",".join(words)] if words else []),
+        *(["--rdzv-conf=" + ",".join(words)] if words else []),
     ]
 
 

@@ -22,7 +22,10 @@ class Node:
 
     @staticmethod
     def read(told: dict[str, Any]) -> Node:
-        return Node(told["id"], told["site"], told["hostname"], told["store"])
+        words = [told[name] for name in ("id", "site", "hostname", "store")]
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError("a field is not a text")
+        return Node(*words)
 
     def tell(self) -> dict[str, str]:
         return dict(self.__dict__)
@@ -114,7 +117,7 @@ def _word(told: bytes, site: FirstSite) -> tuple[str, str]:
         error, address = str(word["error"]), str(word["coordinator"])
         if address:
             split_host_port(address)
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise GatheringError(
             f"the data of site {site.name} about its coordinator cannot be read: {problem} [rendezvous.bad-word]"
         ) from None

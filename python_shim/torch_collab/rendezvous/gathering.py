@@ -58,7 +58,7 @@ class Gathered:
         try:
             fields = json.loads(told)
             return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise GatheringError(
                 f"the list of nodes there is not one that a node would write: {told[:200]!r} [rendezvous.bad-list]"
             ) from None
@@ -151,7 +151,7 @@ class Gathering:
         text = self._store.get(f"node/{index}")
         try:
             told = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             told = None
         if not isinstance(told, dict):
             raise GatheringError(

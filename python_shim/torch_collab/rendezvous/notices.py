@@ -50,7 +50,7 @@ class Notices:
             if told["entry"]:
                 return f"node {node} has found an entry that was not signed with its swarm key"
             return difference(self._settings, {**told, "node": node})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return "there is an entry that no node writes"
 
     def hear(self) -> None:

@@ -204,7 +204,7 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timed
 def _read_place(rank: int, text: bytes) -> Place:
     try:
         return Place.decode(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise _of_another_release(
             f"rank {rank} describes itself in a form that is not known here ({problem})"
         ) from None
@@ -230,7 +230,7 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
             continue
         say_at = now + _SAY_SECONDS
         for other in [other for other, key in missing.items() if store.check([key])]:
-            with contextlib.suppress(SignatureError, ValueError):
+            with contextlib.suppress(SignatureError, ValueError, RecursionError):
                 here[other] = Place.decode(store.get(missing[other]))
             del missing[other]
         words = _who_is_missing(here, list(missing), len(keys))
@@ -242,7 +242,8 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
             )
             give_up(store, rank, text)  # one that comes late must not take this rank for a member of its world
             raise RuntimeError(f"collab: {text}")
-        if missing and rank == min(other for other, place in here.items() if place.host == here[rank].host):
+        own = here.get(rank)
+        if missing and own and rank == min(other for other, place in here.items() if place.host == own.host):
             log.info(f"in init_process_group, for at most {deadline - now:.0f} s more: {words}")
 
 

@@ -1,6 +1,8 @@
 // Sites that train several models one after the other: which sites wait for which, and which are behind.
 #include <gmock/gmock.h>
 
+#include <ctime>
+
 #include "core/protocol/coordinator/generations.h"
 #include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
@@ -82,9 +84,9 @@ TEST(GenerationsTest, WhomThoseWhoWaitNameIsLookedAtOnce) {
   const std::size_t many = 256;
   for (std::uint64_t i = 1; i < many; ++i)
     static_cast<void>(generations.wait(LinkId{i}, member_at("guest" + std::to_string(i), 2, {}, voters), TimePoint{}));
-  const auto begun = std::chrono::steady_clock::now();
+  const std::clock_t begun = std::clock();  // processor time, whatever else runs
   for (int i = 0; i < 100; ++i) EXPECT_EQ(generations.proven(1), 0U);
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(2));
+  EXPECT_LT(std::clock() - begun, 2 * CLOCKS_PER_SEC);
 
   for (std::size_t i = 0; i < many; ++i) voters[i].name = "guest" + std::to_string(i);
   voters.resize(2 * many - 1);

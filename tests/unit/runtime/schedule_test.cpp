@@ -125,7 +125,7 @@ TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
 TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
   StepPace pace;
   const TimePoint start = TimePoint{} + seconds(100);
-  pace.triggered(start, 0);
+  pace.begin(start, 0);
   EXPECT_EQ(pace.measured(), wire::Measured{});
   pace.triggered(start + seconds(8), 4);
   EXPECT_EQ(pace.measured().step_us, 2'000'000U);
@@ -144,7 +144,7 @@ TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
 
 TEST(StepPace, OfARoundBehindTheTrainingCountsTheMerge) {
   StepPace pace;
-  pace.triggered(TimePoint{}, 0);
+  pace.begin(TimePoint{}, 0);
   pace.triggered(TimePoint{} + seconds(10), 10);
   pace.stood_still(seconds(1), {});
   pace.stood_still(seconds(1), milliseconds(600));
@@ -159,9 +159,24 @@ TEST(StepPace, OfARoundBehindTheTrainingCountsTheMerge) {
   EXPECT_EQ(pace.measured().waited_ppm, 0U) << "of the last period";
 }
 
+TEST(StepPace, CountsAllRoundsAtOneStep) {
+  StepPace pace;
+  pace.begin(TimePoint{}, 0);
+  pace.triggered(TimePoint{} + seconds(5), 5);
+  pace.stood_still(seconds(2), {});
+  pace.round_over(TimePoint{} + seconds(7), true);
+  pace.triggered(TimePoint{} + seconds(7), 5);
+  pace.stood_still(seconds(1), {});
+  pace.round_over(TimePoint{} + seconds(8), true);
+  EXPECT_EQ(pace.measured().round_us, 1'000'000U);
+  pace.triggered(TimePoint{} + seconds(15), 12);
+  EXPECT_EQ(pace.measured().step_us, 1'000'000U);
+  EXPECT_EQ(pace.measured().waited_ppm, 300'000U) << "3 s of 10 s";
+}
+
 TEST(StepPace, TellsNoLongerTimesThanTheProtocolHasRoomFor) {
   StepPace pace;
-  pace.triggered(TimePoint{}, 0);
+  pace.begin(TimePoint{}, 0);
   pace.round_over(TimePoint{} + std::chrono::hours(30), true);
   pace.triggered(TimePoint{} + std::chrono::hours(60), 1);
   EXPECT_EQ(pace.measured().step_us, wire::kMaxMeasuredUs);

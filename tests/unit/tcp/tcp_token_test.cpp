@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -74,9 +74,9 @@ TEST(TcpToken, IsStretchedOnceAndWarnedOfOnce) {
   EXPECT_NE(first.find("was not made by `collab token`"), std::string::npos) << first;
   EXPECT_EQ(first.find(own), std::string::npos) << "and is not shown";
   ::testing::internal::CaptureStderr();
-  const auto begun = std::chrono::steady_clock::now();
+  const std::clock_t begun = std::clock();  // processor time, whatever else runs
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(key_of_token(own, std::to_string(i), 32).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(2))
+  EXPECT_LT(std::clock() - begun, 2 * CLOCKS_PER_SEC)
       << "100 stretches take ten seconds or more";
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }

@@ -113,7 +113,7 @@ class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
   [[nodiscard]] std::uint64_t samples() const { return ready_ ? ready_->samples : 0; }
-  // The last measurements; what it could not measure lately keeps its earlier value.
+  // The last measurements. A rate, a time or a loss that it could not measure lately keeps its earlier value.
   [[nodiscard]] const wire::Measured& measured() const { return measured_; }
 
  private:

@@ -114,8 +114,7 @@ std::string ModelReference::left_out_difference(const wire::Join& join) const {
   return "buffers left out of the average: here " + names_text(here, there) + "; at " + site_ + " " +
          names_text(there, here) +
          ". A buffer is left out if it is not persistent, or holds NaN or infinity when training begins: begin with "
-         "the "
-         "same model at all sites, or set COLLAB_BUFFERS=0 at all of them [join.buffers-mismatch]";
+         "the same model at all sites, or set COLLAB_BUFFERS=0 at all of them [join.buffers-mismatch]";
 }
 
 std::string ModelReference::model_difference(const wire::Join& join) const {

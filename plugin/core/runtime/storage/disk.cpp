@@ -38,9 +38,11 @@ Disk& system_disk() {
 int open_plain(Disk& disk, const char* path, int flags, mode_t mode) {
   const int fd = disk.open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
   struct stat info {};
-  if (fd < 0 || (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))) return fd;
+  if (fd < 0) return fd;
+  const int why = ::fstat(fd, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  if (S_ISREG(info.st_mode)) return fd;
   ::close(fd);
-  errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  errno = why;
   return -1;
 }
 

@@ -94,11 +94,13 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
 
 [[nodiscard]] Status damaged(const std::string& what) { return corrupt("it is damaged: " + what); }
 
-// By `errno`. What is no plain file is no record. Else the record may be as good as ever once the system reads it
-// again.
+// Says why by `errno`. What is not a plain file is not a record. In other cases the record may be whole once the system
+// reads it again.
 [[nodiscard]] Status unreadable() {
-  const std::string why = std::string("it cannot be read: ") + std::strerror(errno);
-  return errno == ELOOP || errno == ENXIO || errno == EISDIR || errno == EINVAL ? corrupt(why) : unavailable(why);
+  const int error = errno;
+  const std::string why = std::string("it cannot be read: ") + std::strerror(error);
+  const bool other = error == ELOOP || error == ENXIO || error == ENODEV || error == EISDIR || error == EINVAL;
+  return other ? corrupt(why) : unavailable(why);
 }
 
 [[nodiscard]] std::string text_of(const RecordScope& scope) {
