@@ -36,15 +36,11 @@ use_venv
 # The Python tests mostly wait, for processes to start and graces to pass. What they leave of the processors does the
 # build, of which their last ones need the attacker (test_hostile.py), and what measures no time.
 part configure cmake --preset ci
-simulated='^(unit|sim)$' # most simulate their time: they are as right on a busy machine
 beside() {
   renice -n 19 "$BASHPID"
   # Not by cmake, which would leave ninja behind when it ends.
-  if ninja -C build/wheel collab_hostile && ninja -C build/wheel; then
-    part simulated ctest --preset ci --no-tests=error -L "$simulated"
-  else
+  ninja -C build/wheel collab_hostile && ninja -C build/wheel ||
     echo "the build beside the tests failed; it goes on after them, and says with what"
-  fi
   part lint ci/lint.sh
   part docs ci/docs.sh
   part model ci/model.sh
@@ -55,16 +51,15 @@ beside=$!
 set +m
 trap '[ -z "$(jobs -r)" ] || kill -- "-$beside"' EXIT
 workers=()
-[ "$(id -u)" -ne 0 ] || workers=(-n 4 --maxschedchunk=1) # four tests at a time (tests/python/turns.py)
+[ "$(id -u)" -ne 0 ] || workers=(-n 3 --maxschedchunk=1) # three tests at a time (tests/python/turns.py)
 part pytest env TEST_ATTACKER=built python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
-say "simulated, lint, docs and model, beside them"
+say "lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
-for name in simulated lint docs model; do
+for name in lint docs model; do
   tail -n 5 "$logs/$name.log" 2>/dev/null || echo "$name did not run beside them: see $logs/beside.log"
 done
 part build cmake --build --preset ci
-[ -f "$logs/simulated.result" ] || part simulated ctest --preset ci --no-tests=error -L "$simulated"
-part ctest ctest --preset ci --no-tests=error -LE "$simulated" -j 3 # they mostly wait
+part ctest ctest --preset ci --no-tests=error -j 3 # many mostly wait
 if [ "$full" = yes ]; then
   part asan ci/asan.sh
   part tsan ci/tsan.sh
@@ -75,7 +70,6 @@ fi
 say "summary"
 cat $(ls -tr "$logs"/*.result)
 last_match pytest '^[0-9]+ tests? passed at a second try'
-last_match simulated 'tests passed'
 last_match ctest 'tests passed'
 last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$'
 ! grep -q FAILED "$logs"/*.result

@@ -65,7 +65,7 @@ function(collab_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 400) # CI runs these beside other tests, with what is left of the processors
+    set(ARG_TIMEOUT 120)
   endif()
   set(alone OFF)
   if(COLLAB_SANITIZE)

@@ -35,7 +35,10 @@ class Interruptible {
       busy = state_->open > 0;
     }
     state_->changed.notify_all();
-    if (busy) return thread_.detach();
+    if (busy) {
+      thread_.detach();
+      return;
+    }
     const pybind11::gil_scoped_release released;  // what a call held may need the lock to go
     thread_.join();
   }

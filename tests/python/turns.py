@@ -1,6 +1,6 @@
-"""Of the tests that run side by side (`pytest -n 4`), those that must not run beside others.
+"""Of the tests that run side by side (`pytest -n 3`), those that must not run beside others.
 
-Most tests wait for processes to start and for graces to pass, so four at a time take little longer than one. Those
+Most tests wait for processes to start and for graces to pass, so three at a time take little longer than one. Those
 that need a second try keep real time: they run alone, as does what is marked `alone`. The emulated network keeps real
 time as well, but what most tests on it say is as true of one that is late.
 
@@ -74,7 +74,7 @@ def is_alone(item: pytest.Item) -> bool:
 
 
 def in_order(items: list[pytest.Item]) -> None:
-    """Those that are alone last: among the others each would wait for three tests to end, while all that come after it
+    """Those that are alone last: among the others each would wait for two tests to end, while all that come after it
     wait for it. The long ones first, so that the others end at about the same time."""
     items.sort(key=lambda item: (is_alone(item), not is_any(item, LONG)))
 
