@@ -14,6 +14,7 @@ WHAT = [
     "groups",
     "point_to_point",
     "changing_tags",
+    "several_threads",
     "coalesced",
     "sparse",
     "refused",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -102,6 +103,35 @@ def changing_tags() -> None:
         sent.wait()
         assert got[0].item() == tag
     assert len(os.listdir("/proc/self/task")) < before + 100
+
+
+def several_threads() -> None:
+    """Threads send and receive side by side, each with its own tags; so does a callback, where a receive has ended."""
+    peer, failed = RANK ^ 1, []
+
+    def talk(first: int) -> None:
+        try:
+            for tag in range(first, first + 40):
+                sent = dist.isend(torch.full((2,), float(tag)), peer, tag=tag)
+                got = torch.empty(2)
+                dist.irecv(got, peer, tag=tag).wait()
+                sent.wait()
+                assert got[0].item() == tag
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=talk, args=(1000 * number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    one, two = torch.empty(1), torch.empty(1)
+    both = dist.irecv(one, peer, tag=9000).get_future().then(lambda _: dist.irecv(two, peer, tag=9000))
+    for number in (1.0, 2.0):
+        dist.send(torch.full((1,), number), peer, tag=9000)
+    both.wait()
+    assert (one.item(), two.item()) == (1.0, 2.0)
 
 
 def coalesced() -> None:
