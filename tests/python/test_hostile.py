@@ -93,14 +93,12 @@ def planned(test: int) -> dict[str, float]:
 
 
 def planned_at_the_hub() -> dict[str, float]:
-    """Seconds of each attack on a world, and of those that the hub of any world has to bear: in a short run of half of
-    them, drawn anew."""
+    """Of each attack on a world, and of those that the hub of any world has to bear."""
     names = [name for name in attacks() if name in (*OF_A_WORLD, *AT_THE_HUB)]
     if ONLY:
         return {name: share() for name in names if name == ONLY}
     if is_short(share(), names):
-        drawn = random.Random(SEED).sample(names, -(-len(names) // 2))
-        return {name: SLOW_AT_THE_HUB.get(name, 1.0) for name in drawn}
+        return {name: SLOW_AT_THE_HUB.get(name, 1.0) for name in names}
     return shares(names, share(), (), ())
 
 
