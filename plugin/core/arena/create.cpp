@@ -136,8 +136,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
         file.unlock();
         return make_writer(*std::move(mapping), std::move(file), geometry, spec);
       }
-      log_warning("process " + std::to_string(control.about.owner.pid) + " left no complete anchor in " +
-                  file.path() +
+      log_warning("process " + std::to_string(control.about.owner.pid) + " left no complete anchor in " + file.path() +
                   (control.outer_changing.load() != 0 ? " (it died while changing the outer state)" : "") +
                   "; the file is removed [arena.not-whole]");
     }

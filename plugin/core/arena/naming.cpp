@@ -25,7 +25,9 @@ namespace {
 
 constexpr std::string_view kSuffix = ".arena";
 
-std::string stem(const ArenaKey& key) { return site_prefix(key) + hexadecimal(key.fingerprint.lo ^ key.fingerprint.hi); }
+std::string stem(const ArenaKey& key) {
+  return site_prefix(key) + hexadecimal(key.fingerprint.lo ^ key.fingerprint.hi);
+}
 
 }  // namespace
 
@@ -39,7 +41,9 @@ std::string site_prefix(const ArenaKey& key) {
 
 std::string file_name(const ArenaKey& key) { return stem(key) + std::string(kSuffix); }
 
-std::string chance_name(const ArenaKey& key) { return stem(key) + "-" + hexadecimal(random_bits()) + std::string(kSuffix); }
+std::string chance_name(const ArenaKey& key) {
+  return stem(key) + "-" + hexadecimal(random_bits()) + std::string(kSuffix);
+}
 
 std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places) {
   return list_arenas(places, stem(key));

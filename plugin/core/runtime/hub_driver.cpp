@@ -32,7 +32,9 @@ void HubDriver::act(const protocol::HubSend& action) {
   transport_.send(action.link, std::move(message), token);
   const auto is_left = [this](LinkId link) { return links_.has_left(link); };
   while (const std::optional<LinkId> slow = outgoing_.too_much(is_left)) {
-    links_.expel(*slow, "a rank takes less than it says it holds, or than it asks for: too much is on its way to it [hub.slow-reader]");
+    links_.expel(
+        *slow,
+        "a rank takes less than it says it holds, or than it asks for: too much is on its way to it [hub.slow-reader]");
   }
 }
 

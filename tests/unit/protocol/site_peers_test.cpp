@@ -38,7 +38,8 @@ TEST_F(Peers, WhoDialsUsIsKnownByItsHello) {
 
 TEST_F(Peers, StrangersAreHungUpOnWithAReason) {
   EXPECT_THAT(hangup(5, wire::FetchAnchor{}), HasSubstr("FetchAnchor came before Hello"));
-  EXPECT_THAT(hangup(6, hello(2, "lima", "other")), HasSubstr("belongs to the swarm \"other\", this site to \"swarm\""));
+  EXPECT_THAT(hangup(6, hello(2, "lima", "other")),
+              HasSubstr("belongs to the swarm \"other\", this site to \"swarm\""));
   EXPECT_THAT(hangup(7, hello(1, "tokyo")), HasSubstr("claims the number of this site"));
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
   EXPECT_THAT(hangup(8, hello(2, "lima")), HasSubstr("dialled paris, reached \"lima\" (site 2)"));

@@ -76,8 +76,7 @@ TEST(TcpToken, IsStretchedOnceAndWarnedOfOnce) {
   ::testing::internal::CaptureStderr();
   const std::clock_t begun = std::clock();  // processor time, whatever else runs
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(key_of_token(own, std::to_string(i), 32).ok());
-  EXPECT_LT(std::clock() - begun, 2 * CLOCKS_PER_SEC)
-      << "100 stretches take ten seconds or more";
+  EXPECT_LT(std::clock() - begun, 2 * CLOCKS_PER_SEC) << "100 stretches take ten seconds or more";
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 

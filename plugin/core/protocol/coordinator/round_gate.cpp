@@ -174,8 +174,8 @@ RoundGate::Circle RoundGate::find_circle() const {
 }
 
 // Only joiners are missing. The anchor does not move under them while they make progress. Each wait for
-// joiners that failed halves the next one. So a site that joins and takes nothing, under ever new names, holds up the others
-// for two graces in all, and then for three heartbeats at a time.
+// joiners that failed halves the next one. So a site that joins and takes nothing, under ever new names, holds up the
+// others for two graces in all, and then for three heartbeats at a time.
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   for (const auto& [id, member] : all_->members()) {
