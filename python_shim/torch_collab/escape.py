@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from typing import Any
 
 # Controls, marks of direction or without room, halves of characters, line separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -18,6 +20,14 @@ def _escape(character: str) -> str:
     if character == "\n":
         return "\\n"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def from_json(text: str | bytes) -> Any:
+    """What peers or a file tell. Raises ValueError for what is no JSON, and for what is nested too deep to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def first_line(error: BaseException) -> str:

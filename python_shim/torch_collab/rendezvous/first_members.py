@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from torch_collab.escape import from_json
 from torch_collab.network.addresses import split_host_port
 from torch_collab.rendezvous.gathering import POLL_SECONDS, Gathered, GatheringError
 
@@ -113,11 +114,11 @@ def tell_coordinator(store: Any, site_index: int, address: str, error: str = "")
 def _word(told: bytes, site: FirstSite) -> tuple[str, str]:
     """Of the first agent of a site: why it gives up, and its candidate's address."""
     try:
-        word = json.loads(told)
+        word = from_json(told)
         error, address = str(word["error"]), str(word["coordinator"])
         if address:
             split_host_port(address)
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError) as problem:
         raise GatheringError(
             f"the data of site {site.name} about its coordinator cannot be read: {problem} [rendezvous.bad-word]"
         ) from None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch_collab.escape import escaped
+from torch_collab.escape import escaped, from_json
 
 POLL_SECONDS = 0.1
 MOST_NODES = 65536  # those that came again included
@@ -56,9 +56,9 @@ class Gathered:
         """Raises GatheringError for what is no list."""
         told = text if isinstance(text, str) else text.decode(errors="replace")
         try:
-            fields = json.loads(told)
+            fields = from_json(told)
             return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise GatheringError(
                 f"the list of nodes there is not one that a node would write: {told[:200]!r} [rendezvous.bad-list]"
             ) from None
@@ -150,8 +150,8 @@ class Gathering:
     def _told(self, index: int) -> dict[str, Any]:
         text = self._store.get(f"node/{index}")
         try:
-            told = json.loads(text)
-        except (ValueError, RecursionError):
+            told = from_json(text)
+        except ValueError:
             told = None
         if not isinstance(told, dict):
             raise GatheringError(

@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 
 from torch_collab import log
+from torch_collab.escape import from_json
 from torch_collab.network.keys import SwarmKey
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.endpoint import reconnect
@@ -171,8 +172,8 @@ class LivenessView:
     def _name(self, number: int) -> str | None:
         """None where nothing stands that an agent would write."""
         try:
-            name = json.loads(self._told(f"who/{number}") or b"null")
-        except (ValueError, RecursionError):
+            name = from_json(self._told(f"who/{number}") or b"null")
+        except ValueError:
             return None
         return name if isinstance(name, str) else None
 

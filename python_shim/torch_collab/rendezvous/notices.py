@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch_collab.escape import from_json
 from torch_collab.network.addresses import as_name
 from torch_collab.network.keys import KINDS
 from torch_collab.rendezvous.settings import RendezvousSettings
@@ -45,12 +46,12 @@ class Notices:
         if not self._store.check([_KEY]):
             return None
         try:
-            told = json.loads(self._store.get(_KEY))
+            told = from_json(self._store.get(_KEY))
             node = as_name(str(told["node"]))
             if told["entry"]:
                 return f"node {node} has found an entry that was not signed with its swarm key"
             return difference(self._settings, {**told, "node": node})
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return "there is an entry that no node writes"
 
     def hear(self) -> None:

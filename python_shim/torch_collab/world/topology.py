@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import environment, log
-from torch_collab.escape import escaped
+from torch_collab.escape import escaped, from_json
 from torch_collab.network.addresses import as_name
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.words import listed, plural
@@ -146,7 +146,7 @@ class Place:
     def decode(text: bytes | str) -> Place:
         """Without a key anybody may have written it: its words are printed. Raises ValueError for what no rank of this
         release tells."""
-        told: Any = json.loads(text)
+        told: Any = from_json(text)
         if not isinstance(told, dict) or not isinstance(told.get("settings"), dict):
             raise ValueError("not an object with settings")
         if differing := told.keys() ^ {each.name for each in fields(Place)}:
@@ -204,7 +204,7 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timed
 def _read_place(rank: int, text: bytes) -> Place:
     try:
         return Place.decode(text)
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise _of_another_release(
             f"rank {rank} describes itself in a form that is not known here ({problem})"
         ) from None
@@ -230,7 +230,7 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
             continue
         say_at = now + _SAY_SECONDS
         for other in [other for other, key in missing.items() if store.check([key])]:
-            with contextlib.suppress(SignatureError, ValueError, RecursionError):
+            with contextlib.suppress(SignatureError, ValueError):
                 here[other] = Place.decode(store.get(missing[other]))
             del missing[other]
         words = _who_is_missing(here, list(missing), len(keys))
