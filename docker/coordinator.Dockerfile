@@ -11,14 +11,14 @@ COPY . /src
 RUN cmake -S /src -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DCOLLAB_BUILD_TESTS=OFF \
     -DCOLLAB_BUILD_BENCH=OFF -DCOLLAB_BUILD_FUZZ=OFF -DCOLLAB_BUILD_TORCH=OFF
 RUN cmake --build /build --target collab_coordinator collab_helper
-RUN cmake --install /build --prefix /opt/collab --component tools --strip
+RUN cmake --install /build --prefix /collab --component tools --strip
 
 FROM debian:12-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libboost-program-options1.81.0 libssl3 libstdc++6 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --no-create-home --uid 65500 collab
-COPY --from=build /opt/collab/bin/ /usr/local/bin/
+COPY --from=build /collab/bin/ /usr/local/bin/
 USER collab
 EXPOSE 29500
 # collab-helper is here too: docker run --entrypoint collab-helper ... --coordinator HOST:29500

@@ -12,21 +12,21 @@ ARG INDEX=https://pypi.org/simple
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates libssl3 libstdc++6 python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
-RUN python3 -m venv /opt/train
-RUN /opt/train/bin/pip install --no-cache-dir --index-url "$INDEX" "torch==$TORCH" \
-    && /opt/train/bin/pip install --no-cache-dir numpy
+RUN python3 -m venv /venv
+RUN /venv/bin/pip install --no-cache-dir --index-url "$INDEX" "torch==$TORCH" \
+    && /venv/bin/pip install --no-cache-dir numpy
 
 FROM torch AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
     build-essential cmake libboost1.81-dev libfmt-dev libspdlog-dev libssl-dev libxxhash-dev ninja-build python3-dev
-RUN /opt/train/bin/pip install --no-cache-dir "scikit-build-core>=0.11" "pybind11>=2.13"
+RUN /venv/bin/pip install --no-cache-dir "scikit-build-core>=0.11" "pybind11>=2.13"
 COPY . /src
-RUN /opt/train/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /wheels /src
+RUN /venv/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /wheels /src
 
 # The stage with torch once more, without compilers.
 FROM torch
 COPY --from=build /wheels/ /wheels/
-RUN /opt/train/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
-ENV PATH=/opt/train/bin:$PATH
+RUN /venv/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
+ENV PATH=/venv/bin:$PATH
 EXPOSE 29500
 CMD ["collab", "doctor"]
