@@ -55,11 +55,9 @@ workers=()
 part pytest env TEST_ATTACKER=built python -m pytest "${workers[@]}" --durations=15 --junitxml="$logs/pytest.xml"
 say "lint, docs and model, beside them"
 if ! wait "$beside"; then printf '%-12s FAILED\n' beside >"$logs/beside.result"; fi
-for name in lint docs model; do
-  tail -n 5 "$logs/$name.log" 2>/dev/null || echo "$name did not run beside them: see $logs/beside.log"
-done
+tail -n 5 "$logs"/{lint,docs,model}.log || echo "cut off: see $logs/beside.log"
 part build cmake --build --preset ci
-part ctest ctest --preset ci --no-tests=error -j 3 # many mostly wait
+part ctest ctest --preset ci --no-tests=error
 if [ "$full" = yes ]; then
   part asan ci/asan.sh
   part tsan ci/tsan.sh
