@@ -79,7 +79,7 @@ Outcome SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
     log_warning("site " + options_.site + " leaves without a last round: since the last step, its parameters were " +
                 "replaced by other values (a state was loaded, or an average of weights copied in, at its rank " +
                 protocol::join_words(ranks) +
-                "). These values stay as they are, and no other site gets them; the steps " + "since round " +
+                "). These values stay as they are, and no other site gets them; the steps since round " +
                 std::to_string(rounds_.round().value) + " are in no average. To have those " +
                 "averaged, call torch_collab.synchronize() on every rank before loading [round.values-replaced]");
   }
@@ -96,12 +96,7 @@ bool SiteLead::asks_again(const Outcome& outcome, Duration waited) {
   return outcome.skipped && !outcome.leaving && waited < limit && asked_again_++ < kMost;
 }
 
-protocol::Trigger SiteLead::trigger() const {
-  protocol::Trigger told = work_.trigger(rounds_.steps());
-  const std::uint32_t loss = std::exchange(told.measured, pace_.measured()).loss;
-  told.measured.loss = loss;
-  return told;
-}
+protocol::Trigger SiteLead::trigger() const { return work_.trigger(rounds_.steps(), pace_.measured()); }
 
 bool SiteLead::budget_is_over() const { return node()->budget_over() && !leaving_ && !ends_; }
 

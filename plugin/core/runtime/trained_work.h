@@ -23,11 +23,12 @@ class TrainedWork {
     dropped_steps_ += steps;
   }
   void note_loss(float loss) { loss_ = std::bit_cast<std::uint32_t>(loss); }
-  // With samples, steps and loss; `steps`: that were made.
-  [[nodiscard]] protocol::Trigger trigger(std::uint64_t steps) const {
+  // With samples, steps and loss; `steps`: that were made; `measured`: all else that is told with it.
+  [[nodiscard]] protocol::Trigger trigger(std::uint64_t steps, const wire::Measured& measured = {}) const {
     protocol::Trigger told;
     told.samples = samples_;
     told.steps = steps - dropped_steps_;
+    told.measured = measured;
     told.measured.loss = loss_;
     return told;
   }

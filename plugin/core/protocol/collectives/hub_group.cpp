@@ -244,7 +244,7 @@ std::optional<RankId> HubGroup::find_untaking(std::uint32_t member, const wire::
 std::string HubGroup::untaken_text(RankId slow, const wire::Contribute& message) const {
   return call_text(message) + " has " + world_.ranks.text(slow) + " as a member, which has not taken " +
          in_bytes(world_.memory.untaken(slow).held()) +
-         " of what others have contributed; look at that rank's process " + "and line [hub.parts-untaken]";
+         " of what others have contributed; look at that rank's process and line [hub.parts-untaken]";
 }
 
 bool HubGroup::is_late(std::uint32_t member) const {

@@ -120,7 +120,7 @@ std::string Admission::refusal(const wire::Join& join) const {
     return "its model has no trained parameters, so there is nothing to exchange [join.no-parameters]";
   if (all_->members().size() >= wire::kMaxSites)
     return "the swarm is full: it has " + std::to_string(all_->members().size()) +
-           " sites, which is the most that it can have " + "[join.full]";
+           " sites, which is the most that it can have [join.full]";
   if (names > kMaxNamesBytes / 2)  // the participants of a round may have lost as many more
     return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of at most " +
            std::to_string(kMaxNamesBytes / 2) + "; choose shorter ones (COLLAB_SITE) [join.full]";
