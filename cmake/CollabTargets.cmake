@@ -54,7 +54,8 @@ function(collab_library name)
 endfunction()
 
 # collab_test(NAME LABEL unit SOURCES a_test.cpp ... DEPS target ... [TIMEOUT seconds] [ENV "A=b;C=d"])
-# One GoogleTest executable; ctest sees it as one test with a label.
+# One GoogleTest executable; ctest sees it as one test with a label. What opens sockets and waits runs alone, the rest
+# beside each other.
 function(collab_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ENV" "SOURCES;DEPS;ARGS" ${ARGN})
   find_package(GTest REQUIRED)
@@ -67,12 +68,12 @@ function(collab_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  set(alone OFF)
   if(COLLAB_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
-    if(NOT ARG_LABEL MATCHES "^(unit|sim)$") # slow as it is, and it waits for sockets
-      set(alone ON)
-    endif()
+  endif()
+  set(alone OFF)
+  if(ARG_LABEL MATCHES "^(transport|integration|torch)$")
+    set(alone ON)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
                                           RUN_SERIAL ${alone})
