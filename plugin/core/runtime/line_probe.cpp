@@ -270,12 +270,10 @@ class Measurer final : public TransportHandler, private Speaker {
   [[nodiscard]] Status lost() const {
     return unavailable("the line to " + address_ + " was not measured: " + *closed_ + " [cli.line-closed]");
   }
-  // Waits until `done`, under the lock.
+  // Waits until `done`, under the lock. The other side may close the link right behind its last answer.
   template <typename Done>
   Status wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done) {
-    if (changed_.wait_for(lock, limit, [&] { return closed_ || done(); })) {
-      return closed_ ? lost() : Status();
-    }
+    if (changed_.wait_for(lock, limit, [&] { return closed_ || done(); })) return done() ? Status() : lost();
     return timed_out("the line to " + address_ + " was not measured: nothing came within " +
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                      " s; does `collab doctor --answer` of this version run there? [cli.line-silent]");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -157,6 +159,51 @@ TEST_F(LineAnswer, DialsBackOnceAtATime) {
   EXPECT_EQ(seen_.closed, std::vector{LinkId{1}});
   seen_.handler->on_closed(LinkId{1}, {});
   EXPECT_EQ(seen_.closed.back(), LinkId{1001}) << "its dial goes with it";
+}
+
+// ---- the side that measures -------------------------------------------------------------------------------
+
+// The other side of its only link: it closes the link right behind its last answer.
+class Brief final : public Transport {
+ public:
+  [[nodiscard]] std::string name() const override { return "brief"; }
+  [[nodiscard]] Abilities abilities() const override { return {}; }
+  Status start(TransportHandler* handler) override {
+    handler_ = handler;
+    return {};
+  }
+  Result<std::string> listen(const std::string& address) override { return address; }
+  LinkId connect(const std::string& /*address*/, Duration /*timeout*/) override {
+    boost::asio::post(thread_, [this] { handler_->on_connected(kLink); });
+    return kLink;
+  }
+  void send(LinkId link, TransportMessage message, std::uint64_t token) override {
+    boost::asio::post(thread_, [this, link, told = *decode_line(message.head), token] {
+      handler_->on_sent(link, token);
+      if (token != 0) return;
+      if (told.word == LineWord::kPing) answer(LineWord::kPong);
+      if (told.word == LineWord::kUpEnd) answer(LineWord::kUpFigure);
+      if (told.word != LineWord::kDown) return;
+      answer(LineWord::kDownEnd);
+      handler_->on_closed(link, {});
+    });
+  }
+  void close(LinkId /*link*/) override {}
+
+ private:
+  static constexpr LinkId kLink{1};
+  void answer(LineWord word) {
+    handler_->on_message(kLink,
+                         {.lane = Lane::kControl, .head = encode_line({.word = word}), .payload = nullptr});
+  }
+
+  TransportHandler* handler_ = nullptr;
+  boost::asio::thread_pool thread_{1};
+};
+
+TEST(LineMeasured, ALinkThatIsClosedBehindTheLastAnswerWasMeasured) {
+  const auto figures = measure_line(std::make_unique<Brief>(), "there:1", milliseconds(10), "");
+  EXPECT_TRUE(figures.ok()) << figures.status().to_string();
 }
 
 }  // namespace
