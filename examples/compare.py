@@ -8,6 +8,7 @@
     wan        the same with COLLAB_PRESET=wan
     auto       that with COLLAB_SYNC_EVERY=auto
     alone      one of the sites without the other; only where --ways names it
+    every N    COLLAB_PRESET=wan with COLLAB_SYNC_EVERY=N, for each N of --every: periods by hand, beside `auto`
 
 A small GPT on the text of Python's standard library, from scratch, the same start, data and optimizer for all. Each run
 is stopped where it is when its time is over. Time counts from the first step, when processes have found each other;
@@ -17,6 +18,7 @@ not run again.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -39,9 +41,11 @@ WAYS = {
     "auto": ("collab, auto", "collab", {"COLLAB_PRESET": "wan", "COLLAB_SYNC_EVERY": "auto"}),
     "alone": ("a site alone", "gloo", {}),
 }
+FIXED = frozenset(WAYS)  # --every adds to them
 BETWEEN_SITES = [way for way in WAYS if way != "alone"]
 MICRO = {"n_layer": 4, "n_head": 4, "n_embd": 192}  # 1.8 M parameters
 COLOURS = dict(zip(WAYS, ("tab:red", "tab:purple", "tab:blue", "tab:green", "tab:olive", "0.5"), strict=True))
+OF_PERIODS = ("tab:cyan", "tab:brown", "tab:pink", "tab:orange")
 
 
 def parse_args():
@@ -50,6 +54,8 @@ def parse_args():
     )
     parser.add_argument("--out", type=Path, default=Path("out/compare"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=BETWEEN_SITES, metavar="WAY", help=", ".join(WAYS))
+    parser.add_argument("--every", nargs="+", type=int, default=[], metavar="N", help="steps: `wan` with these periods")
+    parser.add_argument("--reach", type=float, metavar="LOSS", help="tells how long each way took to this loss, too")
     parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=300, help="of training, each run (default: %(default)s)")
     parser.add_argument("--look", type=float, default=10, metavar="SECONDS", help="at the loss (default: %(default)s)")
@@ -64,6 +70,12 @@ def parse_args():
     parser.add_argument("--worker", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if any(steps <= 0 for steps in args.every):
+        parser.error(f"--every must be above 0, not {min(args.every)}")
+    for steps in args.every:
+        settings = {"COLLAB_PRESET": "wan", "COLLAB_SYNC_EVERY": steps}
+        WAYS[f"every{steps}"] = (f"collab, wan, every {steps} steps", "collab", settings)
+    args.ways = [*args.ways, *(f"every{steps}" for steps in args.every)]
     for name in ("seeds", "seconds", "look", "batch", "period", "eval_samples"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0, not {getattr(args, name):g}")
@@ -104,7 +116,7 @@ def make_ddp(way, model, period):
 
 
 def train_here(args):
-    (way,) = args.ways
+    *_, way = args.ways
     args.tokenizer = "bytes"
     rank = int(os.environ["RANK"])
     lab_runs.take_cores(rank, len(SITES))
@@ -190,8 +202,9 @@ def run_all(args):
             folder = args.out / f"{way}-{seed}"
             if not (folder / "done").exists():
                 print(f"{way}, seed {seed} …", file=sys.stderr, flush=True)
-                worker = [__file__, "--worker", str(folder / "run"), "--ways", way, "--seed", str(seed), *given]
-                lab_runs.run(folder, line, SITES if way in BETWEEN_SITES else SITES[:1], worker, WAYS[way][2])
+                named = ["--ways", way] if way in FIXED else ["--every", way.removeprefix("every")]
+                worker = [__file__, "--worker", str(folder / "run"), *named, "--seed", str(seed), *given]
+                lab_runs.run(folder, line, SITES[:1] if way == "alone" else SITES, worker, WAYS[way][2])
                 (folder / "done").touch()
             results.setdefault(way, []).append(read_run(folder))
     return results
@@ -225,13 +238,31 @@ def spread(values):
     return f"{mean:.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
 
 
-def rows_of(results):
-    rows = [["", "validation loss", "steps a site", "MB sent"]]
+def seconds_to(loss, points):
+    """When the loss was first there, on a straight line between two looks; None if never."""
+    if points[0]["validation"] <= loss:
+        return points[0]["seconds"]
+    for before, after in itertools.pairwise(points):
+        if after["validation"] <= loss:
+            part = (before["validation"] - loss) / (before["validation"] - after["validation"])
+            return before["seconds"] + part * (after["seconds"] - before["seconds"])
+    return None
+
+
+def in_seconds(took):
+    if None in took:
+        return f"not in {took.count(None)} of {len(took)}"
+    return f"{statistics.mean(took):.1f}" + (f" ± {statistics.stdev(took):.1f}" if len(took) > 1 else "")
+
+
+def rows_of(results, reach):
+    rows = [["", "validation loss", *([f"seconds to {reach:g}"] if reach else []), "steps a site", "MB sent"]]
     for way, runs in results.items():
         steps, megabytes = ([run[name] for run in runs] for name in ("steps", "megabytes"))
         rows.append([
             WAYS[way][0],
             spread([run["validation"] for run in runs]),
+            *([in_seconds([seconds_to(reach, run["points"]) for run in runs])] if reach else []),
             f"{statistics.mean(steps):.0f}",
             f"{statistics.mean(megabytes):.1f}",
         ])  # fmt: skip
@@ -248,12 +279,13 @@ def picture(results, about, file):
     for axes, field, label in zip(
         all_axes, ("seconds", "megabytes"), ("seconds of training", "MB sent, both sites"), strict=True
     ):
+        colours = COLOURS | dict(zip((way for way in results if way not in FIXED), itertools.cycle(OF_PERIODS)))
         for way, runs in results.items():
             for number, run in enumerate(runs):
                 points = [point for point in run["points"] if field == "seconds" or point[field] > 1]
                 x, y = ([point[name] for point in points] for name in (field, "validation"))
                 name = WAYS[way][0] if number == 0 else None
-                axes.plot(x, y, color=COLOURS[way], linewidth=1, alpha=0.8, label=name)
+                axes.plot(x, y, color=colours[way], linewidth=1, alpha=0.8, label=name)
         axes.set_xlabel(label)
     all_axes[1].set_xscale("log")  # from 1 MB on: before it nothing has been averaged
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
@@ -271,7 +303,7 @@ def main():
     results = run_all(args)
     seeds = "1 seed" if args.seeds == 1 else f"{args.seeds} seeds"
     about = f"{args.seconds:g} s each over {lab_runs.Line(args.line, args.rtt, args.loss)}; {seeds}"
-    lab_runs.write_tables(args.out, about, rows_of(results), results, lambda file: picture(results, about, file))
+    lab_runs.write_tables(args.out, about, rows_of(results, args.reach), results, lambda file: picture(results, about, file))
 
 
 if __name__ == "__main__":

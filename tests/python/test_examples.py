@@ -324,9 +324,10 @@ def test_the_founding_table_is_made_and_resumed(tmp_path: Path) -> None:
 def test_averaging_now_and_then_is_compared_over_one_line(tmp_path: Path) -> None:
     """The other ways, but for collab's settings, are those of the quickstart (test_quickstart.py)."""
     given = ("--seeds", 1, "--seconds", 6, "--look", 1, "--batch", 4, "--period", 2, "--rtt", 20)
-    done = compared("compare.py", tmp_path, *given, "--ways", "postlocal")
+    done = compared("compare.py", tmp_path, *given, "--ways", "postlocal", "--every", 8, "--reach", 1)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^PostLocalSGD over Gloo +\d+\.\d+ +\d+ +\d+\.\d+$", done.stdout, re.M), done.stdout
+    for way in ("PostLocalSGD over Gloo", "collab, wan, every 8 steps"):
+        assert re.search(rf"^{way} +\d+\.\d+ +not in 1 of 1 +\d+ +\d+\.\d+$", done.stdout, re.M), done.stdout
     (run,) = json.loads((tmp_path / "table.json").read_text())["runs"]["postlocal"]
     assert run["steps"] > 0 and run["points"][0]["validation"] > 0
     assert "made by" not in done.stderr and "examples/compare.py --out" in (tmp_path / "table.md").read_text()
@@ -342,6 +343,7 @@ def test_averaging_now_and_then_is_compared_over_one_line(tmp_path: Path) -> Non
         ("founding_table.py", ["--batch", "2"], "--batch 2: two sites need at least 4"),
         ("compare.py", ["--seconds", "0"], "--seconds must be above 0, not 0"),
         ("compare.py", ["--ways", "horovod"], "invalid choice: 'horovod'"),
+        ("compare.py", ["--every", "8", "0"], "--every must be above 0, not 0"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_answered_in_words(script: str, arguments: list[str], words: str) -> None:
