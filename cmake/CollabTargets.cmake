@@ -62,7 +62,7 @@ function(collab_numeric name)
 endfunction()
 
 # collab_test(NAME LABEL unit SOURCES a_test.cpp ... DEPS target ... [TIMEOUT seconds] [ENV "A=b;C=d"])
-# One GoogleTest executable; ctest sees it as one test with a label, and runs some beside each other.
+# One GoogleTest executable; ctest sees it as one test with a label.
 function(collab_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ENV" "SOURCES;DEPS;ARGS" ${ARGN})
   find_package(GTest REQUIRED)
@@ -75,10 +75,15 @@ function(collab_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  set(alone OFF)
   if(COLLAB_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
+    if(NOT ARG_LABEL MATCHES "^(unit|sim)$") # slow as it is, and it waits for sockets
+      set(alone ON)
+    endif()
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
+                                          RUN_SERIAL ${alone})
 endfunction()
 
 # collab_own_names(a_test.cpp ...): these use names in their anonymous namespace that other sources of the program have too,
