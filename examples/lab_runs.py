@@ -122,13 +122,20 @@ def write_tables(folder, about, rows, results, picture):
     print(f"{about}\n\n{in_text(rows)}\n\n{folder}/table.md, table.json, loss.png; made by {command}")
 
 
+def _alike(one, other):
+    try:
+        return float(one) == float(other)  # 10 and 10.0
+    except ValueError:
+        return one == other
+
+
 def keep(folder: Path, settings: Mapping[str, object], parts: Sequence[str]):
     """Results in `folder` are of these settings, or there are none: a resumed comparison compares like with like."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.json"
     if file.exists():
         before = json.loads(file.read_text())
-        different = [name for name in parts if before.get(name) != settings[name]]
+        different = [name for name in parts if not _alike(before.get(name, ""), settings[name])]
         if different:
             name = different[0]
             sys.exit(

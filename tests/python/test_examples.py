@@ -332,6 +332,9 @@ def test_averaging_now_and_then_is_compared_over_one_line(tmp_path: Path) -> Non
     assert run["steps"] > 0 and run["points"][0]["validation"] > 0
     assert "made by" not in done.stderr and "examples/compare.py --out" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    again = compared("compare.py", tmp_path, *given, "--look", "1.0", "--ways", "postlocal", "--reach", 9)
+    assert again.returncode == 0 and again.stderr == "", again.stderr
+    assert re.search(r"^PostLocalSGD over Gloo +\d+\.\d+ +\d\.\d +\d+ +\d+\.\d+$", again.stdout, re.M), again.stdout
 
 
 @pytest.mark.parametrize(
