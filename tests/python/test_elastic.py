@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
 WAN = {"COLLAB_PRESET": "wan"}  # rounds behind the training
+LARGE = {"TEST_WIDTH": "300"}  # a tensor that is large enough to travel as int4
 KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "3"))
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "20"))
 
@@ -142,9 +143,9 @@ def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
 
 
 def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
-    paris, rome, oslo = three(nodes, **GPT2, **WAN)
+    paris, rome, oslo = three(nodes, **LARGE, **WAN)
     for _ in range(2):
-        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2, **WAN)
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **LARGE, **WAN)
         lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
         lima.process.send_signal(signal.SIGTERM)
         lima.process.wait(PATIENCE)
