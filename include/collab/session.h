@@ -51,7 +51,9 @@ class ParameterVector {
   // Host memory that will often be read into, or given to be written, added or mixed: a vector on a device can make the
   // copies there quicker, as long as what is returned lives, which both have to outlive. Empty: there is nothing to
   // gain.
-  [[nodiscard]] virtual std::shared_ptr<void> lend([[maybe_unused]] std::span<const float> memory) { return nullptr; }
+  [[nodiscard]] virtual std::shared_ptr<void> pin_memory([[maybe_unused]] std::span<const float> memory) {
+    return nullptr;
+  }
 };
 
 // One tensor of the model as sites compare it at join; the adapter fills it.

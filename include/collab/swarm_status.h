@@ -62,7 +62,7 @@ struct SwarmStatus {
 [[nodiscard]] std::string to_json(const SwarmStatus& status);
 
 // One thing that a coordinator told of.
-struct Happening {
+struct RecentEvent {
   double at = 0;      // Unix seconds
   std::string event;  // as in COLLAB_EVENTS_FILE
   std::string text;
@@ -70,7 +70,7 @@ struct Happening {
 
 struct CoordinatorReport {
   SwarmStatus status;
-  std::vector<Happening> rounds, events;  // the last ones, the newest last
+  std::vector<RecentEvent> rounds, events;  // the last ones, the newest last
 };
 
 }  // namespace collab

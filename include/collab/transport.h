@@ -42,7 +42,7 @@ class BufferPool {
   virtual void trim() = 0;  // gives unused memory back to the system
   // The same with half of what was not needed since the last call. Call it every few seconds: memory that a burst has
   // left goes back, and memory in regular use stays.
-  virtual void ease() = 0;
+  virtual void trim_idle() = 0;
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
 };
 [[nodiscard]] std::shared_ptr<BufferPool> make_buffer_pool();
@@ -80,7 +80,7 @@ class TransportHandler {
  public:
   virtual ~TransportHandler() = default;
   // Before on_accepted or on_connected, where the peer has proved by a certificate that these are its names.
-  virtual void on_proved(LinkId /*link*/, const std::vector<std::string>& /*names*/) {}
+  virtual void on_authenticated(LinkId /*link*/, const std::vector<std::string>& /*names*/) {}
   // A peer dialled us. `peer` is for messages to people only.
   virtual void on_accepted(LinkId link, const std::string& peer) = 0;
   // Our dial succeeded.

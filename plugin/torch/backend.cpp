@@ -108,7 +108,7 @@ std::chrono::milliseconds CollabBackend::limit(std::chrono::milliseconds asked) 
   return asked == c10d::kUnsetTimeout ? options_.timeout : asked;
 }
 
-std::string CollabBackend::whereabouts() const {
+std::string CollabBackend::describe_rank() const {
   const std::string site = std::to_string(options_.sites[static_cast<std::size_t>(rank_)]);
   return "rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (site " + site +
          (options_.leaders ? ", its leader)" : ")");
@@ -144,7 +144,7 @@ CollabBackend::WorkPtr CollabBackend::post(const char* name, c10d::OpType type, 
     const at::AutoDispatchBelowADInplaceOrView guard;
     body();
   };
-  auto work = c10::make_intrusive<QueuedWork>(std::string(name) + " at " + whereabouts(), rank_, type,
+  auto work = c10::make_intrusive<QueuedWork>(std::string(name) + " at " + describe_rank(), rank_, type,
                                               std::move(results), std::move(unrecorded), from_hook);
   queue_->post(work, [failed = failed_] { failed->store(true); });
   return work;

@@ -47,7 +47,7 @@ at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
   return half.memory.narrow(0, std::exchange(half.used, half.used + count), count);
 }
 
-std::shared_ptr<void> DeviceStage::lend(std::span<const float> memory, at::Device device) {
+std::shared_ptr<void> DeviceStage::pin_memory(std::span<const float> memory, at::Device device) {
   std::erase_if(locked_, [](const std::weak_ptr<PageLock>& each) { return each.expired(); });
   std::shared_ptr<PageLock> lock = PageLock::make(memory, device);
   if (lock) locked_.push_back(lock);

@@ -26,7 +26,7 @@ class DeviceStage {
   static constexpr int64_t kMost = 1 << 20;  // elements of a call below
 
   // Copies to and from this memory go straight there while what is returned lives. Empty where none can be locked.
-  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory, at::Device device);
+  [[nodiscard]] std::shared_ptr<void> pin_memory(std::span<const float> memory, at::Device device);
   // `source` is a contiguous vector of float32 on a device. It is in `out` when finish() has returned.
   void fetch(const at::Tensor& source, std::span<float> out);
   // The values on the device, for work on the stream that is current there. They stay as they are until finish().

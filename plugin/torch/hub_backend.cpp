@@ -58,7 +58,7 @@ std::chrono::milliseconds HubBackend::limit(std::chrono::milliseconds asked) con
   return asked == c10d::kUnsetTimeout ? options_.timeout : asked;
 }
 
-std::string HubBackend::whereabouts() const {
+std::string HubBackend::describe_rank() const {
   return "rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (site " +
          options_.sites[static_cast<std::size_t>(rank_)] + ")";
 }
@@ -81,7 +81,7 @@ HubBackend::WorkPtr HubBackend::post(const std::string& name, OpType type, Tenso
     number_ = number;
     body();
   };
-  auto work = c10::make_intrusive<QueuedWork>(name + " at " + whereabouts(), rank_, type, std::move(results),
+  auto work = c10::make_intrusive<QueuedWork>(name + " at " + describe_rank(), rank_, type, std::move(results),
                                               std::move(unrecorded), false);
   queue_->post(work, [] {});
   return work;
@@ -92,7 +92,7 @@ HubBackend::WorkPtr HubBackend::post(const std::string& name, OpType type, Tenso
 HubBackend::WorkPtr HubBackend::barrier(const c10d::BarrierOptions& opts) {
   const auto timeout = limit(opts.timeout);
   return post("barrier", OpType::BARRIER, {}, [this, timeout] {
-    tell_missing(calls_->barrier({"barrier", "", Deadline(timeout), number_}));
+    warn_missing(calls_->barrier({"barrier", "", Deadline(timeout), number_}));
   });
 }
 
@@ -104,7 +104,7 @@ void HubBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool /*wait_
   })->wait();
 }
 
-void HubBackend::tell_missing(const HubCalls::Living& living) {
+void HubBackend::warn_missing(const HubCalls::Living& living) {
   for (std::size_t i = 0; i < living.size(); ++i) {
     if (living[i] || !told_[i]) continue;
     told_[i] = false;
@@ -129,7 +129,7 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
     source->store(job({"send and recv with tag " + std::to_string(tag) + " of " + std::to_string(bytes) + " bytes", "",
                        Deadline(options_.timeout)}));
   };
-  auto work = c10::make_intrusive<QueuedWork>(std::string(name) + " at " + whereabouts(), rank_,
+  auto work = c10::make_intrusive<QueuedWork>(std::string(name) + " at " + describe_rank(), rank_,
                                               sends ? OpType::SEND : OpType::RECV, TensorLists{{tensor}},
                                               std::move(body), false);
   work->set_source(source);

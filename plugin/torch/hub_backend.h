@@ -64,7 +64,7 @@ class HubBackend final : public c10d::Backend {
   // host tensor of one dimension.
   WorkPtr most_at_barrier(const at::Tensor& value);
   // Says once for each that is missing that sums go on without it.
-  void tell_missing(const HubCalls::Living& living);
+  void warn_missing(const HubCalls::Living& living);
 
   const std::string getBackendName() const override { return "collab_hub"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
@@ -115,7 +115,7 @@ class HubBackend final : public c10d::Backend {
                                                     const Deadline& deadline);
   WorkPtr post_letter(bool sends, int peer, int tag, const at::Tensor& tensor,
                       std::function<int(const HubCalls::Call& call)> job);
-  [[nodiscard]] std::string whereabouts() const;
+  [[nodiscard]] std::string describe_rank() const;
 
   HubBackendOptions options_;
   c10::intrusive_ptr<Options> backend_options_;

@@ -173,13 +173,13 @@ void HubCalls::all_to_all(const Call& call, const std::vector<ConstBytes>& in, c
   } while (offset < longest);
 }
 
-HubCalls::Living HubCalls::barrier(const Call& call) { return gather(call, {}, wire::Absence::kGoesOn, false, {}); }
+HubCalls::Living HubCalls::barrier(const Call& call) { return gather(call, {}, wire::Absence::kProceeds, false, {}); }
 
 void HubCalls::pass(const Call& call, std::size_t bytes) {
   const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
-    protocol::HubRequest step = request(call, wire::Absence::kGoesOn, 0);
+    protocol::HubRequest step = request(call, wire::Absence::kProceeds, 0);
     step.wants = false;
     step.absent = true;
     (void)exchange(std::move(step));

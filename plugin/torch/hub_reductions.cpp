@@ -75,12 +75,12 @@ void combine_into(at::Tensor& total, const at::Tensor& row, ReduceOp::RedOpType 
 HubBackend::Rows HubBackend::living_rows(const HubCalls::Call& step, const at::Tensor& flat) {
   Rows found{at::empty({size_, flat.numel()}, flat.options()), {}};
   const HubCalls::Bytes target = bytes_of(found.rows);
-  found.living = calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
+  found.living = calls_->gather(step, bytes_of(flat), wire::Absence::kProceeds, true,
                                 [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
                                   if (part.empty()) return;
                                   std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
                                 });
-  tell_missing(found.living);
+  warn_missing(found.living);
   return found;
 }
 
@@ -219,7 +219,7 @@ void HubBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) 
   std::int64_t most = 0;
   HubCalls::Living living =
       calls_->gather(call("sizes of a sparse all_reduce", tensor, deadline), std::as_bytes(std::span(&count, 1)),
-                     wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, HubCalls::ConstBytes part) {
+                     wire::Absence::kProceeds, true, [&](std::size_t from, std::size_t, HubCalls::ConstBytes part) {
                        std::memcpy(&counts[from], part.data(), sizeof(std::int64_t));
                        most = std::max(most, counts[from]);
                      });

@@ -41,11 +41,11 @@ class Staging {
   [[nodiscard]] at::Tensor output(const at::Tensor& tensor) {
     if (tensor.device().is_cpu()) return tensor;
     wait_for_stream(tensor.device());
-    return comes_back(tensor, at::empty_like(tensor, tensor.options().device(at::kCPU)));
+    return stage_copy_back(tensor, at::empty_like(tensor, tensor.options().device(at::kCPU)));
   }
   // Read, and written by some rank.
   [[nodiscard]] at::Tensor in_place(const at::Tensor& tensor) {
-    return tensor.device().is_cpu() ? tensor : comes_back(tensor, tensor.cpu());
+    return tensor.device().is_cpu() ? tensor : stage_copy_back(tensor, tensor.cpu());
   }
   [[nodiscard]] Tensors inputs(const Tensors& tensors) { return each(tensors, &Staging::input); }
   [[nodiscard]] Tensors outputs(const Tensors& tensors) { return each(tensors, &Staging::output); }
@@ -66,7 +66,7 @@ class Staging {
     for (const Of& one : all) host.push_back((this->*stage)(one));
     return host;
   }
-  at::Tensor comes_back(const at::Tensor& device, at::Tensor host) {
+  at::Tensor stage_copy_back(const at::Tensor& device, at::Tensor host) {
     used_ = true;
     back_.emplace_back(device, host);
     return host;

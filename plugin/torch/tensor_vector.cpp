@@ -292,9 +292,9 @@ std::uint64_t TensorVector::tile() const {
   return farthest().is_cpu() ? ParameterVector::tile() : static_cast<std::uint64_t>(DeviceStage::kMost);
 }
 
-std::shared_ptr<void> TensorVector::lend(std::span<const float> memory) {
+std::shared_ptr<void> TensorVector::pin_memory(std::span<const float> memory) {
   const at::Device device = farthest();
-  return device.is_cpu() ? nullptr : stage_.lend(memory, device);
+  return device.is_cpu() ? nullptr : stage_.pin_memory(memory, device);
 }
 
 }  // namespace collab::torch_adapter

@@ -42,7 +42,7 @@ class TensorVector final : public ParameterVector {
   Status add(std::uint64_t offset, std::span<const float> values) override;
   Status mix(std::uint64_t offset, std::span<const float> values, float kept) override;
   [[nodiscard]] std::uint64_t tile() const override;
-  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory) override;
+  [[nodiscard]] std::shared_ptr<void> pin_memory(std::span<const float> memory) override;
 
  private:
   [[nodiscard]] at::Device farthest() const;  // the first that is not the host, if any tensor is there

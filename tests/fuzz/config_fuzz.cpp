@@ -6,7 +6,7 @@
 #include "collab/config.h"
 #include "core/base/address.h"
 #include "core/base/knobs.h"
-#include "core/base/strangers.h"
+#include "core/base/unknown_variables.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace collab::fuzz {
@@ -27,9 +27,9 @@ void check(const Pairs& environment, const Pairs& options) {
   for (const auto& [variable, text] : environment) {
     if (!variable.starts_with("COLLAB_")) continue;
     const bool knob = !rows_of_variable(variable).empty();
-    const StrangerKind kind = stranger_of(variable, text, knob_table()).kind;
-    FUZZ_CHECK((kind == StrangerKind::kMisspelt) == knob);
-    FUZZ_CHECK(kind != StrangerKind::kForeign || foreign.find(variable) != std::string::npos);
+    const UnknownVariableKind kind = classify_variable(variable, text, knob_table()).kind;
+    FUZZ_CHECK((kind == UnknownVariableKind::kMisspelt) == knob);
+    FUZZ_CHECK(kind != UnknownVariableKind::kForeign || foreign.find(variable) != std::string::npos);
   }
   // What is printed is accepted, and means the same.
   Pairs printed;

@@ -19,7 +19,7 @@ class Session final : public tcp::FrameSink {
     out_.push({Lane::kData, std::vector<std::byte>(300), nullptr}, 1);
     (void)out_.next(1);
   }
-  Result<std::optional<std::span<std::byte>>> segment_begins(const tcp::SegmentHeader& header) override {
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(const tcp::SegmentHeader& header) override {
     FUZZ_CHECK(header.length <= tcp::kMaxSegmentBytes);
     // Real limits would let one input take 200 MB: here a message is small, the rest is passed over.
     if (header.payload_bytes > 100'000 || header.head_bytes > 100'000) return std::optional<std::span<std::byte>>();
@@ -28,10 +28,10 @@ class Session final : public tcp::FrameSink {
     if (!place->has_value()) return std::optional<std::span<std::byte>>();
     return std::optional((*place)->data);
   }
-  Status segment_ended(const tcp::SegmentHeader& header, bool placed) override {
+  Status on_segment_end(const tcp::SegmentHeader& header, bool placed) override {
     return placed ? in_.end(header, messages_) : Status();
   }
-  Status frame_came(tcp::FrameType type, std::span<const std::byte> body) override {
+  Status on_frame(tcp::FrameType type, std::span<const std::byte> body) override {
     switch (type) {
       case tcp::FrameType::kHello: return same(tcp::decode_hello(body), body);
       case tcp::FrameType::kWelcome: return tcp::decode_welcome(body).status();

@@ -233,7 +233,7 @@ void attack_unacknowledged(Context& context) {
       sum.group = context.world.shared;
       sum.step = sum.call = 1;
       sum.operation = "all_reduce (sum) of " + std::to_string(kLetterBytes / sizeof(float)) + " Float";
-      sum.absence = wire::Absence::kGoesOn;
+      sum.absence = wire::Absence::kProceeds;
       rank.send(sum, part);
       for (const RankId sender : context.world.others()) receive_next(sender);
     }

@@ -86,10 +86,10 @@ TEST_F(HubLinkTest, PartsOfEverySizeArrive) {
 }
 
 TEST_F(HubLinkTest, TheOthersGoOnWithoutOneThatVanishes) {
-  (void)all({0, 1, 2}, wire::Absence::kGoesOn, 8);
+  (void)all({0, 1, 2}, wire::Absence::kProceeds, 8);
   hub_links[2].reset();  // says goodbye only to nobody: its process has ended
   const auto begun = std::chrono::steady_clock::now();
-  for (const auto& result : all({0, 1}, wire::Absence::kGoesOn, 8)) {
+  for (const auto& result : all({0, 1}, wire::Absence::kProceeds, 8)) {
     ASSERT_TRUE(result.status.ok()) << result.status.message();
     EXPECT_THAT(result.absent, ElementsAre(2U));
   }
@@ -109,7 +109,7 @@ TEST_F(HubLinkTest, TheCoordinatorWaitsForRanksThatHaveNotLeft) {
 TEST_F(HubLinkTest, WithoutACoordinatorItFailsInWordsWithinTheGrace) {
   server.reset();
   const auto begun = std::chrono::steady_clock::now();
-  for (const auto& result : all({0, 1, 2}, wire::Absence::kGoesOn, 8)) {
+  for (const auto& result : all({0, 1, 2}, wire::Absence::kProceeds, 8)) {
     EXPECT_THAT(result.status.message(), HasSubstr("no coordinator answers"));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15)) << "before the call's time-out";

@@ -114,14 +114,14 @@ class LentTo final : public ParameterVector {
     note(values);
     return values_.add(offset, values);
   }
-  [[nodiscard]] std::shared_ptr<void> lend(std::span<const float> memory) override {
+  [[nodiscard]] std::shared_ptr<void> pin_memory(std::span<const float> memory) override {
     memory_ = memory;
     auto lent = std::make_shared<int>();
-    lent_ = lent;
+    pinned_ = lent;
     return lent;
   }
   std::vector<float>& values() { return values_.values(); }
-  [[nodiscard]] bool is_lent() const { return !lent_.expired(); }
+  [[nodiscard]] bool is_lent() const { return !pinned_.expired(); }
   int lent_moves = 0;   // of all elements, to and from what is lent
   int other_moves = 0;  // likewise, of other memory
 
@@ -132,7 +132,7 @@ class LentTo final : public ParameterVector {
   }
   HostVector values_;
   std::span<const float> memory_;
-  std::weak_ptr<int> lent_;
+  std::weak_ptr<int> pinned_;
 };
 
 TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {

@@ -402,7 +402,7 @@ inline forget(s) {
 #define END_OF(memory) memory
 #endif
 
-/* SiteMembership::say_leave: its memory ends first; then Leave is on its way to the leader it follows. It may come back. */
+/* SiteMembership::send_leave: its memory ends first; then Leave is on its way to the leader it follows. It may come back. */
 inline leave(c) {
   d_step { phase[c] == leads && promised[LEAVER] <= term[c] && !HAS(acceptor, LEAVER) && !leaving ->
     printf("site %d leaves candidate %d\n", LEAVER, c);
@@ -420,7 +420,7 @@ inline leave_recovering(c) {
   }
 }
 
-/* Membership::on_leave, AgreedMembership::strike */
+/* Membership::on_leave, AgreedMembership::remove_voter */
 inline strike(c) {
   d_step { leaving == c + 1 ->
     printf("candidate %d marks it as left\n", c);

@@ -22,7 +22,7 @@ HubRequest HubScript::request(std::size_t group, std::uint64_t step) const {
   request.id = group * kMostSteps + step;
   request.group = id_of(group);
   request.operation = "call " + std::to_string(step);
-  request.absence = kind < 6 ? wire::Absence::kGoesOn : kind < 8 ? wire::Absence::kFails : wire::Absence::kNeedsRoot;
+  request.absence = kind < 6 ? wire::Absence::kProceeds : kind < 8 ? wire::Absence::kFails : wire::Absence::kNeedsRoot;
   request.root = static_cast<std::uint32_t>(hash.next() % groups[group].size());
   request.timeout = std::chrono::seconds(hash.next() % 3 == 0 ? 3 : 20);
   return request;

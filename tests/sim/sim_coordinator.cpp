@@ -129,7 +129,7 @@ void SimCoordinator::step(const CoordinatorEvent& event) {
   for (const CoordinatorAction& action : actions) {
     if (dead_) return;  // with the commit's first copy on its way
     each_sent(action, [this](LinkId link, const wire::Message& message) { return send(link, message); });
-    if (const auto* hangup = std::get_if<Hangup>(&action)) {
+    if (const auto* hangup = std::get_if<CloseLink>(&action)) {
       transport_.close(hangup->link);
     } else if (const auto* probe = std::get_if<ProbeAddress>(&action); probe != nullptr) {
       if (network_.knows(probe->address)) continue;

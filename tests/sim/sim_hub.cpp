@@ -154,7 +154,7 @@ void SimHub::step(const HubEvent& event) {
   for (const HubAction& action : hub_.step(clock_.now(), event)) {
     if (const auto* send = std::get_if<HubSend>(&action)) {
       transport_.send(send->link, message_of(*send), 0);
-    } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
+    } else if (const auto* hangup = std::get_if<CloseLink>(&action)) {
       transport_.close(hangup->link);
     } else {
       const Note& note = std::get<Note>(action);

@@ -166,7 +166,7 @@ class SimRank {
   void feed(const protocol::HubClientEvent& event);
   void act(const protocol::DialHub& action);
   void act(const protocol::HubSend& action);
-  void act(const protocol::Hangup& action) { transport_.close(action.link); }
+  void act(const protocol::CloseLink& action) { transport_.close(action.link); }
   void act(const protocol::HubExchanged& action);
   void act(const protocol::HubBroken& action);
   void act(const protocol::Note& action) { world_.log(process_, action.event + ": " + action.text); }

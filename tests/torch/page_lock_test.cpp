@@ -66,7 +66,7 @@ class PageLocks : public ::testing::Test {
 
 TEST_F(PageLocks, WhatIsLentIsCopiedWithoutAStage) {
   {
-    const std::shared_ptr<void> lent = vector_->lend(memory_);
+    const std::shared_ptr<void> lent = vector_->pin_memory(memory_);
     ASSERT_NE(lent, nullptr);
     EXPECT_EQ(played().locked[memory_.data()], memory_.size() * sizeof(float));
     ASSERT_TRUE(vector_->write(0, memory_).ok());
@@ -79,7 +79,7 @@ TEST_F(PageLocks, WhatIsLentIsCopiedWithoutAStage) {
 }
 
 TEST_F(PageLocks, OtherMemoryGoesThroughTheStage) {
-  const std::shared_ptr<void> lent = vector_->lend(std::span(memory_).first(memory_.size() - 1));
+  const std::shared_ptr<void> lent = vector_->pin_memory(std::span(memory_).first(memory_.size() - 1));
   ASSERT_TRUE(vector_->write(0, memory_).ok());
   EXPECT_EQ(devices_.waits(), (Waits{"device 1", "stream of 1"})) << "the last part alone is staged";
   const std::vector<float> other(memory_.size());
@@ -89,21 +89,21 @@ TEST_F(PageLocks, OtherMemoryGoesThroughTheStage) {
 
 TEST_F(PageLocks, ARankThatMayOnlyReadAsksForThat) {
   played().writable = false;
-  EXPECT_NE(vector_->lend(memory_), nullptr);
+  EXPECT_NE(vector_->pin_memory(memory_), nullptr);
   EXPECT_EQ(played().errors, 0) << "torch would throw what is left at its next call";
 }
 
 TEST_F(PageLocks, NothingIsLentThatCannotBeLocked) {
   played().refuses = true;
-  EXPECT_EQ(vector_->lend(memory_), nullptr);
+  EXPECT_EQ(vector_->pin_memory(memory_), nullptr);
   EXPECT_EQ(played().errors, 0);
-  EXPECT_EQ(vector_->lend({}), nullptr);
+  EXPECT_EQ(vector_->pin_memory({}), nullptr);
   ASSERT_TRUE(vector_->write(0, memory_).ok());
 }
 
 TEST_F(PageLocks, ParametersOnTheHostNeedNone) {
   const auto here = TensorVector::make({at::zeros({4})}).value();
-  EXPECT_EQ(here->lend(memory_), nullptr);
+  EXPECT_EQ(here->pin_memory(memory_), nullptr);
   EXPECT_TRUE(played().locked.empty());
 }
 

@@ -69,7 +69,7 @@ class Recorder final : public TransportHandler {
   bool keep_messages = true;
   bool handles = true;  // false: what comes counts as not handled until forget()
 
-  void on_proved(LinkId link, const std::vector<std::string>& names) override;
+  void on_authenticated(LinkId link, const std::vector<std::string>& names) override;
   void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;
@@ -96,7 +96,7 @@ class Recorder final : public TransportHandler {
   std::size_t messages_ = 0;
   std::vector<std::uint64_t> tokens_;
   std::map<LinkId, Status> closed_;
-  std::map<LinkId, std::vector<std::string>> proved_;
+  std::map<LinkId, std::vector<std::string>> authenticated_;
 };
 
 // A transport and what it told. Destroys the transport first.

@@ -20,11 +20,11 @@ class Recorder::Call {
   std::atomic<int>& inside_;
 };
 
-void Recorder::on_proved(LinkId link, const std::vector<std::string>& names) {
+void Recorder::on_authenticated(LinkId link, const std::vector<std::string>& names) {
   const Call call(inside_);
   const std::lock_guard lock(mutex_);
   EXPECT_EQ(std::ranges::count(accepted_, link) + std::ranges::count(connected_, link), 0) << "proved too late";
-  proved_[link] = names;
+  authenticated_[link] = names;
 }
 
 void Recorder::on_accepted(LinkId link, const std::string& peer) {
@@ -76,8 +76,8 @@ std::vector<LinkId> Recorder::accepted() const {
 }
 std::vector<std::string> Recorder::proved(LinkId link) const {
   const std::lock_guard lock(mutex_);
-  const auto found = proved_.find(link);
-  return found == proved_.end() ? std::vector<std::string>() : found->second;
+  const auto found = authenticated_.find(link);
+  return found == authenticated_.end() ? std::vector<std::string>() : found->second;
 }
 void Recorder::forget() {
   std::vector<Received> gone;

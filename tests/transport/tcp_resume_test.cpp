@@ -283,12 +283,12 @@ TEST(TcpWire, NothingIsReadable) {
   }
 }
 
-class TcpStrangers : public ::testing::TestWithParam<bool> {
+class TcpPendingConnections : public ::testing::TestWithParam<bool> {
  protected:
   static TcpOptions options() { return GetParam() ? by_token() : TcpOptions(); }
 };
 
-TEST_P(TcpStrangers, MalformedOpeningsNeitherCrashNorStall) {
+TEST_P(TcpPendingConnections, MalformedOpeningsNeitherCrashNorStall) {
   const char* const fetching = std::getenv("COLLAB_TEST_OPENINGS");
   const int openings = fetching != nullptr ? std::atoi(fetching) : 2000;
   TcpPair pair(options());
@@ -323,7 +323,7 @@ TEST_P(TcpStrangers, MalformedOpeningsNeitherCrashNorStall) {
   EXPECT_TRUE(until([&] { return late.seen.connected(link); }));
 }
 
-TEST_P(TcpStrangers, SilentOpeningsAreBounded) {
+TEST_P(TcpPendingConnections, SilentOpeningsAreBounded) {
   TcpPair pair(options());
   std::vector<std::unique_ptr<PlainSocket>> silent;
   for (int i = 0; i < 400; ++i) {
@@ -336,7 +336,7 @@ TEST_P(TcpStrangers, SilentOpeningsAreBounded) {
 }
 
 // Who answers for the process may be at work elsewhere: links come faster than it hears of them.
-TEST_P(TcpStrangers, LinksOfWhichNothingWasHandledAreBounded) {
+TEST_P(TcpPendingConnections, LinksOfWhichNothingWasHandledAreBounded) {
   TcpPair pair(options());
   pair.link();
   pair.check_it_works();
@@ -402,7 +402,7 @@ TEST(Tcp, AHostThatHadALinkKeepsItsPlaceAmongNewOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, TcpStrangers, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpPendingConnections, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "token" : "clear"; });
 
 }  // namespace

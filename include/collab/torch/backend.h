@@ -111,7 +111,7 @@ class CollabBackend final : public c10d::Backend {
   [[nodiscard]] bool reduced_here(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   [[nodiscard]] bool in_communication_hook() const;
   [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
-  [[nodiscard]] std::string whereabouts() const;  // "rank 3 (site 1, leader)"
+  [[nodiscard]] std::string describe_rank() const;  // "rank 3 (site 1, leader)"
   // Posts `job` to the worker; `results` are what its future holds.
   WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job,
                bool from_hook = false);

@@ -3,7 +3,7 @@
 // Sizes are rounded up to classes, four to a doubling. So at most a fifth of a buffer is waste, and a short last chunk
 // finds the buffer of a full one. The pool never holds more than the peak that was in use at once. If a request cannot
 // be served from what is kept and fresh memory would pass the peak, kept buffers go first. The pool has no clock. A
-// caller that calls ease() every few seconds gives the peak a few seconds to be reached again.
+// caller that calls trim_idle() every few seconds gives the peak a few seconds to be reached again.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ class Shelf {
     peak_ = in_use_;
   }
 
-  void ease() {
+  void trim_idle() {
     const std::lock_guard lock(mutex_);
     drop_kept(kept_bytes_ - idle_bytes_ / 2);
     // The last few buffers are not worth keeping for ever.
@@ -136,7 +136,7 @@ class Shelf {
   mutable std::mutex mutex_;
   std::multimap<std::size_t, void*> kept_;
   std::size_t kept_bytes_ = 0;
-  std::size_t idle_bytes_ = 0;  // kept all the time since the last ease()
+  std::size_t idle_bytes_ = 0;  // kept all the time since the last trim_idle()
   std::size_t in_use_ = 0;
   std::size_t peak_ = 0;
   bool closed_ = false;
@@ -165,7 +165,7 @@ class SharedBufferPool final : public BufferPool {
   ~SharedBufferPool() override { shelf_->close(); }
   BufferPtr take(std::size_t bytes) override { return std::make_shared<PooledBuffer>(shelf_, bytes); }
   void trim() override { shelf_->trim(); }
-  void ease() override { shelf_->ease(); }
+  void trim_idle() override { shelf_->trim_idle(); }
   std::size_t bytes_held() const override { return shelf_->bytes_held(); }
 
  private:

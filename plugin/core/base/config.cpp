@@ -7,8 +7,8 @@
 #include "collab/codec.h"
 #include "core/base/knobs.h"
 #include "core/base/presets.h"
-#include "core/base/strangers.h"
 #include "core/base/text.h"
+#include "core/base/unknown_variables.h"
 
 namespace collab {
 namespace {
@@ -140,8 +140,8 @@ class Loader {
  private:
   // A misspelling is refused. Otherwise the intended knob would silently keep its default.
   static Status check_stranger(const std::string& variable, const std::string& text) {
-    const Stranger stranger = stranger_of(variable, text, knob_table());
-    if (stranger.kind != StrangerKind::kMisspelt) return {};
+    const UnknownVariable stranger = classify_variable(variable, text, knob_table());
+    if (stranger.kind != UnknownVariableKind::kMisspelt) return {};
     return invalid_argument("the environment variable " + variable + " is not a knob of collab; the nearest one is " +
                             variable_of(stranger.meant->name) + " (`collab config` lists all) [knob.misspelt]");
   }

@@ -1,4 +1,4 @@
-#include "core/base/strangers.h"
+#include "core/base/unknown_variables.h"
 
 #include <algorithm>
 #include <array>
@@ -78,11 +78,11 @@ const Knob* misspelt_knob(std::string_view rest, std::span<const Knob> knobs) {
 
 }  // namespace
 
-Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs) {
+UnknownVariable classify_variable(std::string_view variable, std::string_view value, std::span<const Knob> knobs) {
   const std::string_view rest = variable.substr(std::min(kVariablePrefix.size(), variable.size()));
-  if (std::ranges::find(kOwn, rest) != kOwn.end()) return {StrangerKind::kOwn};
-  if (is_of_kubernetes(rest, value)) return {StrangerKind::kKubernetes};
-  if (const Knob* meant = misspelt_knob(rest, knobs)) return {StrangerKind::kMisspelt, meant};
+  if (std::ranges::find(kOwn, rest) != kOwn.end()) return {UnknownVariableKind::kOwn};
+  if (is_of_kubernetes(rest, value)) return {UnknownVariableKind::kKubernetes};
+  if (const Knob* meant = misspelt_knob(rest, knobs)) return {UnknownVariableKind::kMisspelt, meant};
   return {};
 }
 
@@ -90,7 +90,7 @@ std::string foreign_text(const KnobTexts& environment) {
   std::set<std::string> names;
   for (const auto& [variable, value] : environment) {
     if (!variable.starts_with(kVariablePrefix) || !rows_of_variable(variable).empty()) continue;
-    if (stranger_of(variable, value, knob_table()).kind == StrangerKind::kForeign) names.insert(variable);
+    if (classify_variable(variable, value, knob_table()).kind == UnknownVariableKind::kForeign) names.insert(variable);
   }
   if (names.empty()) return "";
   std::string list;

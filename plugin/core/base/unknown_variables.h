@@ -14,15 +14,15 @@
 
 namespace collab {
 
-enum class StrangerKind : std::uint8_t {
+enum class UnknownVariableKind : std::uint8_t {
   kOwn,         // collab's, between its own processes, or read where UCX is loaded: passed over
   kKubernetes,  // made by Kubernetes for a Service: passed over
   kMisspelt,    // near a knob's name: refused
   kForeign,     // somebody's own, or not near enough: warned of
 };
 
-struct Stranger {
-  StrangerKind kind = StrangerKind::kForeign;
+struct UnknownVariable {
+  UnknownVariableKind kind = UnknownVariableKind::kForeign;
   const Knob* meant = nullptr;  // kMisspelt
 };
 
@@ -30,7 +30,8 @@ struct Stranger {
 // tcp://10.0.0.1:29500, as nobody writes a port. Near is what one edit (a letter more, less, another, or two swapped)
 // for each four characters of the knob's name or old name, and at least one, makes of it, in lower case and without
 // '_': SYNC_EVRY, CODDEC, STATEDIR and codec are near a knob, MY_EXPERIMENT, TEAM and LOG_DIR are not.
-[[nodiscard]] Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs);
+[[nodiscard]] UnknownVariable classify_variable(std::string_view variable, std::string_view value,
+                                                std::span<const Knob> knobs);
 
 // One warning for all that are foreign; empty where none is. `environment` as for load_config.
 [[nodiscard]] std::string foreign_text(const KnobTexts& environment);

@@ -48,7 +48,7 @@ struct Send {
   wire::Message message;
 };
 // Close after what is queued has been sent.
-struct Hangup {
+struct CloseLink {
   LinkId link;
   std::string why;
 };
@@ -86,7 +86,7 @@ struct ProbeAddress {
   LinkId link;
   std::string address;
 };
-using CoordinatorAction = std::variant<Send, Broadcast, Hangup, ProbeAddress, Note>;
+using CoordinatorAction = std::variant<Send, Broadcast, CloseLink, ProbeAddress, Note>;
 
 // f(link, message) for each copy of what the action sends; f says false to stop.
 template <typename F>
@@ -311,7 +311,7 @@ struct Failed {
   Status why;
 };
 using SiteAction =
-    std::variant<Send, Hangup, DialCoordinator, Persist, DialPeer, StartExchange, CancelExchange, ApplyCommit,
+    std::variant<Send, CloseLink, DialCoordinator, Persist, DialPeer, StartExchange, CancelExchange, ApplyCommit,
                  KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone,
                  Rebase, TakeSnapshot, RoundDone, RoundSkipped, OptimizerOffered, NoOptimizer, TakeOptimizerPart,
                  OptimizerComplete, OptimizerLost, ServeOptimizer, Left, Failed, Note>;

@@ -23,23 +23,23 @@
 
 namespace collab {
 
-class TakenLinks {
+class AdmittedLinks {
  public:
   static constexpr std::size_t kMostOfHost = 1024;
   static constexpr std::size_t kLeastShare = 64;
 
   // In all a quarter of the files that the process may have open.
-  explicit TakenLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
+  explicit AdmittedLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
 
   // `network`: of its host; empty: it is this machine, whose links go after all others'. `name`: which site says so.
-  // `has_say(name)`. Gives the link that is to be closed, which may be this one.
-  template <typename HasSay>
-  [[nodiscard]] std::optional<LinkId> came(LinkId link, std::string network, std::string name, HasSay has_say) {
+  // `is_voter(name)`. Gives the link that is to be closed, which may be this one.
+  template <typename IsVoter>
+  [[nodiscard]] std::optional<LinkId> came(LinkId link, std::string network, std::string name, IsVoter is_voter) {
     closed(link);
     const std::size_t own = ++hosts_[network];
     links_[link] = {std::move(network), std::move(name), ++came_};
     const Link& taken = links_.at(link);
-    if (own > kMostOfHost && !taken.network.empty()) return last_of(&taken.network, has_say);
+    if (own > kMostOfHost && !taken.network.empty()) return last_of(&taken.network, is_voter);
     const std::size_t most_in_all = std::max<std::size_t>(1, files_() / 4);
     if (links_.size() <= most_in_all) return std::nullopt;
     const std::string* greedy = nullptr;
@@ -51,7 +51,7 @@ class TakenLinks {
       most = each;
     }
     const bool may_go = most.first > std::min(kLeastShare, most_in_all / 4);
-    return last_of(may_go ? greedy : nullptr, has_say);
+    return last_of(may_go ? greedy : nullptr, is_voter);
   }
   [[nodiscard]] bool has(LinkId link) const { return links_.contains(link); }
   void closed(LinkId link) {
@@ -68,10 +68,10 @@ class TakenLinks {
   };
 
   // The link to give up: of that host, or (null) of all.
-  template <typename HasSay>
-  [[nodiscard]] LinkId last_of(const std::string* network, HasSay has_say) const {
+  template <typename IsVoter>
+  [[nodiscard]] LinkId last_of(const std::string* network, IsVoter is_voter) const {
     const auto stays = [&](const Link& each) {  // the smallest goes
-      return std::tuple(has_say(each.name), each.network.empty(), UINT64_MAX - each.order);
+      return std::tuple(is_voter(each.name), each.network.empty(), UINT64_MAX - each.order);
     };
     const std::pair<const LinkId, Link>* last = nullptr;
     for (const auto& each : links_) {

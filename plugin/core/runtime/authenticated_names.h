@@ -14,7 +14,7 @@
 
 namespace collab {
 
-class ProvedNames {
+class AuthenticatedNames {
  public:
   void proved(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
   void closed(LinkId link) { names_.erase(link); }

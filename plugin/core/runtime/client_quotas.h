@@ -17,7 +17,7 @@
 
 namespace collab {
 
-class Diallers {
+class ClientQuotas {
  public:
   static constexpr double kStatusesOfLink = 4;
   static constexpr double kStatusesOfHost = 16;

@@ -11,7 +11,7 @@
 
 namespace collab {
 
-class LeftLinks {
+class ClosingLinks {
  public:
   void leave(LinkId link) {
     links_.insert(link);

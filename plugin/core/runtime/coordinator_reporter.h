@@ -13,15 +13,15 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/runtime/events_file.h"
-#include "core/runtime/happenings.h"
+#include "core/runtime/recent_events.h"
 
 namespace collab {
 
-class CoordinatorNews {
+class CoordinatorReporter {
  public:
-  explicit CoordinatorNews(EventsFile events) : events_(std::move(events)) {}
-  CoordinatorNews(const CoordinatorNews&) = delete;
-  CoordinatorNews& operator=(const CoordinatorNews&) = delete;
+  explicit CoordinatorReporter(EventsFile events) : events_(std::move(events)) {}
+  CoordinatorReporter(const CoordinatorReporter&) = delete;
+  CoordinatorReporter& operator=(const CoordinatorReporter&) = delete;
 
   void listens(const std::string& address) {
     events_.write(kSite, "coordinator", {{"address", json_quote(address)}, {"term", "1"}});
@@ -33,15 +33,15 @@ class CoordinatorNews {
     notes_.record(now, note);
   }
 
-  [[nodiscard]] std::vector<Happening> rounds() const { return rounds_.last(); }
-  [[nodiscard]] std::vector<Happening> notable() const { return notable_.last(); }
+  [[nodiscard]] std::vector<RecentEvent> rounds() const { return rounds_.last(); }
+  [[nodiscard]] std::vector<RecentEvent> notable() const { return notable_.last(); }
 
  private:
   static constexpr std::string_view kSite = "coordinator";  // of its events
 
   EventsFile events_;
   Notes notes_{events_, std::string(kSite)};
-  Happenings rounds_, notable_;
+  RecentEvents rounds_, notable_;
 };
 
 }  // namespace collab

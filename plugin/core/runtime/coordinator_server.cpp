@@ -17,13 +17,13 @@
 #include "core/protocol/coordinator/coordinator.h"
 #include "core/runtime/address_probes.h"
 #include "core/runtime/addresses.h"
-#include "core/runtime/coordinator_news.h"
-#include "core/runtime/diallers.h"
+#include "core/runtime/client_quotas.h"
+#include "core/runtime/coordinator_reporter.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/hub_driver.h"
-#include "core/runtime/kept_joins.h"
 #include "core/runtime/link_admission.h"
 #include "core/runtime/mailbox.h"
+#include "core/runtime/pending_joins.h"
 #include "core/runtime/swarm_members.h"
 #include "core/wire/encoding.h"
 
@@ -131,17 +131,17 @@ class Server final : public CoordinatorServer {
   void came(LinkId link, const std::string& peer) {
     const std::string network = network_of(peer);
     const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
-    diallers_.came(link, here ? std::string() : network);
+    client_quotas_.came(link, here ? std::string() : network);
     links_.came(link, peer);
   }
 
   // Whoever is about to be taken in. What is said on a link that is closed for it is not heard any more.
   void make_room_for_link(LinkId link, const std::string& site) {
     if (links_.is_taken(link) || is_known(link)) return;
-    const auto has_say = [this](const std::string& name) { return machine_.has_say(name); };
-    const std::optional<LinkId> gone = links_.take_in(link, diallers_.network(link), site, has_say);
+    const auto is_voter = [this](const std::string& name) { return machine_.is_voter(name); };
+    const std::optional<LinkId> gone = links_.take_in(link, client_quotas_.network(link), site, is_voter);
     if (!gone) return;
-    const std::string network = diallers_.network(*gone);
+    const std::string network = client_quotas_.network(*gone);
     links_.expel(*gone,
                  (network.empty() ? "this machine" : network) +
                      " has more than its share of the links here, and all links together may use a quarter of the "
@@ -159,7 +159,7 @@ class Server final : public CoordinatorServer {
   void closed(LinkClosed event) {
     const LinkId link = event.link;
     links_.closed(link);
-    diallers_.closed(link);
+    client_quotas_.closed(link);
     joins_.closed(link);
     hub_.closed(link);
     if (const auto tried = probes_.ended(link)) {
@@ -180,7 +180,8 @@ class Server final : public CoordinatorServer {
       probes_.answered(connected->link);
       return transport_->close(connected->link);
     }
-    if (auto* proved = std::get_if<LinkProved>(&event)) return links_.proved(proved->link, std::move(proved->names));
+    if (auto* proved = std::get_if<LinkAuthenticated>(&event))
+      return links_.proved(proved->link, std::move(proved->names));
     if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return came(accepted->link, accepted->peer);
     if (auto* gone = std::get_if<LinkClosed>(&event)) return closed(std::move(*gone));
     if (const auto* sent = std::get_if<MessageSent>(&event)) return hub_.sent(sent->link, sent->token);
@@ -188,7 +189,7 @@ class Server final : public CoordinatorServer {
     if (arrived == nullptr || links_.has_left(arrived->link)) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
     if (!message.ok()) return links_.refuse(arrived->link, message.status().message());
-    if (diallers_.may_ask(clock_.now(), arrived->link, *message)) {
+    if (client_quotas_.may_ask(clock_.now(), arrived->link, *message)) {
       hear(arrived->link, std::move(*message), std::move(arrived->message));
     }
   }
@@ -205,7 +206,7 @@ class Server final : public CoordinatorServer {
       if (links_.has_left(link)) return;
     }
     if (std::holds_alternative<wire::Enter>(message) || hub_.hub().knows(link)) {
-      hub_.arrived(clock_.now(), link, std::move(message), std::move(as.payload), diallers_.network(link));
+      hub_.arrived(clock_.now(), link, std::move(message), std::move(as.payload), client_quotas_.network(link));
       return tell_all();
     }
     if (joins) make_room_for_join(link, held_bytes(std::get<wire::Join>(message), as.head.size()));
@@ -241,7 +242,7 @@ class Server final : public CoordinatorServer {
     if (!members_.may_have_changed(machine_.changes(), hub_.hub().changes())) return;
     std::vector<std::string> members = machine_.member_names();
     for (std::string& name : hub_.hub().present()) members.push_back(std::move(name));
-    members_.tell(std::move(members));
+    members_.set_members(std::move(members));
   }
 
   void act(const protocol::Send& action) { send({&action.link, 1}, action.message); }
@@ -259,7 +260,7 @@ class Server final : public CoordinatorServer {
       transport_->send(link, {.lane = Lane::kControl, .head = *head, .payload = nullptr}, 0);
     }
   }
-  void act(const protocol::Hangup& action) { links_.hang_up(action.link); }
+  void act(const protocol::CloseLink& action) { links_.close_link(action.link); }
   // Not on this machine: many a router does not let one reach its own public address from within.
   void act(const protocol::ProbeAddress& action) {
     const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
@@ -282,11 +283,11 @@ class Server final : public CoordinatorServer {
   protocol::Coordinator machine_;
   LinkAdmission links_;
   HubDriver hub_;
-  Diallers diallers_;
+  ClientQuotas client_quotas_;
   AddressProbes probes_;
-  KeptJoins joins_;
+  PendingJoins joins_;
   SwarmMembers members_;
-  CoordinatorNews news_;
+  CoordinatorReporter news_;
   RateLimit unfit_{std::chrono::seconds(10)};
   std::unique_ptr<Transport> transport_;
   std::thread thread_;

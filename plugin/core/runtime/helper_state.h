@@ -13,12 +13,12 @@
 
 namespace collab {
 
-class Helping {
+class HelperState {
  public:
   static constexpr Duration kBetweenOffers = std::chrono::seconds(1);  // after a round that did not come about
 
-  using Told = std::function<void(const Status&)>;  // ok once it has joined; and why it has come to its end
-  explicit Helping(Told told) : told_(std::move(told)) {}
+  using Callback = std::function<void(const Status&)>;  // ok once it has joined; and why it has come to its end
+  explicit HelperState(Callback told) : told_(std::move(told)) {}
 
   [[nodiscard]] bool on() const { return told_ != nullptr; }
   // The next join is its first.
@@ -43,7 +43,7 @@ class Helping {
   }
 
  private:
-  Told told_;
+  Callback told_;
   bool joined_ = false;
   TimePoint next_round_ = kNever;
 };

@@ -40,7 +40,7 @@ class HubDriver {
 
  private:
   void act(const protocol::HubSend& action);
-  void act(const protocol::Hangup& action) { links_.hang_up(action.link); }
+  void act(const protocol::CloseLink& action) { links_.close_link(action.link); }
   void act(const protocol::Note& action) { noted_(action); }
 
   protocol::CollectiveHub hub_;

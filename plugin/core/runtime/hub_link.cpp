@@ -108,9 +108,9 @@ void HubLink::loop() {
   while (!mailbox_.closed()) {
     if (std::optional<LoopEvent> event = mailbox_.take(machine_.next_deadline())) handle(std::move(*event));
     if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
-    if (clock_.now() < ease_at_) continue;
-    pool_->ease();
-    ease_at_ = clock_.now() + kEaseEvery;
+    if (clock_.now() < trim_at_) continue;
+    pool_->trim_idle();
+    trim_at_ = clock_.now() + kEaseEvery;
   }
   feed(protocol::HubLeave{"its process ends"});
   calls_.broken(cancelled("the link to the hub was given up before it let this rank in [hub.entry-given-up]"));
@@ -140,8 +140,8 @@ void HubLink::handle(LoopEvent event) {
 void HubLink::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
-    tell("a message of the coordinator was refused and its link closed: " + decoded.status().message() +
-         " [hub.bad-message]");
+    log_limited("a message of the coordinator was refused and its link closed: " + decoded.status().message() +
+                " [hub.bad-message]");
     transport_->close(link);
     return;
   }
@@ -164,7 +164,7 @@ void HubLink::act(const protocol::HubSend& action) {
   feed(protocol::HubUnsayable{invalid_argument(head.status().message() + " [hub.message-unfit]")});
 }
 
-void HubLink::act(const protocol::Hangup& action) {
+void HubLink::act(const protocol::CloseLink& action) {
   closing_ = action.link;
   transport_->close(action.link);
 }
@@ -180,9 +180,9 @@ void HubLink::act(const protocol::HubBroken& action) {
   log_warning("this rank's collectives with other sites have ended: " + action.why.message() + " [hub.ended]");
 }
 
-void HubLink::act(const protocol::Note& action) { tell(action.text); }
+void HubLink::act(const protocol::Note& action) { log_limited(action.text); }
 
-void HubLink::tell(const std::string& line) {
+void HubLink::log_limited(const std::string& line) {
   if (const auto told = told_.allow(clock_.now(), line)) log_warning(*told);
 }
 

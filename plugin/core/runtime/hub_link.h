@@ -61,11 +61,11 @@ class HubLink {
   void handle(LoopEvent event);
   void on_message(LinkId link, TransportMessage message);
   void feed(const protocol::HubClientEvent& event);
-  void tell(const std::string& line);
+  void log_limited(const std::string& line);
 
   void act(const protocol::DialHub& action);
   void act(const protocol::HubSend& action);
-  void act(const protocol::Hangup& action);
+  void act(const protocol::CloseLink& action);
   void act(const protocol::HubExchanged& action);
   void act(const protocol::SenderResolved& action);
   void act(const protocol::HubEntered& action);
@@ -84,7 +84,7 @@ class HubLink {
   // ---- loop thread only
   SteadyClock clock_;
   protocol::HubClient machine_;
-  TimePoint ease_at_{};  // the pool
+  TimePoint trim_at_{};  // the pool
   std::optional<LinkId> dialing_;
   std::optional<LinkId> closing_;
   HubCallers calls_;

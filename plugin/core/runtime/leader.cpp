@@ -76,7 +76,7 @@ Status Leader::prepare() {
     return {};
   }
   copy_.emplace(arena_->training_copy(), merge_settings(options_));
-  if (arena_->in_memory()) lent_ = parameters_.lend(arena_->training_copy());
+  if (arena_->in_memory()) pinned_ = parameters_.pin_memory(arena_->training_copy());
   log_info(
       "rounds run behind the training (COLLAB_OVERLAP); anchor, outer state and a copy of the parameters live in " +
       arena_->describe());
@@ -110,7 +110,7 @@ Result<wire::Join> Leader::describe() {
   join.address = node_->address();
   join.elements = parameters_.size();
   join.fingerprint = fingerprint_of(options_);
-  join.report.record = remains_.known();
+  join.report.record = saved_.known();
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
     join.offer = {sealed->run, sealed->round, sealed->digest};
     COLLAB_RETURN_IF_ERROR(warn_if_passed_over(*sealed));
@@ -140,7 +140,7 @@ Result<SealedAnchor> Leader::join() {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
              protocol::names_text(names, {}));
   }
-  COLLAB_RETURN_IF_ERROR(remains_.find(*arena_, parameters_.size()));
+  COLLAB_RETURN_IF_ERROR(saved_.find(*arena_, parameters_.size()));
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();
   Node::Options node_options{.config = options_.config,
@@ -151,11 +151,11 @@ Result<SealedAnchor> Leader::join() {
                              .generation = options_.generation,
                              .outer_elements = options_.compared_elements,
                              .serves_optimizer = options_.serves_optimizer,
-                             .residual = remains_.take_residual(),
-                             .record = remains_.take_record(),
-                             .kept = remains_.state(),
-                             .kept_ended = remains_.state_ended(),
-                             .egress = remains_.egress(),
+                             .residual = saved_.take_residual(),
+                             .record = saved_.take_record(),
+                             .kept = saved_.state(),
+                             .kept_ended = saved_.state_ended(),
+                             .egress = saved_.egress(),
                              .disk = options_.disk};
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
   ParameterVector& worked_on = copy_ ? static_cast<ParameterVector&>(*copy_) : parameters_;
@@ -167,7 +167,7 @@ Result<SealedAnchor> Leader::join() {
   if (!join.ok()) return join.status();
   Result<SealedAnchor> joined = node_->join(std::move(*join));
   if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy, kWholeVector));
-  if (joined.ok()) last_word_.emplace([this] { say_last_word(); });
+  if (joined.ok()) exit_hook_.emplace([this] { on_process_exit(); });
   return joined;
 }
 
@@ -244,7 +244,7 @@ Status Leader::judge(const RoundReport& report) {
 
 // The process ends, and its training has come to no end by itself: it waits for a round of the others, or is in the
 // midst of something long. They go on without it at once when it says so.
-void Leader::say_last_word() {
+void Leader::on_process_exit() {
   constexpr std::chrono::milliseconds kExchangeEnds{2500};
   const bool exchanged = node_->exchanging();
   const TimePoint by = clock_.now() + kExchangeEnds;
@@ -261,7 +261,7 @@ void Leader::say_last_word() {
 std::string asked_to_end() { return std::string("it was asked to end (") + termination_signal() + ")"; }
 
 void Leader::leave(const std::string& reason, std::uint32_t next_generation) {
-  last_word_.reset();
+  exit_hook_.reset();
   if (node_) node_->depart(reason, next_generation);
   node_.reset();
 }

@@ -35,7 +35,7 @@ class Speaker {
   explicit Speaker(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
  protected:
-  void say(LinkId link, const LineTold& told) {
+  void say(LinkId link, const LineMessage& told) {
     transport_->send(link, {.lane = Lane::kControl, .head = encode_line(told), .payload = nullptr}, 0);
   }
   void pump(LinkId link) {
@@ -56,7 +56,7 @@ class Speaker {
 
 // ---- what is said ---------------------------------------------------------------------------------------
 
-std::vector<std::byte> encode_line(const LineTold& told) {
+std::vector<std::byte> encode_line(const LineMessage& told) {
   std::string bytes(kMark);
   bytes.push_back(static_cast<char>(told.word));
   for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>((told.number >> shift) & 0xff));
@@ -65,17 +65,18 @@ std::vector<std::byte> encode_line(const LineTold& told) {
   return {first, first + bytes.size()};
 }
 
-Result<LineTold> decode_line(std::span<const std::byte> head) {
+Result<LineMessage> decode_line(std::span<const std::byte> head) {
   const std::string_view bytes(reinterpret_cast<const char*>(head.data()), head.size());
   constexpr std::size_t kFixed = kMark.size() + 1 + 8;
   if (!bytes.starts_with(kMark) || bytes.size() < kFixed || bytes.size() > kFixed + kMostText) {
     return corrupt("expected the words of a `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
   }
   const auto word = static_cast<std::uint8_t>(bytes[kMark.size()]);
-  if (word < static_cast<std::uint8_t>(LineWord::kPing) || word > static_cast<std::uint8_t>(LineWord::kBusy)) {
+  if (word < static_cast<std::uint8_t>(LineMessageKind::kPing) ||
+      word > static_cast<std::uint8_t>(LineMessageKind::kBusy)) {
     return corrupt("a `collab doctor` said word " + std::to_string(word) + ", which this version does not know");
   }
-  LineTold told{.word = static_cast<LineWord>(word), .text = std::string(bytes.substr(kFixed))};
+  LineMessage told{.word = static_cast<LineMessageKind>(word), .text = std::string(bytes.substr(kFixed))};
   for (std::size_t i = 0; i < 8; ++i) {
     told.number |= std::uint64_t{static_cast<std::uint8_t>(bytes[kMark.size() + 1 + i])} << (8 * i);
   }
@@ -127,7 +128,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
 
   void on_accepted(LinkId link, const std::string& peer) override {
     if (asker_ != LinkId() && !turn_.is_over(clock_->now())) {
-      say(link, {.word = LineWord::kBusy});
+      say(link, {.word = LineMessageKind::kBusy});
       return transport_->close(link);
     }
     if (asker_ != LinkId()) end_turn();
@@ -155,7 +156,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     if (!sender_.is_over(now())) return;
     // The last request. Once the other side knows of its end, this side is free for the next one.
     on_closed(link, {});
-    say(link, {.word = LineWord::kDownEnd});
+    say(link, {.word = LineMessageKind::kDownEnd});
     transport_->close(link);
   }
   void on_message(LinkId link, TransportMessage message) override {
@@ -164,30 +165,30 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
       turn_.moved(clock_->now());
       return meter_.arrived(now(), message.payload->view().size());
     }
-    const Result<LineTold> told = decode_line(message.head);
+    const Result<LineMessage> told = decode_line(message.head);
     if (!told.ok()) return transport_->close(link);
-    if (told->word != LineWord::kPing) turn_.moved(clock_->now());
+    if (told->word != LineMessageKind::kPing) turn_.moved(clock_->now());
     switch (told->word) {
-      case LineWord::kPing: return say(link, {.word = LineWord::kPong, .number = told->number});
-      case LineWord::kDialBack:
+      case LineMessageKind::kPing: return say(link, {.word = LineMessageKind::kPong, .number = told->number});
+      case LineMessageKind::kDialBack:
         if (told->number == 0 || told->number > 65535 || back_ != LinkId()) return transport_->close(link);
         // Only to where the question came from: this side is never sent to a third machine.
         back_ = transport_->connect(asker_host_ + ":" + std::to_string(told->number), kDialLimit);
         return;
-      case LineWord::kUp: return meter_.begin(now());
-      case LineWord::kUpEnd:
-        return say(link,
-                   {.word = LineWord::kUpFigure, .number = static_cast<std::uint64_t>(meter_.bits_a_second(now()))});
-      case LineWord::kDown:
+      case LineMessageKind::kUp: return meter_.begin(now());
+      case LineMessageKind::kUpEnd:
+        return say(link, {.word = LineMessageKind::kUpFigure,
+                          .number = static_cast<std::uint64_t>(meter_.bits_a_second(now()))});
+      case LineMessageKind::kDown:
         if (sender_.on_its_way() > 0) return transport_->close(link);
         sender_.begin(now() + Duration(std::min(told->number, kMostMicros)));
         sending_ = true;
         return pump(link);
-      case LineWord::kPong:
-      case LineWord::kDialled:
-      case LineWord::kUpFigure:
-      case LineWord::kDownEnd:
-      case LineWord::kBusy: return transport_->close(link);
+      case LineMessageKind::kPong:
+      case LineMessageKind::kDialled:
+      case LineMessageKind::kUpFigure:
+      case LineMessageKind::kDownEnd:
+      case LineMessageKind::kBusy: return transport_->close(link);
     }
   }
 
@@ -200,7 +201,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   void dialled_back(const std::string& why_not) {
     if (why_not.empty()) transport_->close(back_);
     back_ = LinkId();
-    if (asker_ != LinkId()) say(asker_, {.word = LineWord::kDialled, .text = why_not});
+    if (asker_ != LinkId()) say(asker_, {.word = LineMessageKind::kDialled, .text = why_not});
   }
 
   const std::shared_ptr<const Clock> clock_;
@@ -255,10 +256,10 @@ class Measurer final : public TransportHandler, private Speaker {
     const std::lock_guard lock(mutex_);
     if (link != link_) return;
     if (message.payload) return meter_.arrived(now(), message.payload->view().size());
-    Result<LineTold> told = decode_line(message.head);
+    Result<LineMessage> told = decode_line(message.head);
     if (!told.ok()) {
       closed_ = "the program that answers is not `collab doctor --answer`";
-    } else if (told->word == LineWord::kBusy) {
+    } else if (told->word == LineMessageKind::kBusy) {
       closed_ = "it is measuring for another machine; try again when that is done";
     } else {
       told_ = std::move(*told);
@@ -278,13 +279,13 @@ class Measurer final : public TransportHandler, private Speaker {
                      std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                      " s; does `collab doctor --answer` of this version run there? [cli.line-silent]");
   }
-  Result<LineTold> ask(const LineTold& question, LineWord answer, Duration limit) {
+  Result<LineMessage> ask(const LineMessage& question, LineMessageKind answer, Duration limit) {
     std::unique_lock lock(mutex_);
     told_.reset();
     say(link_, question);
     return heard(lock, answer, limit);
   }
-  Result<LineTold> heard(std::unique_lock<std::mutex>& lock, LineWord answer, Duration limit) {
+  Result<LineMessage> heard(std::unique_lock<std::mutex>& lock, LineMessageKind answer, Duration limit) {
     COLLAB_RETURN_IF_ERROR(wait(lock, limit, [&] { return told_ && told_->word == answer; }));
     return *told_;
   }
@@ -298,7 +299,8 @@ class Measurer final : public TransportHandler, private Speaker {
     std::array<double, kLinePings> took{};
     for (std::size_t i = 0; i < took.size(); ++i) {
       const TimePoint begun = now();
-      COLLAB_RETURN_IF_ERROR(ask({.word = LineWord::kPing, .number = i}, LineWord::kPong, kPatience).status());
+      COLLAB_RETURN_IF_ERROR(
+          ask({.word = LineMessageKind::kPing, .number = i}, LineMessageKind::kPong, kPatience).status());
       took.at(i) = std::chrono::duration<double, std::milli>(now() - begun).count();
     }
     std::ranges::sort(took);
@@ -311,21 +313,21 @@ class Measurer final : public TransportHandler, private Speaker {
     const Result<HostPort> own = parse_host_port(figures.own_address);
     if (!own.ok()) return own.status();
     if (own->port == 0) return bound.status();
-    const Result<LineTold> told =
-        ask({.word = LineWord::kDialBack, .number = own->port}, LineWord::kDialled, kDialLimit + kPatience);
+    const Result<LineMessage> told = ask({.word = LineMessageKind::kDialBack, .number = own->port},
+                                         LineMessageKind::kDialled, kDialLimit + kPatience);
     if (!told.ok()) return told.status();
     figures.not_dialled = told->text;
     return {};
   }
   Status up(Duration time, LineFigures& figures) {
     std::unique_lock lock(mutex_);
-    say(link_, {.word = LineWord::kUp});
+    say(link_, {.word = LineMessageKind::kUp});
     sender_.begin(now() + time);
     pump(link_);
     if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // otherwise on_sent pumps
     told_.reset();
-    say(link_, {.word = LineWord::kUpEnd});
-    const Result<LineTold> told = heard(lock, LineWord::kUpFigure, kPatience);
+    say(link_, {.word = LineMessageKind::kUpEnd});
+    const Result<LineMessage> told = heard(lock, LineMessageKind::kUpFigure, kPatience);
     if (!told.ok()) return told.status();
     figures.mbit_up = static_cast<double>(told->number) / 1e6;
     // What is still queued would share the line with acknowledgements of the other direction.
@@ -336,8 +338,8 @@ class Measurer final : public TransportHandler, private Speaker {
     std::unique_lock lock(mutex_);
     told_.reset();
     meter_.begin(now());
-    say(link_, {.word = LineWord::kDown, .number = static_cast<std::uint64_t>(time.count())});
-    const Result<LineTold> told = heard(lock, LineWord::kDownEnd, time + kPatience);
+    say(link_, {.word = LineMessageKind::kDown, .number = static_cast<std::uint64_t>(time.count())});
+    const Result<LineMessage> told = heard(lock, LineMessageKind::kDownEnd, time + kPatience);
     if (!told.ok()) return told.status();
     figures.mbit_down = meter_.bits_a_second(now()) / 1e6;
     return {};
@@ -350,7 +352,7 @@ class Measurer final : public TransportHandler, private Speaker {
   LinkId link_;
   bool connected_ = false;
   std::optional<std::string> closed_;
-  std::optional<LineTold> told_;
+  std::optional<LineMessage> told_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace collab {
 
 // ---- what is said ---------------------------------------------------------------------------------------
 
-enum class LineWord : std::uint8_t {
+enum class LineMessageKind : std::uint8_t {
   kPing = 1,  // number: any; comes back as kPong
   kPong,      //
   kDialBack,  // number: the port at which the measuring side can be dialled
@@ -34,15 +34,15 @@ enum class LineWord : std::uint8_t {
   kDownEnd,   // those were all
   kBusy,      // another is being served
 };
-struct LineTold {
-  LineWord word = LineWord::kPing;
+struct LineMessage {
+  LineMessageKind word = LineMessageKind::kPing;
   std::uint64_t number = 0;
   std::string text = {};
-  friend bool operator==(const LineTold&, const LineTold&) = default;
+  friend bool operator==(const LineMessage&, const LineMessage&) = default;
 };
-[[nodiscard]] std::vector<std::byte> encode_line(const LineTold& told);
+[[nodiscard]] std::vector<std::byte> encode_line(const LineMessage& told);
 // kCorrupt where it is none.
-[[nodiscard]] Result<LineTold> decode_line(std::span<const std::byte> head);
+[[nodiscard]] Result<LineMessage> decode_line(std::span<const std::byte> head);
 
 // ---- what is worked out ---------------------------------------------------------------------------------
 

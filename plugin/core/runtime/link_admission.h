@@ -20,10 +20,10 @@
 #include "collab/transport.h"
 #include "core/base/log.h"
 #include "core/base/rate_limit.h"
-#include "core/runtime/doorstep.h"
-#include "core/runtime/left_links.h"
-#include "core/runtime/proved_names.h"
-#include "core/runtime/taken_links.h"
+#include "core/runtime/admitted_links.h"
+#include "core/runtime/authenticated_names.h"
+#include "core/runtime/closing_links.h"
+#include "core/runtime/pending_links.h"
 
 namespace collab {
 
@@ -35,20 +35,22 @@ class LinkAdmission {
       : transport_(transport), clock_(clock), is_known_(std::move(is_known)), refusal_(std::move(refusal)) {}
 
   // `peer` as the transport names it.
-  void came(LinkId link, const std::string& peer) { close_all(doorstep_.came(clock_.now(), link, peer, is_known_)); }
-  void tick() { close_all(doorstep_.due(clock_.now(), is_known_)); }
-  [[nodiscard]] TimePoint next_deadline() const { return doorstep_.next_deadline(); }
+  void came(LinkId link, const std::string& peer) {
+    close_all(pending_links_.came(clock_.now(), link, peer, is_known_));
+  }
+  void tick() { close_all(pending_links_.due(clock_.now(), is_known_)); }
+  [[nodiscard]] TimePoint next_deadline() const { return pending_links_.next_deadline(); }
 
-  void proved(LinkId link, std::vector<std::string> names) { proved_.proved(link, std::move(names)); }
+  void proved(LinkId link, std::vector<std::string> names) { authenticated_.proved(link, std::move(names)); }
   // Why whoever is there is not the site `name`; empty: it may be.
   [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
-    return proved_.difference(link, name);
+    return authenticated_.difference(link, name);
   }
 
-  // See TakenLinks::came(). Gives the link that is to be expelled for it, which may be this one.
-  template <typename HasSay>
-  [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, HasSay has_say) {
-    const auto gone = taken_.came(link, std::move(network), std::move(name), has_say);
+  // See AdmittedLinks::came(). Gives the link that is to be expelled for it, which may be this one.
+  template <typename IsVoter>
+  [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, IsVoter is_voter) {
+    const auto gone = taken_.came(link, std::move(network), std::move(name), is_voter);
     if (gone) taken_.closed(*gone);
     return gone;
   }
@@ -57,7 +59,7 @@ class LinkAdmission {
   // From here on nothing that is said there is heard.
   void leave(LinkId link) { left_.leave(link); }
   [[nodiscard]] bool has_left(LinkId link) const { return left_.has(link); }
-  void hang_up(LinkId link) {
+  void close_link(LinkId link) {
     leave(link);
     transport_.close(link);
   }
@@ -73,9 +75,9 @@ class LinkAdmission {
 
   void closed(LinkId link) {
     left_.closed(link);
-    doorstep_.closed(link);
+    pending_links_.closed(link);
     taken_.closed(link);
-    proved_.closed(link);
+    authenticated_.closed(link);
   }
 
  private:
@@ -87,10 +89,10 @@ class LinkAdmission {
   const Clock& clock_;
   const IsKnown is_known_;
   const Refusal refusal_;
-  Doorstep doorstep_;
-  TakenLinks taken_;
-  ProvedNames proved_;
-  LeftLinks left_;
+  PendingLinks pending_links_;
+  AdmittedLinks taken_;
+  AuthenticatedNames authenticated_;
+  ClosingLinks left_;
   RateLimit refused_{std::chrono::seconds(10)};
 };
 

@@ -18,7 +18,7 @@
 
 namespace collab {
 
-struct LinkProved {
+struct LinkAuthenticated {
   LinkId link;
   std::vector<std::string> names;
 };
@@ -43,7 +43,7 @@ struct LinkClosed {
 };
 using LoopCall = std::function<void()>;  // from another thread, run on the loop's
 using LoopEvent =
-    std::variant<LinkProved, LinkAccepted, LinkConnected, MessageArrived, MessageSent, LinkClosed, LoopCall>;
+    std::variant<LinkAuthenticated, LinkAccepted, LinkConnected, MessageArrived, MessageSent, LinkClosed, LoopCall>;
 
 class Mailbox final : public TransportHandler {
  public:
@@ -56,7 +56,9 @@ class Mailbox final : public TransportHandler {
   void close() { queue_.close(); }
   [[nodiscard]] bool closed() const { return queue_.closed(); }
 
-  void on_proved(LinkId link, const std::vector<std::string>& names) override { put(link, LinkProved{link, names}); }
+  void on_authenticated(LinkId link, const std::vector<std::string>& names) override {
+    put(link, LinkAuthenticated{link, names});
+  }
   void on_accepted(LinkId link, const std::string& peer) override { put(link, LinkAccepted{link, peer}); }
   void on_connected(LinkId link) override { put(link, LinkConnected{link}); }
   void on_message(LinkId link, TransportMessage message) override {

@@ -57,7 +57,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                [this](std::uint64_t number, const Status& how) {
                  mailbox_.post([this, number, how] { persisted(number, how); });
                }),
-      helping_(std::exchange(options_.helps, nullptr)),
+      helper_state_(std::exchange(options_.helps, nullptr)),
       transport_(std::move(transport)) {
   allow_more_open_files();  // a link for each other site
   driver_.emplace(site_config(options_), data_settings(options_, parameters_.size(), parameters_.fragments()),
@@ -196,21 +196,22 @@ void Node::loop() {
   while (!mailbox_.closed()) {
     const TimePoint deadline = broken() ? kNever
                                         : std::min({driver_->next_deadline(), callers_.next_deadline(),
-                                                    optimizer_->next_deadline(), helping_.next_deadline()});
+                                                    optimizer_->next_deadline(), helper_state_.next_deadline()});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken() && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
     if (!broken() && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
     // It counts no steps, and offers itself until the others come.
-    if (!broken() && helping_.is_due(clock_.now())) begin_round({});
-    tell_what_is_waited_for();
+    if (!broken() && helper_state_.is_due(clock_.now())) begin_round({});
+    report_wait();
     count_what_is_sent();
-    if (!callers_.round.awaited() && !helping_.on()) watch_the_budget();  // joiners are given models between rounds
+    if (!callers_.round.awaited() && !helper_state_.on())
+      check_egress_budget();  // joiners are given models between rounds
   }
   callers_.fail(cancelled("the node was stopped [join.stopped]"));
 }
 
-void Node::tell_what_is_waited_for() {
+void Node::report_wait() {
   const TimePoint now = clock_.now();
   const std::optional<Duration> waited = callers_.stood_still(now);
   if (!waited) return;
@@ -220,7 +221,7 @@ void Node::tell_what_is_waited_for() {
 
 void Node::handle(LoopEvent event) {
   if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
-  if (broken()) return handle_in_vain(event);
+  if (broken()) return handle_after_failure(event);
   if (auto* arrived = std::get_if<MessageArrived>(&event)) {
     return driver_->on_message(arrived->link, std::move(arrived->message));
   }
@@ -229,7 +230,8 @@ void Node::handle(LoopEvent event) {
     return driver_->on_sent(sent->link, sent->token);
   }
   if (auto* connected = std::get_if<LinkConnected>(&event)) return driver_->on_connected(connected->link);
-  if (const auto* proved = std::get_if<LinkProved>(&event)) return driver_->on_proved(proved->link, proved->names);
+  if (const auto* proved = std::get_if<LinkAuthenticated>(&event))
+    return driver_->on_authenticated(proved->link, proved->names);
   if (const auto* accepted = std::get_if<LinkAccepted>(&event))
     return driver_->on_accepted(accepted->link, accepted->peer);
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
@@ -239,7 +241,7 @@ void Node::handle(LoopEvent event) {
 }
 
 // The process may live on after its session has failed, and so does its port.
-void Node::handle_in_vain(const LoopEvent& event) {
+void Node::handle_after_failure(const LoopEvent& event) {
   if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return transport_->close(accepted->link);
   if (const auto* connected = std::get_if<LinkConnected>(&event)) return transport_->close(connected->link);
   if (const auto* closed = std::get_if<LinkClosed>(&event)) optimizer_->link_closed(closed->link);

@@ -20,12 +20,12 @@
 #include "core/runtime/data/optimizer_transfer.h"
 #include "core/runtime/egress_watch.h"
 #include "core/runtime/events_file.h"
-#include "core/runtime/helping.h"
+#include "core/runtime/helper_state.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/round_in_progress.h"
 #include "core/runtime/site_driver.h"
-#include "core/runtime/site_news.h"
 #include "core/runtime/site_parameters.h"
+#include "core/runtime/site_reporter.h"
 #include "core/runtime/storage/site_storage.h"
 
 namespace collab {
@@ -46,7 +46,7 @@ class Node final : private SiteDriver::Host {
     bool serves_optimizer = false;
     // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
     // joined, and why it has come to its end.
-    Helping::Told helps{};
+    HelperState::Callback helps{};
     std::optional<StoredResidual> residual{};  // moved on to the data plane
     std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
     std::optional<wire::Offer> kept{};         // lies in the state file
@@ -133,7 +133,7 @@ class Node final : private SiteDriver::Host {
   void persisted(std::uint64_t number, const Status& how);
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
-  void handle_in_vain(const LoopEvent& event);  // once it has failed
+  void handle_after_failure(const LoopEvent& event);  // once it has failed
   // What the site's ranks are to do with their parameters, and what they need for it, is in place.
   [[nodiscard]] Status settle_parameters();
   [[nodiscard]] Status publish_moved();
@@ -143,8 +143,8 @@ class Node final : private SiteDriver::Host {
   [[nodiscard]] bool broken() const { return callers_.refused(); }  // it has failed: nothing is done any more
   void count_what_is_sent();
   void answer_round();
-  void watch_the_budget();  // between rounds
-  void tell_what_is_waited_for();
+  void check_egress_budget();  // between rounds
+  void report_wait();
   template <typename T, typename Begin>
   Result<T> ask(Answer<Result<T>>& answer, const std::string& what, Duration limit, Begin begin);
 
@@ -160,10 +160,10 @@ class Node final : private SiteDriver::Host {
 
   // ---- loop thread only
   SiteParameters parameters_;
-  SiteNews news_;
+  SiteReporter news_;
   SiteStorage storage_;
   Callers callers_;
-  Helping helping_;
+  HelperState helper_state_;
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

@@ -63,11 +63,11 @@ void Node::act(const protocol::ReceiveAnchor& action) {
 
 void Node::act(const protocol::JoinDone& action) {
   round_.joined(action.period);
-  if (!callers_.join.awaited() && !helping_.is_joining()) return;  // a join after the coordinator was lost
+  if (!callers_.join.awaited() && !helper_state_.is_joining()) return;  // a join after the coordinator was lost
   storage_.joined();
   const Result<SealedAnchor> anchor = parameters_.take_anchor();
   if (!anchor.ok()) return act(protocol::Failed{anchor.status()});
-  if (!callers_.join.give(*anchor)) helping_.joined(clock_.now());
+  if (!callers_.join.give(*anchor)) helper_state_.joined(clock_.now());
 }
 
 void Node::act(const protocol::Rebase& action) {
@@ -96,17 +96,17 @@ void Node::act(const protocol::RoundSkipped& action) {
   driver_->data().forget_contributions();
   if (const Status status = settle_parameters(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
-  helping_.round_skipped(now);
+  helper_state_.round_skipped(now);
   round_.skipped(action.reason, parameters_.arena().sealed(), now);
   count_what_is_sent();  // attempts that come to nothing take bytes too
-  watch_the_budget();
+  check_egress_budget();
   answer_round();
 }
 
 // Whoever waits for the round is told how it ended.
 void Node::answer_round() {
   if (callers_.round.give(round_.report())) return;
-  if (egress_.over()) helping_.ended(cancelled(kBudgetOver));
+  if (egress_.over()) helper_state_.ended(cancelled(kBudgetOver));
 }
 
 void Node::count_what_is_sent() {
@@ -121,11 +121,11 @@ void Node::act(const protocol::RoundDone& action) {
   if (!status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
   round_.done(action, driver_->data().round_traffic(), now);
-  helping_.round_over(now);
+  helper_state_.round_over(now);
   count_what_is_sent();
   egress_.round_ended(round_.report().bytes_sent);
   if (!merges) news_.round(round_.report(), egress_);  // else when it is merged
-  watch_the_budget();
+  check_egress_budget();
   if (storage_.is_due(action.round)) {
     storage_.save(driver_->site().record(), driver_->data().residual(), egress_.so_far());
   }
@@ -167,13 +167,13 @@ void Node::act(const protocol::Failed& action) {
   callers_.refuse(action.why);
   driver_->stop();
   driver_->data().cancel();
-  helping_.ended(action.why);
+  helper_state_.ended(action.why);
   callers_.fail(action.why);
 }
 
 void Node::act(const protocol::Note& action) { news_.record(clock_.now(), action); }
 
-void Node::watch_the_budget() {
+void Node::check_egress_budget() {
   if (const auto note = egress_.news()) act(*note);
 }
 

@@ -31,12 +31,13 @@ namespace collab {
   return bytes;
 }
 
-class KeptJoins {
+class PendingJoins {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{32} << 20;  // several of the largest
 
-  explicit KeptJoins(std::uint64_t memory = memory_limit()) : most_(share_of_memory(memory, kLeastBytes, kMostBytes)) {}
+  explicit PendingJoins(std::uint64_t memory = memory_limit())
+      : most_(share_of_memory(memory, kLeastBytes, kMostBytes)) {}
 
   // One comes, of so many bytes. Gives the links that are to be closed for it; this one itself may be among them.
   template <typename IsKept>

@@ -18,14 +18,14 @@
 
 namespace collab {
 
-class Doorstep {
+class PendingLinks {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(10);
   static constexpr std::size_t kMostOfHost = 64;
   static constexpr std::size_t kMost = 256;
 
   // No more than an eighth of the files that the process may have open.
-  explicit Doorstep(std::size_t (*files)() = most_open_files) : files_(files) {}
+  explicit PendingLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
 
   // `peer` as a transport names it, "host:port". `is_known(link)`: it has been taken in. Gives the links that are to be
   // closed to make room: the oldest of its host, or where there are too many in all, of the host with the most.

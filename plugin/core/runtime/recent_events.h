@@ -12,7 +12,7 @@
 
 namespace collab {
 
-class Happenings {
+class RecentEvents {
  public:
   static constexpr std::size_t kMost = 30, kMostBytes = 400;
 
@@ -23,10 +23,10 @@ class Happenings {
     kept_.push_back({now.count(), note.event, std::move(text)});
     if (kept_.size() > kMost) kept_.pop_front();
   }
-  [[nodiscard]] std::vector<Happening> last() const { return {kept_.begin(), kept_.end()}; }
+  [[nodiscard]] std::vector<RecentEvent> last() const { return {kept_.begin(), kept_.end()}; }
 
  private:
-  std::deque<Happening> kept_;
+  std::deque<RecentEvent> kept_;
 };
 
 }  // namespace collab

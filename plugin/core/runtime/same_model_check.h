@@ -14,9 +14,9 @@
 
 namespace collab {
 
-class OneModel {
+class SameModelCheck {
  public:
-  explicit OneModel(std::string site) : site_(std::move(site)) {}
+  explicit SameModelCheck(std::string site) : site_(std::move(site)) {}
 
   [[nodiscard]] Status check(const std::vector<RankReport>& reports) const {
     const std::string what = difference(reports);

@@ -1,4 +1,4 @@
-#include "core/runtime/site_remains.h"
+#include "core/runtime/saved_site.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,22 +23,22 @@ namespace {
 
 }  // namespace
 
-std::string SiteRemains::state_file() const {
+std::string SavedSite::state_file() const {
   return state_path(options_.config.state_dir, options_.site, options_.generation);
 }
 
-std::optional<wire::Offer> SiteRemains::state() const {
+std::optional<wire::Offer> SavedSite::state() const {
   return state_ ? std::optional(wire::Offer{state_->run, state_->round, state_->digest}) : std::nullopt;
 }
 
-protocol::Egress SiteRemains::egress() const {
+protocol::Egress SavedSite::egress() const {
   protocol::Egress all = egress_;
   all.spent = std::max(all.spent, options_.egress_spent);
   return all;
 }
 
 // What this site has promised and accepted, if an earlier process has left it.
-Result<std::optional<wire::Record>> SiteRemains::open_record() {
+Result<std::optional<wire::Record>> SavedSite::open_record() {
   Result<RecordStore> store = RecordStore::open(options_.record_dir, record_scope(options_),
                                                 options_.disk != nullptr ? *options_.disk : system_disk());
   if (!store.ok()) return store.status();
@@ -57,7 +57,7 @@ Result<std::optional<wire::Record>> SiteRemains::open_record() {
 }
 
 // Looked at before the record is: a start that fails here changes nothing.
-Result<std::optional<StateHeader>> SiteRemains::find_state_file(std::uint64_t elements) const {
+Result<std::optional<StateHeader>> SavedSite::find_state_file(std::uint64_t elements) const {
   if (options_.config.state_dir.empty()) return std::optional<StateHeader>();
   const std::string path = state_file();
   COLLAB_RETURN_IF_ERROR(check_state_writable(path));
@@ -88,7 +88,7 @@ Result<std::optional<StateHeader>> SiteRemains::find_state_file(std::uint64_t el
   return found;
 }
 
-Status SiteRemains::find(ArenaWriter& arena, std::uint64_t elements) {
+Status SavedSite::find(ArenaWriter& arena, std::uint64_t elements) {
   Result<std::optional<StateHeader>> file = find_state_file(elements);
   if (!file.ok()) return file.status();
   state_ = std::move(*file);
@@ -110,7 +110,7 @@ Status SiteRemains::find(ArenaWriter& arena, std::uint64_t elements) {
   return beginning.from_state ? load_state_file(arena, *beginning.anchor) : Status();
 }
 
-Status SiteRemains::load_state_file(ArenaWriter& arena, const SealedAnchor& anchor) const {
+Status SavedSite::load_state_file(ArenaWriter& arena, const SealedAnchor& anchor) const {
   const std::string path = state_file();
   if (!arena.outer().empty()) arena.begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, *state_, arena.next_anchor(), arena.outer()));
@@ -120,7 +120,7 @@ Status SiteRemains::load_state_file(ArenaWriter& arena, const SealedAnchor& anch
 }
 
 // That of an older round is closer to what is missing than none.
-Status SiteRemains::load_residual() {
+Status SavedSite::load_residual() {
   const Codecs& codec = options_.config.codec;
   const bool wanted =
       options_.config.error_feedback && (needs_error_feedback(codec.up) || needs_error_feedback(codec.down));

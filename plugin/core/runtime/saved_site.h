@@ -17,9 +17,9 @@
 
 namespace collab {
 
-class SiteRemains {
+class SavedSite {
  public:
-  explicit SiteRemains(const SessionOptions& options) : options_(options) {}
+  explicit SavedSite(const SessionOptions& options) : options_(options) {}
 
   // The newest anchor that is kept here becomes the sealed one. Fails in words where what lies here is another's, or
   // can be neither read nor replaced. `elements`: of the model.

@@ -36,7 +36,7 @@ class RankSession final : public Session {
     if (lead_ && !alone_ && rounds_.steps() == 0) lead_->node()->serve_optimizer("");
     rounds_.count_step();
     if (alone_) {
-      if (lead_) lead_->tell_alone();
+      if (lead_) lead_->log_training_alone();
       return false;
     }
     samples_ += samples;
@@ -261,7 +261,7 @@ class RankSession final : public Session {
 
   void follow(const Decision& decided) {
     if (decided.in_flight) return;
-    if (std::exchange(alone_, decided.alone) != decided.alone && lead_) lead_->goes_on_alone();
+    if (std::exchange(alone_, decided.alone) != decided.alone && lead_) lead_->continue_alone();
   }
 
   // ---- calls that are waited for

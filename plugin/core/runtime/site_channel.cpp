@@ -72,7 +72,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   ArenaFollowerChannel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank, ParameterVector& parameters,
                        const MergeSettings& merge, std::chrono::milliseconds limit)
       : arena_(std::move(arena)), rank_(rank), parameters_(parameters), merge_(merge), limit_(limit) {
-    if (arena_->in_memory()) lent_ = parameters_.lend(arena_->training_copy());
+    if (arena_->in_memory()) pinned_ = parameters_.pin_memory(arena_->training_copy());
   }
 
   Result<std::vector<RankReport>> report(const RankReport& own) override {
@@ -115,7 +115,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   ParameterVector& parameters_;
   MergeSettings merge_;
   std::chrono::milliseconds limit_;
-  std::shared_ptr<void> lent_;
+  std::shared_ptr<void> pinned_;
 };
 
 class GroupChannel final : public SiteChannel {

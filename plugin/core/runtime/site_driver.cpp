@@ -52,7 +52,7 @@ void SiteDriver::feed(protocol::SiteEvent event) {
   if (stopped_) return;
   if (std::holds_alternative<protocol::Tick>(event)) {
     links_.tick();
-    if (const auto link = data_.anchors().in_the_way()) {
+    if (const auto link = data_.anchors().stalled_receiver()) {
       links_.refuse(*link, "it has taken nothing of the anchor that it asked for within " +
                                std::to_string(AnchorStreams::kTakesNothing / std::chrono::seconds(1)) +
                                " s, and others wait for the room that this takes [join.fetch-not-taken]");
@@ -121,10 +121,10 @@ std::string SiteDriver::voter_of(SiteId site) const {
 // Another site comes, or was reached.
 void SiteDriver::make_room_for_link(LinkId link, const std::string& site) {
   if (links_.is_taken(link)) return;
-  const auto has_say = [voters = site_.record().voters](const std::string& name) {
+  const auto is_voter = [voters = site_.record().voters](const std::string& name) {
     return std::ranges::any_of(voters, [&](const wire::Voter& voter) { return voter.name == name; });
   };
-  const std::optional<LinkId> gone = links_.take_in(link, network_of(end_of(link)), site, has_say);
+  const std::optional<LinkId> gone = links_.take_in(link, network_of(end_of(link)), site, is_voter);
   if (!gone) return;
   links_.expel(*gone,
                "its host has more links here than its share of a quarter of the files that this process may have "
@@ -177,9 +177,9 @@ void SiteDriver::act(const protocol::Send& action) {
   transport_.send(action.link, {.lane = Lane::kControl, .head = std::move(*head), .payload = nullptr}, 0);
 }
 
-void SiteDriver::act(const protocol::Hangup& action) {
+void SiteDriver::act(const protocol::CloseLink& action) {
   log_debug("closing a link: " + action.why);
-  links_.hang_up(action.link);
+  links_.close_link(action.link);
 }
 
 void SiteDriver::act(const protocol::DialCoordinator& action) {

@@ -56,7 +56,7 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] std::size_t waiting() const { return pending_.size(); }  // events
 
   // ---- from the transport
-  void on_proved(LinkId link, const std::vector<std::string>& names) override { links_.proved(link, names); }
+  void on_authenticated(LinkId link, const std::vector<std::string>& names) override { links_.proved(link, names); }
   void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;
@@ -65,7 +65,7 @@ class SiteDriver final : public TransportHandler {
 
   // ---- the actions of links and tensors
   void act(const protocol::Send& action);
-  void act(const protocol::Hangup& action);
+  void act(const protocol::CloseLink& action);
   void act(const protocol::DialCoordinator& action);
   void act(const protocol::DialPeer& action);
   void act(const protocol::StartExchange& action);

@@ -12,7 +12,7 @@ namespace collab {
 
 Outcome SiteLead::join(const std::vector<RankReport>& reports) {
   Outcome mine;
-  if (Status same = one_model_.check(reports); !same.ok()) return failed(mine, same);
+  if (Status same = same_model_check_.check(reports); !same.ok()) return failed(mine, same);
   const Result<SealedAnchor> joined = leader_.join();
   if (joined.status().code() == StatusCode::kOutdated) {
     mine.alone = true;
@@ -29,7 +29,7 @@ Outcome SiteLead::join(const std::vector<RankReport>& reports) {
 }
 
 Outcome SiteLead::call(const std::vector<RankReport>& reports, bool behind, TimePoint called) {
-  one_model_.warn(reports);
+  same_model_check_.warn(reports);
   std::uint64_t samples = 0;
   for (const RankReport& report : reports) samples += report.samples;
   work_.count(samples);
@@ -151,13 +151,13 @@ std::uint64_t SiteLead::step_of_merge() { return round_is_over() ? rounds_.sched
 
 bool SiteLead::round_is_over() {
   const bool over = leaving_ || leader_.round_is_over();
-  if (!over) tell_of_delay();
+  if (!over) log_delay();
   return over;
 }
 
-void SiteLead::tell_of_delay() {
+void SiteLead::log_delay() {
   const TimePoint now = clock_.now();
-  if (!rounds_.schedule().overdue(now) || !tells_of_delay_.allow(now)) return;
+  if (!rounds_.schedule().overdue(now) || !delay_log_limit_.allow(now)) return;
   node()->warn_of_late_round("rounds take longer than COLLAB_SYNC_EVERY" +
                              std::string(rounds_.fragments() > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
                              rounds_.schedule().period_text());
@@ -172,7 +172,7 @@ void SiteLead::leave(std::uint32_t next_generation) {
        next_generation);
 }
 
-void SiteLead::goes_on_alone() {
+void SiteLead::continue_alone() {
   if (why_alone_.empty()) why_alone_ = kBudgetOver;
   log_warning(why_alone_ + ": this site leaves the swarm and trains on alone [join.alone]");
   part(why_alone_, 0);
@@ -186,7 +186,7 @@ void SiteLead::part(const std::string& reason, std::uint32_t next_generation) {
 
 // At each round that is due while this site trains alone, so that it does not look healthy. That the budget is spent
 // was said once.
-void SiteLead::tell_alone() {
+void SiteLead::log_training_alone() {
   const TimePoint now = clock_.now();
   if (why_alone_ == kBudgetOver || !rounds_.schedule().would_be_due(now)) return;
   log_warning("a round is due, but " + why_alone_ + ": nothing is averaged, this site trains alone [round.alone]");

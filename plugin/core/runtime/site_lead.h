@@ -10,8 +10,8 @@
 
 #include "core/base/rate_limit.h"
 #include "core/runtime/leader.h"
-#include "core/runtime/one_model.h"
 #include "core/runtime/rank_rounds.h"
+#include "core/runtime/same_model_check.h"
 #include "core/runtime/site_channel.h"
 #include "core/runtime/step_pace.h"
 #include "core/runtime/trained_work.h"
@@ -22,7 +22,7 @@ class SiteLead {
  public:
   // `rounds` are those of this rank: they follow what is decided here.
   SiteLead(const SessionOptions& options, ParameterVector& parameters, RankRounds& rounds)
-      : options_(options), rounds_(rounds), leader_(options_, parameters), one_model_(options_.site) {}
+      : options_(options), rounds_(rounds), leader_(options_, parameters), same_model_check_(options_.site) {}
 
   Status prepare() { return leader_.prepare(); }
 
@@ -45,8 +45,8 @@ class SiteLead {
   void ends() { ends_ = true; }  // what follows are the site's last rounds
   void leave(std::uint32_t next_generation);
   // It has been left, or was never let in: this rank trains on alone.
-  void goes_on_alone();
-  void tell_alone();  // where a round would be due
+  void continue_alone();
+  void log_training_alone();  // where a round would be due
 
   void note_loss(float loss) { work_.note_loss(loss); }
   void add_to(SessionStatus& status) const;
@@ -64,16 +64,16 @@ class SiteLead {
   [[nodiscard]] bool nothing_was_averaged(const RoundReport& report) const;
   Outcome outcome_of(const Result<RoundReport>& report, bool leaving);
   Outcome failed(Outcome outcome, const Status& status);
-  void tell_of_delay();
+  void log_delay();
   void part(const std::string& reason, std::uint32_t next_generation);
 
   const SessionOptions& options_;
   RankRounds& rounds_;
   SteadyClock clock_;
   Leader leader_;
-  OneModel one_model_;
+  SameModelCheck same_model_check_;
   StepPace pace_;
-  RateLimit tells_of_delay_{std::chrono::minutes(1)};
+  RateLimit delay_log_limit_{std::chrono::minutes(1)};
   TrainedWork work_;
   std::uint32_t asked_again_ = 0;  // rounds that stayed due since the last one that came about
   Digest state_;

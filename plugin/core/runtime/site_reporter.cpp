@@ -1,11 +1,11 @@
-#include "core/runtime/site_news.h"
+#include "core/runtime/site_reporter.h"
 
 #include "core/base/log.h"
 #include "core/base/text.h"
 
 namespace collab {
 
-void SiteNews::round(const RoundReport& report, const EgressWatch& egress) {
+void SiteReporter::round(const RoundReport& report, const EgressWatch& egress) {
   JsonFields fields = fields_of(report);
   fields.emplace_back("codec", json_quote(name_of(config_.codec)));
   fields.emplace_back("transport", json_quote(transport_));

@@ -14,17 +14,17 @@
 
 namespace collab {
 
-class SiteNews {
+class SiteReporter {
  public:
-  SiteNews(const Config& config, std::string site, std::string transport, protocol::Fragments fragments,
-           EventsFile events)
+  SiteReporter(const Config& config, std::string site, std::string transport, protocol::Fragments fragments,
+               EventsFile events)
       : config_(config),
         site_(std::move(site)),
         transport_(std::move(transport)),
         fragments_(fragments),
         events_(std::move(events)) {}
-  SiteNews(const SiteNews&) = delete;
-  SiteNews& operator=(const SiteNews&) = delete;
+  SiteReporter(const SiteReporter&) = delete;
+  SiteReporter& operator=(const SiteReporter&) = delete;
 
   void record(TimePoint now, const protocol::Note& note) { notes_.record(now, note); }
   void round(const RoundReport& report, const EgressWatch& egress);

@@ -1,6 +1,6 @@
 // Who is in the swarm, told by its coordinator's loop, for a thread that waits until nobody is.
 //
-// Threads: may_have_changed() and tell() the loop's, wait_until_empty() any. Ownership: plain values.
+// Threads: may_have_changed() and set_members() the loop's, wait_until_empty() any. Ownership: plain values.
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,12 @@ namespace collab {
 
 class SwarmMembers {
  public:
-  // How often the sites have changed, and the ranks. False: tell() would say what it has said.
+  // How often the sites have changed, and the ranks. False: set_members() would get what it has.
   [[nodiscard]] bool may_have_changed(std::uint64_t sites, std::uint64_t ranks) {
     const std::pair changes(sites, ranks);
     return changes != std::exchange(changes_, changes);
   }
-  void tell(std::vector<std::string> members) {
+  void set_members(std::vector<std::string> members) {
     const std::lock_guard lock(mutex_);
     if (members == members_) return;
     members_ = std::move(members);

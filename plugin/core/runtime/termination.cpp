@@ -32,12 +32,12 @@ static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_
               "a signal handler may use nothing that locks");
 
 // Never destroyed, as the thread that calls them may outlive main().
-struct LastWords {
+struct ExitHooks {
   std::mutex mutex;
-  std::map<const LastWord*, std::function<void()>> words;
+  std::map<const ExitHook*, std::function<void()>> words;
 };
-LastWords& last_words() {
-  static auto* const all = new LastWords;
+ExitHooks& exit_hooks() {
+  static auto* const all = new ExitHooks;
   return *all;
 }
 
@@ -91,9 +91,9 @@ void on_signal_of_child(int number, siginfo_t* info, void*) {
   return sigaction(number, &action, nullptr) == 0;
 }
 
-void say_last_words(std::chrono::milliseconds after) {
+void run_exit_hooks(std::chrono::milliseconds after) {
   std::this_thread::sleep_for(after);
-  LastWords& all = last_words();
+  ExitHooks& all = exit_hooks();
   const std::lock_guard lock(all.mutex);
   if (all.words.empty()) return;
   for (const auto& [whose, say] : all.words) say();
@@ -105,7 +105,7 @@ void end_after_the_limit() {
   }
   const std::chrono::milliseconds limit(limit_ms.load());
   // The last words may take long, but the limit holds all the same.
-  std::thread(say_last_words, limit * 7 / 10).detach();
+  std::thread(run_exit_hooks, limit * 7 / 10).detach();
   std::this_thread::sleep_for(limit);
   carry_out_termination();
 }
@@ -152,14 +152,14 @@ void end_by_parent_only() {
   for (const int number : {SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }
 
-LastWord::LastWord(std::function<void()> say) {
-  const std::lock_guard lock(last_words().mutex);
-  last_words().words.emplace(this, std::move(say));
+ExitHook::ExitHook(std::function<void()> say) {
+  const std::lock_guard lock(exit_hooks().mutex);
+  exit_hooks().words.emplace(this, std::move(say));
 }
 
-LastWord::~LastWord() {
-  const std::lock_guard lock(last_words().mutex);
-  last_words().words.erase(this);
+ExitHook::~ExitHook() {
+  const std::lock_guard lock(exit_hooks().mutex);
+  exit_hooks().words.erase(this);
 }
 
 }  // namespace collab

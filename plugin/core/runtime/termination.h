@@ -34,13 +34,13 @@ void end_by_parent_only();
 
 // What is to be said before the process ends, by a thread of its own, where the process has not ended by then; it ends
 // once all are said. Must not throw.
-class LastWord {
+class ExitHook {
  public:
-  explicit LastWord(std::function<void()> say);
+  explicit ExitHook(std::function<void()> say);
   // Not while it is being said: then the process ends.
-  ~LastWord();
-  LastWord(const LastWord&) = delete;
-  LastWord& operator=(const LastWord&) = delete;
+  ~ExitHook();
+  ExitHook(const ExitHook&) = delete;
+  ExitHook& operator=(const ExitHook&) = delete;
 };
 
 }  // namespace collab

@@ -83,7 +83,7 @@ struct Disband {
 };
 
 // What a step does when members are gone.
-enum class Absence : std::uint8_t { kFails = 0, kGoesOn = 1, kNeedsRoot = 2 };
+enum class Absence : std::uint8_t { kFails = 0, kProceeds = 1, kNeedsRoot = 2 };
 
 // "I am in this call; this is my part." Its payload, if any, travels with it.
 struct Contribute {

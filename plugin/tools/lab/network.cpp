@@ -46,7 +46,7 @@ void Network::advance(Time now, std::vector<Delivery>& out) {
 
 void Network::settle(Time now) {
   while (true) {
-    Time earliest = in_air_.empty() ? kNever : in_air_.front().at;
+    Time earliest = in_flight_.empty() ? kNever : in_flight_.front().at;
     Host* host = nullptr;
     bool is_up = false;
     for (Host& each : hosts_) {
@@ -63,7 +63,7 @@ void Network::settle(Time now) {
     }
     if (earliest == kNever || earliest > now) return;
     if (host == nullptr) {
-      Transit transit = take_from_air();
+      Transit transit = pop_in_flight();
       PathCounters& count = path(transit.from, transit.to).counters;
       if (!hosts_[transit.to].down.push(earliest, std::move(transit))) ++count.dropped_down;
     } else if (is_up) {
@@ -76,7 +76,7 @@ void Network::settle(Time now) {
 
 Time Network::next() const {
   if (!came_out_.empty()) return came_out_.front().at;
-  Time earliest = in_air_.empty() ? kNever : in_air_.front().at;
+  Time earliest = in_flight_.empty() ? kNever : in_flight_.front().at;
   for (const Host& host : hosts_) earliest = std::min({earliest, host.up.next(), host.down.next()});
   return earliest;
 }
@@ -108,20 +108,20 @@ void Network::enter_path(Time now, Transit&& transit) {
   }
   if (twice) {
     ++path.counters.duplicated;
-    put_in_air(arrival, Transit(transit));
+    add_in_flight(arrival, Transit(transit));
   }
-  put_in_air(arrival, std::move(transit));
+  add_in_flight(arrival, std::move(transit));
 }
 
-void Network::put_in_air(Time at, Transit&& transit) {
-  in_air_.push_back({at, next_order_++, std::move(transit)});
-  std::push_heap(in_air_.begin(), in_air_.end(), kLater);
+void Network::add_in_flight(Time at, Transit&& transit) {
+  in_flight_.push_back({at, next_order_++, std::move(transit)});
+  std::push_heap(in_flight_.begin(), in_flight_.end(), kLater);
 }
 
-Transit Network::take_from_air() {
-  std::pop_heap(in_air_.begin(), in_air_.end(), kLater);
-  Transit transit = std::move(in_air_.back().transit);
-  in_air_.pop_back();
+Transit Network::pop_in_flight() {
+  std::pop_heap(in_flight_.begin(), in_flight_.end(), kLater);
+  Transit transit = std::move(in_flight_.back().transit);
+  in_flight_.pop_back();
   return transit;
 }
 

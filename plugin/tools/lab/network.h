@@ -77,7 +77,7 @@ class Network {
     Time last_arrival = Time::zero();
     PathCounters counters;
   };
-  struct InAir {
+  struct InFlight {
     Time at{};
     std::uint64_t order = 0;
     Transit transit;
@@ -88,14 +88,14 @@ class Network {
   // Lets happen all that is due.
   void settle(Time now);
   void enter_path(Time now, Transit&& transit);
-  void put_in_air(Time at, Transit&& transit);
-  [[nodiscard]] Transit take_from_air();
+  void add_in_flight(Time at, Transit&& transit);
+  [[nodiscard]] Transit pop_in_flight();
   void leave_down(Time now, Transit&& transit);
   void set_cut(const Cut& cut);
 
   std::vector<Host> hosts_;
-  std::vector<Path> paths_;    // from * size + to
-  std::vector<InAir> in_air_;  // a heap, the earliest first
+  std::vector<Path> paths_;          // from * size + to
+  std::vector<InFlight> in_flight_;  // a heap, the earliest first
   std::uint64_t next_order_ = 0;
   std::vector<Delivery> came_out_;
   std::uint32_t address_base_;

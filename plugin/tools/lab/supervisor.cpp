@@ -102,7 +102,7 @@ Result<int> Supervisor::wait() {
       if (waits[i + 1].revents != 0) pass_on(streams_[i]);
     }
     std::erase_if(streams_, [](const Stream& stream) { return !stream.fd.open(); });
-    tell_failures();
+    report_failures();
     if (kill_at_ms_ != 0 && now_ms() >= kill_at_ms_) kill_all();
   }
   return ended_by_ != 0 ? 128 + ended_by_ : first_failure_;
@@ -145,7 +145,7 @@ bool Supervisor::any_runs() const {
 }
 
 // After the site's last line, which may say why.
-void Supervisor::tell_failures() {
+void Supervisor::report_failures() {
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     std::string& failure = sites_[i].failure;
     if (failure.empty() || std::ranges::any_of(streams_, [i](const Stream& stream) { return stream.site == i; })) {

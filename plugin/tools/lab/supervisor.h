@@ -54,7 +54,7 @@ class Supervisor {
   void read_signals(int fd);
   void collect();
   void pass_on(Stream& stream);
-  void tell_failures();
+  void report_failures();
   [[nodiscard]] bool any_runs() const;
   void end_all(int number);
   void kill_all();

@@ -8,9 +8,9 @@
 namespace collab::page {
 namespace {
 
-std::string json_of(const std::vector<Happening>& happenings) {
+std::string json_of(const std::vector<RecentEvent>& recent_events) {
   std::string text;
-  for (const Happening& one : happenings) {
+  for (const RecentEvent& one : recent_events) {
     text += (text.empty() ? "" : ",") + ("{\"at\":" + json_number(one.at)) + ",\"event\":" + json_quote(one.event) +
             ",\"text\":" + json_quote(one.text) + "}";
   }

@@ -20,25 +20,25 @@ class UcxClosing {
   [[nodiscard]] bool begun() const { return begun_; }  // nothing new is queued
 
   [[nodiscard]] bool may_say_bye() const { return begun_ && !bye_sent_; }
-  void say_bye() { bye_sent_ = true; }
+  void mark_bye_sent() { bye_sent_ = true; }
   [[nodiscard]] bool bye_sent() const { return bye_sent_; }
   void peer_has_all() { peer_has_all_ = true; }
 
-  void bye_came(const Counts& sent) { peer_sent_ = sent; }
+  void receive_bye(const Counts& sent) { peer_sent_ = sent; }
   [[nodiscard]] bool peer_said_bye() const { return peer_sent_.has_value(); }
   // We have taken all the other side sent, and it does not know yet.
-  [[nodiscard]] bool may_say_all_taken(const Counts& taken) const { return !said_all_taken_ && peer_sent_ == taken; }
-  void say_all_taken() { said_all_taken_ = true; }
-  [[nodiscard]] bool said_all_taken() const { return said_all_taken_; }
+  [[nodiscard]] bool may_ack_all(const Counts& taken) const { return !all_acked_ && peer_sent_ == taken; }
+  void mark_all_acked() { all_acked_ = true; }
+  [[nodiscard]] bool all_acked() const { return all_acked_; }
 
-  [[nodiscard]] bool over() const { return said_all_taken_ && peer_has_all_; }
+  [[nodiscard]] bool over() const { return all_acked_ && peer_has_all_; }
 
  private:
   bool begun_ = false;
   bool bye_sent_ = false;
   bool peer_has_all_ = false;
   std::optional<Counts> peer_sent_;  // in all, from its bye
-  bool said_all_taken_ = false;
+  bool all_acked_ = false;
 };
 
 }  // namespace collab

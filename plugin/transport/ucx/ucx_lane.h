@@ -68,7 +68,7 @@ class UcxLane {
   }
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
   // The peer is told now and then, before it has to wait.
-  [[nodiscard]] bool tell_due() const { return taken_ - told_ >= kTellMessages || untold_bytes_ >= kTellBytes; }
+  [[nodiscard]] bool ack_is_due() const { return taken_ - told_ >= kTellMessages || untold_bytes_ >= kTellBytes; }
   void told() {
     told_ = taken_;
     untold_bytes_ = 0;

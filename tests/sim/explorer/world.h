@@ -201,7 +201,7 @@ class World {
 
   // What a site's machine asks for.
   void act(std::uint32_t site, const protocol::Send& action);
-  void act(std::uint32_t site, const protocol::Hangup& action);
+  void act(std::uint32_t site, const protocol::CloseLink& action);
   void act(std::uint32_t site, const protocol::DialCoordinator& action);
   void act(std::uint32_t site, const protocol::Persist& action);
   void act(std::uint32_t site, const protocol::DialPeer& action);

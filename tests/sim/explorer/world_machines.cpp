@@ -130,7 +130,7 @@ void World::tell_candidate(std::uint32_t index, const CoordinatorEvent& event) {
     if (const auto* note = std::get_if<Note>(&action)) {
       if (log) say("      " + candidate.name + ": [" + note->event + "] " + note->text);
     }
-    const auto* hangup = std::get_if<Hangup>(&action);
+    const auto* hangup = std::get_if<CloseLink>(&action);
     const auto link = hangup != nullptr ? links_.find(hangup->link) : links_.end();
     if (link == links_.end()) continue;
     if (std::exchange(link->second.down_open, false)) link->second.down.push_back({});
@@ -162,7 +162,7 @@ void World::act(std::uint32_t site, const Send& action) {
   if (sites_[other.site].life == other.life) at_once_.emplace_back(other.site, Received{action.link, action.message});
 }
 
-void World::act(std::uint32_t site, const Hangup& action) {
+void World::act(std::uint32_t site, const CloseLink& action) {
   if (const auto link = links_.find(action.link); link != links_.end()) {
     if (std::exchange(link->second.up_open, false)) link->second.up.push_back({});
     link->second.down_open = false;

@@ -96,15 +96,15 @@ TEST(BufferPool, WhatNobodyNeedsGoesBackBitByBit) {
   const auto pool = make_buffer_pool();
   std::vector<BufferPtr> burst;
   for (int i = 0; i < 64; ++i) burst.push_back(pool->take(1 << 20));
-  pool->ease();
+  pool->trim_idle();
   burst.clear();
-  pool->ease();
+  pool->trim_idle();
   EXPECT_EQ(pool->bytes_held(), 64U << 20) << "it was in use since the last call";
-  pool->ease();
+  pool->trim_idle();
   EXPECT_EQ(pool->bytes_held(), 32U << 20);
-  pool->ease();
+  pool->trim_idle();
   EXPECT_EQ(pool->bytes_held(), 16U << 20);
-  for (int i = 0; i < 8; ++i) pool->ease();
+  for (int i = 0; i < 8; ++i) pool->trim_idle();
   EXPECT_EQ(pool->bytes_held(), 0U);
 }
 
@@ -115,7 +115,7 @@ TEST(BufferPool, WhatIsUsedAgainAndAgainStays) {
   const std::byte* const memory = pool->take(1 << 20)->bytes().data();
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(pool->take(1 << 20)->bytes().data(), memory);
-    pool->ease();
+    pool->trim_idle();
   }
   EXPECT_EQ(pool->bytes_held(), 1U << 20);
 }
@@ -137,7 +137,7 @@ TEST(BufferPool, WhatGoesBackIsTheSystemsAgain) {
   }
   EXPECT_GT(resident_bytes(), before + (60U << 20));
   burst.clear();
-  for (int i = 0; i < 12; ++i) pool->ease();
+  for (int i = 0; i < 12; ++i) pool->trim_idle();
   EXPECT_LT(resident_bytes(), before + (8U << 20));
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/base/knobs.h"
 #include "core/base/presets.h"
-#include "core/base/strangers.h"
+#include "core/base/unknown_variables.h"
 #include "tests/unit/base/config_of.h"
 
 namespace collab {
@@ -449,7 +449,7 @@ TEST(KnobTable, NoKnobHasANameThatKubernetesMakes) {
   const auto made = [](std::string_view knob) {
     std::string variable = "COLLAB_";
     for (const char c : knob) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    return stranger_of(variable, "tcp://10.0.0.11:29500", {}).kind == StrangerKind::kKubernetes;
+    return classify_variable(variable, "tcp://10.0.0.11:29500", {}).kind == UnknownVariableKind::kKubernetes;
   };
   for (const Knob& knob : knob_table()) EXPECT_FALSE(made(knob.name)) << knob.name;
   for (const std::string_view bad : {"port", "coordinator_port", "service_host", "port_29500_tcp", "service_port_x"}) {

@@ -225,7 +225,7 @@ class AgreementWorld {
     if (const auto* send = std::get_if<Send>(&action)) {
       Link& link = links_.at(send->link);
       if (link.up_open) link.up.emplace_back(send->message);
-    } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
+    } else if (const auto* hangup = std::get_if<CloseLink>(&action)) {
       Link& link = links_.at(hangup->link);
       if (std::exchange(link.up_open, false)) link.up.emplace_back(std::nullopt);
       link.down_open = false;
@@ -262,7 +262,7 @@ class AgreementWorld {
         if (link != links_.end() && link->second.down_open) link->second.down.emplace_back(message);
         return true;
       });
-      if (const auto* hangup = std::get_if<Hangup>(&action)) {
+      if (const auto* hangup = std::get_if<CloseLink>(&action)) {
         const auto link = links_.find(hangup->link);
         if (link == links_.end()) continue;
         if (std::exchange(link->second.down_open, false)) link->second.down.emplace_back(std::nullopt);

@@ -24,8 +24,8 @@ TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
   H c;
   c.gather({"lima"});
   const auto actions = c.come(2, from_another(3, 0));
-  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
-  EXPECT_THAT(all<Hangup>(actions).at(0).why,
+  EXPECT_EQ(all<CloseLink>(actions).at(0).link, LinkId{1});
+  EXPECT_THAT(all<CloseLink>(actions).at(0).why,
               HasSubstr("paris belongs to an older swarm than the one that has just begun here"));
   const auto installs = sent<wire::InstallAnchor>(actions);
   ASSERT_EQ(installs.size(), 1U) << notes(actions);
@@ -56,7 +56,7 @@ TEST(Founder, OfSeveralSitesIsNotDeposedByTheWordOfOne) {
   for (std::uint64_t link = 1; link <= 2; ++link) static_cast<void>(c.hear(link, H::done(start)));
   wire::Join liar = from_another(3, 1000);
   liar.report.record.voters = voters_of({"lima", "oslo", "paris"});
-  EXPECT_THAT(all<Hangup>(c.hear(3, liar)), IsEmpty());
+  EXPECT_THAT(all<CloseLink>(c.hear(3, liar)), IsEmpty());
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
@@ -67,7 +67,7 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   static_cast<void>(c.hear(1, H::done(c.start(1, 1))));
   wire::Join paris = from_another(3, 1000);
   paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
-  EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
+  EXPECT_THAT(all<CloseLink>(c.come(2, paris)), IsEmpty()) << "one of three";
   wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
   EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("no longer leads: oslo belongs to an older swarm"));
   // paris has taken the anchor that was founded here, and with it another acceptor.
@@ -122,7 +122,7 @@ TEST(Founder, DoesNotGiveWayToATermAlone) {
   wire::Join stranger = join_of("paris");
   stranger.report.record.promised = TermId{99};
   const auto actions = c.hear(2, stranger);
-  EXPECT_THAT(all<Hangup>(actions), testing::IsEmpty()) << notes(actions);
+  EXPECT_THAT(all<CloseLink>(actions), testing::IsEmpty()) << notes(actions);
   EXPECT_EQ(c.coordinator.members(), 2U);
 }
 
@@ -194,8 +194,9 @@ TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
   static_cast<void>(c.close(3));
   EXPECT_EQ(c.coordinator.members(), 2U);
   const auto actions = c.hear(4, forgetful_oslo());
-  ASSERT_EQ(all<Hangup>(actions).size(), 3U) << notes(actions);
-  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a new term begins, in which sites without their records count"));
+  ASSERT_EQ(all<CloseLink>(actions).size(), 3U) << notes(actions);
+  EXPECT_THAT(all<CloseLink>(actions)[0].why,
+              HasSubstr("a new term begins, in which sites without their records count"));
   static_cast<void>(c.come(5, c.said.at(1)));
   static_cast<void>(c.come(6, c.said.at(2)));
   const auto elected = c.come(7, forgetful_oslo());
@@ -212,7 +213,7 @@ TEST(Forget, AtALeaderThatHasLostItsMajority) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   const auto down = c.hear(9, wire::Forget{{"tokyo", "lima"}});
-  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("the missing sites are forgotten"));
+  EXPECT_THAT(all<CloseLink>(down).at(0).why, HasSubstr("the missing sites are forgotten"));
   const auto installs =
       sent<wire::InstallAnchor>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
   ASSERT_EQ(installs.size(), 1U);
@@ -223,7 +224,7 @@ TEST(Forget, WhereAMajorityIsHereNothingChanges) {
   H c;
   c.gather({"paris", "tokyo", "lima"});
   static_cast<void>(c.close(3));
-  EXPECT_THAT(all<Hangup>(c.hear(9, wire::Forget{{"lima"}})), IsEmpty());
+  EXPECT_THAT(all<CloseLink>(c.hear(9, wire::Forget{{"lima"}})), IsEmpty());
   EXPECT_EQ(c.coordinator.members(), 2U);
 }
 

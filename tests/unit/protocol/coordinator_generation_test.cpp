@@ -169,7 +169,7 @@ TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
   ASSERT_EQ(refusals.size(), 1U);
   EXPECT_TRUE(refusals[0].second.behind);
   EXPECT_THAT(refusals[0].second.reason, HasSubstr("[join.stale-generation]"));
-  EXPECT_EQ(all<Hangup>(told).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(told).size(), 1U);
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
@@ -326,7 +326,7 @@ TEST(CoordinatorGeneration, AHelperThatComesFirstTellsWhichModelWasTrained) {
   EXPECT_EQ(sent<wire::Hold>(c.hear(2, join_at("tokyo", 3))).size(), 1U) << "those of generation 2 may come back";
   const auto begun = c.pass(seconds(70));
   EXPECT_THAT(notes(begun), HasSubstr("generation 3"));
-  EXPECT_THAT(all<Hangup>(begun), testing::Contains(testing::Field(&Hangup::link, LinkId{1})));
+  EXPECT_THAT(all<CloseLink>(begun), testing::Contains(testing::Field(&CloseLink::link, LinkId{1})));
 }
 
 TEST(SiteGeneration, AHelperSaysOfWhichModelIsWhatItHolds) {
@@ -362,10 +362,10 @@ TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
   for (int second = 0; second < 400; ++second) {
     static_cast<void>(s.hear(1, wire::Hold{"tokyo is still at generation 1"}));
     const auto waited = s.pass(seconds(1));
-    ASSERT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
+    ASSERT_TRUE(all<CloseLink>(waited).empty()) << notes(waited);
     ASSERT_TRUE(all<Failed>(waited).empty());
   }
-  EXPECT_EQ(all<Hangup>(s.pass(seconds(70))).size(), 1U) << "a coordinator that has fallen silent is left";
+  EXPECT_EQ(all<CloseLink>(s.pass(seconds(70))).size(), 1U) << "a coordinator that has fallen silent is left";
   EXPECT_EQ(all<Failed>(s.pass(seconds(300))).size(), 1U) << "twice COLLAB_JOIN_TIMEOUT is over";
 }
 
@@ -378,7 +378,7 @@ TEST(SiteGeneration, WhoIsHeldNoLongerAsksAndStays) {
   EXPECT_TRUE(sent<wire::Inquire>(s.pass(seconds(1))).empty()) << "it is told where it stands each heartbeat";
   for (int second = 0; second < 60; ++second) {
     const auto waited = s.pass(seconds(1));
-    ASSERT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
+    ASSERT_TRUE(all<CloseLink>(waited).empty()) << notes(waited);
     if (!sent<wire::Inquire>(waited).empty()) static_cast<void>(s.hear(1, wire::Leads{false, 2, RunId{3}, {}, 1}));
   }
 }

@@ -21,7 +21,7 @@ std::string refusal(const wire::Join& join) {
   const auto refusals = sent<wire::Refuse>(actions);
   if (refusals.empty()) return {};
   EXPECT_EQ(refusals[0].first, LinkId{2});
-  EXPECT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(actions).size(), 1U);
   EXPECT_THAT(notes(actions), HasSubstr("[refused] " + join.site));
   return refusals[0].second.reason;
 }
@@ -148,9 +148,9 @@ TEST(CoordinatorJoin, AHelperSaysNothingOfWhatSitesAreToHave) {
   static_cast<void>(c.hear(1, helper));
   const auto actions = c.hear(2, join_of("paris"));
   EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U) << notes(actions);
-  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
-  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("[join.helper-differs]"));
+  ASSERT_EQ(all<CloseLink>(actions).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{1});
+  EXPECT_THAT(all<CloseLink>(actions)[0].why, HasSubstr("[join.helper-differs]"));
 }
 
 // A text that the knob takes and that is not its default.
@@ -244,7 +244,7 @@ TEST(CoordinatorJoin, TheSameProcessReplacesItsOldLinkAtOnce) {
   c.gather({"paris", "tokyo"});
   const auto actions = c.hear(3, join_of("paris", 2));
   EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U);
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{1});
 }
 
 TEST(CoordinatorJoin, TheFirstAnchorWaitsForAllExpected) {
@@ -404,7 +404,7 @@ TEST(CoordinatorJoin, AFreshSiteThatStartsOverGivesWayToWhoBringsTheLostRound) {
   static_cast<void>(c.close(1));
   EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo"))).size(), 1U);
   const auto back = c.come(3, member_of("paris", {RunId{7}, RoundId{1}, kWrong}, start.voters));
-  EXPECT_EQ(all<Hangup>(back).at(0).link, LinkId{2});
+  EXPECT_EQ(all<CloseLink>(back).at(0).link, LinkId{2});
   const auto installs = sent<wire::InstallAnchor>(back);
   ASSERT_EQ(installs.size(), 1U) << notes(back);
   EXPECT_EQ(installs[0].second.run, RunId{7});
@@ -419,7 +419,7 @@ TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasPromisedAT
   c.gather({"paris"});
   const wire::Offer anchor{RunId{7}, RoundId{0}, kRight};
   const auto actions = c.hear(2, member_of("paris", anchor, voters_of({"paris"})));  // from the same address
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{1});
   EXPECT_TRUE(sent<wire::Welcome>(actions).empty());
   EXPECT_EQ(sent<wire::Prepare>(actions).size(), 1U);
 }
@@ -445,7 +445,7 @@ TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
   old.report.record.anchor = old.offer;
   old.report.record.voters = voters_of({"paris", "tokyo"});
   const auto actions = c.hear(2, old);
-  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(actions).at(0).link, LinkId{1});
   EXPECT_TRUE(sent<wire::Welcome>(actions).empty()) << "one of two is no majority";
   old.site = "tokyo";
   EXPECT_EQ(sent<wire::Prepare>(c.hear(3, old)).size(), 2U);

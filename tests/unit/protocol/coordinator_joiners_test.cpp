@@ -197,7 +197,7 @@ TEST_F(CoordinatorJoiners, InAnElectionNameAndAddressDoNotTakeItsPlaceEither) {
   static_cast<void>(waiting.hear(1, member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters)));
   wire::Join thief = member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters);
   thief.process = 99;
-  EXPECT_TRUE(all<Hangup>(waiting.hear(2, thief)).empty()) << "paris stays";
+  EXPECT_TRUE(all<CloseLink>(waiting.hear(2, thief)).empty()) << "paris stays";
   const auto heard = waiting.hear(1, wire::Inquire{"swarm"});
   EXPECT_EQ(sent<wire::Refuse>(heard).size(), 1U);
 }

@@ -377,7 +377,7 @@ TEST_F(LeadAfterAllWereRebooted, OnceAllAreHereAtOnce) {
 // ---- the end of it ---------------------------------------------------------------------------------
 
 std::string reason_of(const H::Actions& actions) {
-  const auto hangups = all<Hangup>(actions);
+  const auto hangups = all<CloseLink>(actions);
   return hangups.empty() ? "" : hangups[0].why;
 }
 
@@ -385,7 +385,7 @@ TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
   installed(elected());
   static_cast<void>(c.close(2));
   EXPECT_EQ(sent<wire::RoundSkipped>(c.hear(1, ready())).size(), 1U) << "who is here trains on";
-  EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
+  EXPECT_THAT(all<CloseLink>(c.pass(seconds(59), {1})), IsEmpty());
   const auto later = c.pass(seconds(2), {1});
   EXPECT_THAT(reason_of(later),
               HasSubstr("no longer leads: 1 of the 3 sites that agreed on round 4, which is not a majority; "
@@ -399,7 +399,7 @@ TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
   static_cast<void>(c.pass(seconds(50), {1}));
   static_cast<void>(c.hear(3, voter("tokyo")));
   static_cast<void>(c.close(3));
-  EXPECT_THAT(all<Hangup>(c.pass(seconds(50), {1})), IsEmpty());
+  EXPECT_THAT(all<CloseLink>(c.pass(seconds(50), {1})), IsEmpty());
   EXPECT_FALSE(reason_of(c.pass(seconds(11), {1})).empty());
 }
 
@@ -407,7 +407,7 @@ TEST_F(Lead, ANewerTermEndsItsOwn) {
   installed(elected());
   const auto actions = c.come(3, voter("lima", 9));
   EXPECT_THAT(reason_of(actions), HasSubstr("no longer leads: lima follows term 9"));
-  EXPECT_EQ(all<Hangup>(actions).size(), 2U) << "of the members";
+  EXPECT_EQ(all<CloseLink>(actions).size(), 2U) << "of the members";
   EXPECT_EQ(c.coordinator.members(), 0U);
   static_cast<void>(c.come(4, voter("paris", 2)));
   const auto again = sent<wire::Welcome>(c.elect({}));
@@ -482,7 +482,7 @@ TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
   }
   const auto kept = c.come(20, voter("lima", 90));
   EXPECT_THAT(reason_of(kept), HasSubstr("[coordinator.deposed]"));
-  EXPECT_EQ(all<Hangup>(kept).size(), 1U) << "its own link";
+  EXPECT_EQ(all<CloseLink>(kept).size(), 1U) << "its own link";
   static_cast<void>(c.pass(seconds(61), {1, 2}));
   EXPECT_THAT(deposed(30, 91), HasSubstr("no longer leads"));
 }
@@ -493,7 +493,7 @@ TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
   stranger.elements = 7;
   const auto refused = c.hear(3, stranger);
   EXPECT_EQ(sent<wire::Refuse>(refused).size(), 1U);
-  EXPECT_EQ(all<Hangup>(refused).size(), 1U) << "only its own link";
+  EXPECT_EQ(all<CloseLink>(refused).size(), 1U) << "only its own link";
 }
 
 // Whom most have elected the other swarm's site joins, whatever its own has agreed on.
@@ -512,7 +512,7 @@ TEST_F(Lead, TheTermOfAnotherSwarmDoesNotDeposeThatOne) {
   wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
   oslo.report.record.promised = TermId{99};
   const auto actions = c.hear(3, oslo);
-  EXPECT_TRUE(all<Hangup>(actions).empty()) << notes(actions);
+  EXPECT_TRUE(all<CloseLink>(actions).empty()) << notes(actions);
   const auto welcomes = sent<wire::Welcome>(actions);
   ASSERT_EQ(welcomes.size(), 1U);
   EXPECT_EQ(welcomes[0].second, (wire::Welcome{TermId{2}, SiteId{3}, 1000, 60000, true}));
@@ -539,7 +539,7 @@ TEST_F(Lead, TwoWhoComeBackAtOnceWithANewerTermEndIt) {
   for (const std::uint64_t link : {5U, 6U}) {
     wire::Join back = voter(link == 5 ? "paris" : "tokyo", 9);
     back.process = link;
-    EXPECT_TRUE(all<Hangup>(c.hear(link, back)).empty()) << "the old link may be alive";
+    EXPECT_TRUE(all<CloseLink>(c.hear(link, back)).empty()) << "the old link may be alive";
   }
   EXPECT_EQ(c.coordinator.members(), 2U);
   const auto actions = c.pass(seconds(10));

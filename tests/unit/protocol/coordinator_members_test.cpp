@@ -15,14 +15,14 @@ using testing::Not;
 
 TEST(CoordinatorMembers, WhoIsInTheAgreementHasASayAndNobodyElse) {
   CoordinatorHarness h;
-  EXPECT_FALSE(h.coordinator.has_say("paris"));
+  EXPECT_FALSE(h.coordinator.is_voter("paris"));
   h.gather({"paris", "tokyo"});
   static_cast<void>(h.come(3, join_of("guest")));
-  EXPECT_TRUE(h.coordinator.has_say("paris"));
-  EXPECT_TRUE(h.coordinator.has_say("tokyo"));
-  EXPECT_FALSE(h.coordinator.has_say("guest"));
+  EXPECT_TRUE(h.coordinator.is_voter("paris"));
+  EXPECT_TRUE(h.coordinator.is_voter("tokyo"));
+  EXPECT_FALSE(h.coordinator.is_voter("guest"));
   static_cast<void>(h.close(2));
-  EXPECT_TRUE(h.coordinator.has_say("tokyo")) << "while it is away";
+  EXPECT_TRUE(h.coordinator.is_voter("tokyo")) << "while it is away";
 }
 
 TEST(CoordinatorMembers, HeartbeatsGoToAll) {
@@ -41,7 +41,7 @@ TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
   EXPECT_THAT(notes(c.hear(2, wire::Heartbeat{1, false})), HasSubstr("[resume] tokyo is heard from again"));
   const auto removed = c.pass(seconds(61), {1});
   EXPECT_THAT(notes(removed), HasSubstr("[leave] tokyo is no longer a member: silent for longer than 60 s"));
-  EXPECT_EQ(all<Hangup>(removed)[0].link, LinkId{2});
+  EXPECT_EQ(all<CloseLink>(removed)[0].link, LinkId{2});
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
@@ -127,7 +127,7 @@ TEST(CoordinatorMembers, LeavingIsAcknowledged) {
   c.gather({"paris", "tokyo"});
   const auto actions = c.hear(2, wire::Leave{"trained to the end"});
   EXPECT_EQ(sent<wire::LeaveAck>(actions)[0].first, LinkId{2});
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{2});
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{2});
   EXPECT_THAT(notes(actions), HasSubstr("left: trained to the end"));
   EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
 }
@@ -211,7 +211,7 @@ TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
        std::vector<wire::Message>{CoordinatorHarness::ready(1), wire::Heartbeat{}, wire::Leave{}, wire::Welcome{}}) {
     const auto actions = c.hear(5, message);
     ASSERT_EQ(actions.size(), 1U);
-    EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a site sends Join first"));
+    EXPECT_THAT(all<CloseLink>(actions)[0].why, HasSubstr("a site sends Join first"));
   }
 }
 

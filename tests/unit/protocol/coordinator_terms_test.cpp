@@ -43,7 +43,7 @@ class FarTerms : public testing::Test {
 TEST_F(FarTerms, OneAboveWhatTheClockAllowsIsNotHeardUntilItDoes) {
   elect();
   const auto actions = c.hear(3, voter("lima", kLimit + 1));
-  EXPECT_THAT(all<Hangup>(actions).at(0).why, HasSubstr("[join.far-term]"));
+  EXPECT_THAT(all<CloseLink>(actions).at(0).why, HasSubstr("[join.far-term]"));
   EXPECT_THAT(sent<wire::Refuse>(actions), IsEmpty()) << "its clock or this one may be wrong: it may come again";
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
   static_cast<void>(c.pass(seconds(1), {1, 2}));
@@ -54,7 +54,7 @@ TEST_F(FarTerms, OneInAPromiseIsNotHeard) {
   static_cast<void>(c.hear(1, voter("paris")));
   static_cast<void>(c.hear(2, voter("tokyo")));
   const wire::Join lies = voter("tokyo", kLimit + 1);
-  EXPECT_THAT(all<Hangup>(c.hear(2, wire::Promise{TermId{2}, lies.offer, lies.report})).at(0).why,
+  EXPECT_THAT(all<CloseLink>(c.hear(2, wire::Promise{TermId{2}, lies.offer, lies.report})).at(0).why,
               HasSubstr("[join.far-term]"));
   EXPECT_FALSE(c.coordinator.knows(LinkId{2}));
 }
@@ -72,7 +72,7 @@ TEST_F(FarTerms, WhoHasPromisedTheHighestAndGoesKeepsNoFreshSiteOut) {
   static_cast<void>(fresh.step(Begin{join_of("tokyo")}));
   static_cast<void>(fresh.step(CoordinatorConnected{LinkId{1}}));
   const auto actions = fresh.hear(1, welcomes[0].second);
-  EXPECT_THAT(all<Hangup>(actions), IsEmpty()) << notes(actions);
+  EXPECT_THAT(all<CloseLink>(actions), IsEmpty()) << notes(actions);
   EXPECT_EQ(fresh.site.record().promised, welcomes[0].second.term);
 }
 

@@ -26,11 +26,13 @@ TEST(ElectionClaims, ALaterRoundThatThePromisesDisproveHoldsNobodyUp) {
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
-  ASSERT_EQ(mandate->comers.size(), 3U);
-  EXPECT_EQ(std::ranges::count_if(mandate->comers, [&](const auto& comer) { return mandate->disproves(comer); }), 1);
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
+  ASSERT_EQ(elected->applicants.size(), 3U);
+  EXPECT_EQ(
+      std::ranges::count_if(elected->applicants, [&](const auto& applicant) { return elected->disproves(applicant); }),
+      1);
 }
 
 // What is agreed on after they promised they need not know.
@@ -40,9 +42,9 @@ TEST(ElectionClaims, WhatIsClaimedAfterThePromisesIsNotDisproved) {
   EXPECT_FALSE(world.promise(2));
   EXPECT_FALSE(world.come(3, claims(5, kNames)));
   EXPECT_FALSE(world.accept(1));
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->disproves(mandate->comers.back()));
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->disproves(elected->applicants.back()));
 }
 
 // With one of the others it would be enough.
@@ -57,9 +59,9 @@ TEST(ElectionClaims, ThePromisesThatCanDisproveItAreWaitedFor) {
     EXPECT_THAT(world.asked_to_accept(), IsEmpty());
     EXPECT_FALSE(answers ? world.promise(2) : world.go(2));
     EXPECT_FALSE(world.accept(1));
-    const auto mandate = world.accept(answers ? 2 : 3);
-    ASSERT_TRUE(mandate);
-    EXPECT_EQ(mandate->anchor.round, RoundId{answers ? 4U : 6U});
+    const auto elected = world.accept(answers ? 2 : 3);
+    ASSERT_TRUE(elected);
+    EXPECT_EQ(elected->anchor.round, RoundId{answers ? 4U : 6U});
   }
 }
 
@@ -69,9 +71,9 @@ TEST(ElectionClaims, OneThatNeverPromisesHoldsNobodyUp) {
   EXPECT_FALSE(world.promise(1));
   EXPECT_FALSE(world.promise(2));
   EXPECT_FALSE(world.accept(1));
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
 }
 
 // Of two of three nobody can tell: what the third has agreed on with one that is away may be so.
@@ -80,9 +82,9 @@ TEST(ElectionClaims, OneThatTheOthersCannotDoWithoutIsBelieved) {
   static_cast<void>(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
   EXPECT_FALSE(world.pass(seconds(1000)));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor.round, RoundId{6});
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor.round, RoundId{6});
 }
 
 TEST(ElectionClaims, AMembershipThatIsNotHereIsWaitedForForAGrace) {
@@ -93,9 +95,9 @@ TEST(ElectionClaims, AMembershipThatIsNotHereIsWaitedForForAGrace) {
   EXPECT_FALSE(world.elect()) << "the round may have been agreed on by others";
   for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
   EXPECT_FALSE(world.pass(seconds(2)));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
 }
 
 TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
@@ -107,12 +109,13 @@ TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
     static_cast<void>(world.promise(2));
     EXPECT_FALSE(world.pass(seconds(59)));
     for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
-    std::optional<Mandate> mandate = world.pass(seconds(2));
+    std::optional<ElectionResult> elected = world.pass(seconds(2));
     for (const std::uint64_t link : {1, 2}) static_cast<void>(world.promise(link));
-    for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
-    ASSERT_TRUE(mandate) << with_itself;
-    EXPECT_EQ(mandate->anchor, kAnchor);
-    EXPECT_FALSE(mandate->disproves(mandate->comers.back())) << "another run's rounds are nothing that it decides on";
+    for (const std::uint64_t link : {1, 2}) elected = elected ? std::move(elected) : world.accept(link);
+    ASSERT_TRUE(elected) << with_itself;
+    EXPECT_EQ(elected->anchor, kAnchor);
+    EXPECT_FALSE(elected->disproves(elected->applicants.back()))
+        << "another run's rounds are nothing that it decides on";
   }
 }
 
@@ -124,11 +127,11 @@ TEST(ElectionClaims, WhoPromisesAndNeverAcceptsIsWaitedForForAGrace) {
   for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.accept(link)) << "the claim is what was to be accepted";
   EXPECT_FALSE(world.pass(seconds(59)));
   for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
-  std::optional<Mandate> mandate = world.pass(seconds(2));
+  std::optional<ElectionResult> elected = world.pass(seconds(2));
   for (const std::uint64_t link : {1, 2}) static_cast<void>(world.promise(link));
-  for (const std::uint64_t link : {1, 2}) mandate = mandate ? std::move(mandate) : world.accept(link);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
+  for (const std::uint64_t link : {1, 2}) elected = elected ? std::move(elected) : world.accept(link);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
 }
 
 // A minority is not taken over by a site that has founded a swarm of its own, nor by one that says so.
@@ -192,11 +195,11 @@ TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
   static_cast<void>(
       world.come(5, member_of("oslo", {RunId{9}, RoundId{5}, kWrong}, voters_of({"oslo", "bern", "oran"}))));
   for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_FALSE(world.promise(link));
-  std::optional<Mandate> mandate = world.pass(seconds(62));
-  for (std::uint64_t link = 1; link <= 3; ++link) mandate = mandate ? std::move(mandate) : world.promise(link);
-  for (std::uint64_t link = 1; link <= 3; ++link) mandate = mandate ? std::move(mandate) : world.accept(link);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
+  std::optional<ElectionResult> elected = world.pass(seconds(62));
+  for (std::uint64_t link = 1; link <= 3; ++link) elected = elected ? std::move(elected) : world.promise(link);
+  for (std::uint64_t link = 1; link <= 3; ++link) elected = elected ? std::move(elected) : world.accept(link);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
 }
 
 // Of another run, and a later round than most of those here know; what it was started from again has no record.
@@ -218,11 +221,11 @@ TEST(ElectionClaims, WhatTheOthersMayHaveAgreedOnThemselvesIsNotDisproved) {
   static_cast<void>(world.come(3, claims(5, kNames)));
   static_cast<void>(world.come(4, of_an_older_run("oslo")));
   static_cast<void>(world.come(5, of_an_older_run("rome")));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->new_run, "");
-  EXPECT_EQ(mandate->anchor.run, kAnchor.run);
-  EXPECT_EQ(mandate->round(), RoundId{5});
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->new_run, "");
+  EXPECT_EQ(elected->anchor.run, kAnchor.run);
+  EXPECT_EQ(elected->round(), RoundId{5});
 }
 
 // Each time that it is counted again it seems to be enough; what it says does not come true, and the records do not
@@ -235,9 +238,9 @@ TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForReco
   for (std::uint64_t link = 1; link <= 5; ++link) EXPECT_FALSE(world.promise(link));
   EXPECT_FALSE(world.pass(seconds(59)));
   for (std::uint64_t link = 1; link <= 5; ++link) world.election.heard(world.now, LinkId{link});
-  const auto mandate = world.pass(seconds(2));
-  ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, testing::HasSubstr("too few of the sites here have kept their records"));
+  const auto elected = world.pass(seconds(2));
+  ASSERT_TRUE(elected);
+  EXPECT_THAT(elected->new_run, testing::HasSubstr("too few of the sites here have kept their records"));
 }
 
 // Who are here know of no membership, so they wait for the one it names; of that somebody can say that it will not
@@ -252,9 +255,9 @@ TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
   EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
   EXPECT_THAT(world.election.waiting_text(world.now), testing::HasSubstr("collab forget lima"));
   world.election.forget({"lima"});
-  const auto mandate = world.seek();
-  ASSERT_TRUE(mandate);
-  EXPECT_NE(mandate->new_run, "");
+  const auto elected = world.seek();
+  ASSERT_TRUE(elected);
+  EXPECT_NE(elected->new_run, "");
 }
 
 // Those it names are here, and promise; it does not.
@@ -266,10 +269,10 @@ TEST(ElectionClaims, WhoDoesNotPromiseWhatItAloneKnowsIsDoneWithoutAfterAGrace) 
   EXPECT_FALSE(world.pass(seconds(59)));
   EXPECT_THAT(world.asked_to_accept(), IsEmpty());
   EXPECT_FALSE(world.pass(seconds(2)));
-  const auto mandate = world.accept(1);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor, kAnchor);
-  EXPECT_EQ(mandate->new_run, "");
+  const auto elected = world.accept(1);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor, kAnchor);
+  EXPECT_EQ(elected->new_run, "");
 }
 
 // The term may be old; it has been asked just now.
@@ -329,9 +332,9 @@ TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereItIsNeeded) {
   EXPECT_FALSE(world.promise(1));
   EXPECT_FALSE(world.promise(2));  // disproved by now
   EXPECT_FALSE(world.go(2));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor.round, RoundId{6});
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor.round, RoundId{6});
 }
 
 // Lima, the only one that knows of round 5, is slow to accept, and tokyo to promise. Round 5 may have been committed:
@@ -346,14 +349,14 @@ TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereTheOthersDoNotAnswer) {
     for (const std::uint64_t link : {1, 2, 3}) world.election.heard(world.now, LinkId{link});
     EXPECT_FALSE(world.pass(seconds(30))) << half_a_grace;
   }
-  std::optional<Mandate> mandate;
-  for (int attempt = 0; attempt < 4 && !mandate; ++attempt) {
+  std::optional<ElectionResult> elected;
+  for (int attempt = 0; attempt < 4 && !elected; ++attempt) {
     for (const std::uint64_t link : {1, 3}) static_cast<void>(world.promise(link));
-    for (const std::uint64_t link : {1, 3}) mandate = mandate ? std::move(mandate) : world.accept(link);
-    if (!mandate) mandate = world.pass(seconds(30));
+    for (const std::uint64_t link : {1, 3}) elected = elected ? std::move(elected) : world.accept(link);
+    if (!elected) elected = world.pass(seconds(30));
   }
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor.round, RoundId{5});
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor.round, RoundId{5});
 }
 
 // A look at all of them for twenty bytes, time after time, would leave no time for the others.

@@ -27,9 +27,9 @@ TEST(Recovering, CountsByNameUnderATermThatBeganAfterItHadCome) {
   static_cast<void>(world.promise(2));
   EXPECT_EQ(world.asked_to_accept().size(), 3U);
   static_cast<void>(world.accept(1));
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  for (const Mandate::Comer& comer : mandate->comers) EXPECT_TRUE(comer.early);
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  for (const ElectionResult::Applicant& applicant : elected->applicants) EXPECT_TRUE(applicant.early);
 }
 
 // Of four, two with their records and one by name are a majority.
@@ -59,9 +59,9 @@ TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
   world.hear(2, wire::Promise{before, kAnchor, voter("tokyo", 1, four).report});
   EXPECT_FALSE(world.seek());
   EXPECT_THAT(world.asked_to_accept(), IsEmpty()) << "that was of the term before";
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  for (const Mandate::Comer& comer : mandate->comers) EXPECT_TRUE(comer.early);
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  for (const ElectionResult::Applicant& applicant : elected->applicants) EXPECT_TRUE(applicant.early);
 }
 
 // Nothing is accepted by that membership before the next term, and the site is absent from it until then.
@@ -81,10 +81,11 @@ TEST(Recovering, OneThatOnlyTheNextMembershipNamesNeedsNoNewTermAndIsLateForThis
   EXPECT_EQ(world.prepared().size(), 3U);
   static_cast<void>(world.go(3));
   EXPECT_FALSE(world.come(4, fresh("oslo")));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->term, begun);
-  for (const Mandate::Comer& comer : mandate->comers) EXPECT_EQ(comer.early, comer.join.site != "oslo");
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->term, begun);
+  for (const ElectionResult::Applicant& applicant : elected->applicants)
+    EXPECT_EQ(applicant.early, applicant.join.site != "oslo");
 }
 
 TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
@@ -97,10 +98,11 @@ TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
   EXPECT_FALSE(world.come(3, forgetful("lima")));
   EXPECT_EQ(world.term(), before);
   static_cast<void>(world.accept(1));
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  ASSERT_EQ(mandate->comers.size(), 3U);
-  for (const Mandate::Comer& comer : mandate->comers) EXPECT_EQ(comer.early, comer.join.site != "lima");
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  ASSERT_EQ(elected->applicants.size(), 3U);
+  for (const ElectionResult::Applicant& applicant : elected->applicants)
+    EXPECT_EQ(applicant.early, applicant.join.site != "lima");
 }
 
 // It waits with one who knows more than it, and is not to found a swarm when that one looks elsewhere for a moment.
@@ -111,10 +113,10 @@ TEST(Recovering, WhoKnowsNothingDoesNotFoundASwarmWhereOneWasHereThatDoes) {
   EXPECT_FALSE(world.pass(seconds(50)));
   EXPECT_FALSE(world.go(1));
   world.now += seconds(15);
-  const auto mandate = world.come(3, voter("paris"));
-  ASSERT_TRUE(mandate) << "the grace is over";
-  EXPECT_FALSE(mandate->founded);
-  EXPECT_NE(mandate->new_run, "");
+  const auto elected = world.come(3, voter("paris"));
+  ASSERT_TRUE(elected) << "the grace is over";
+  EXPECT_FALSE(elected->founded);
+  EXPECT_NE(elected->new_run, "");
 }
 
 TEST(Recovering, ItDoesOnceThatOneHasBeenAwayForAGrace) {
@@ -123,9 +125,9 @@ TEST(Recovering, ItDoesOnceThatOneHasBeenAwayForAGrace) {
   EXPECT_FALSE(world.come(2, fresh("tokyo")));
   EXPECT_FALSE(world.go(1));
   EXPECT_FALSE(world.pass(seconds(59)));
-  const auto mandate = world.pass(seconds(2));
-  ASSERT_TRUE(mandate);
-  EXPECT_TRUE(mandate->founded);
+  const auto elected = world.pass(seconds(2));
+  ASSERT_TRUE(elected);
+  EXPECT_TRUE(elected->founded);
 }
 
 // Nobody of the swarm: it may come when it likes.
@@ -147,10 +149,10 @@ TEST(Recovering, WhoRemembersAnotherRunHasNoRecordOfThisOne) {
   other.report.record.promised = TermId{70};
   EXPECT_FALSE(world.come(2, other));
   EXPECT_THAT(world.prepared(), IsEmpty()) << "half of those who remember are not here";
-  const auto mandate = world.pass(seconds(61));
-  ASSERT_TRUE(mandate);
-  EXPECT_NE(mandate->new_run, "");
-  EXPECT_GT(mandate->term, TermId{70});
+  const auto elected = world.pass(seconds(61));
+  ASSERT_TRUE(elected);
+  EXPECT_NE(elected->new_run, "");
+  EXPECT_GT(elected->term, TermId{70});
 }
 
 // ---- the way out -----------------------------------------------------------------------------------
@@ -162,13 +164,13 @@ TEST(WayOut, WhereTooFewHaveKeptTheirRecordsTheyGoOnAsAnotherRunAfterAGrace) {
   EXPECT_FALSE(world.pass(seconds(59)));
   EXPECT_THAT(world.lines, HasSubstr("waiting for sites that have kept their records: 2 of the 3 sites that agreed on "
                                      "round 4 are here; missing: lima"));
-  const auto mandate = world.pass(seconds(2));
-  ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("too few of the sites here have kept their records; after 60 s "
+  const auto elected = world.pass(seconds(2));
+  ASSERT_TRUE(elected);
+  EXPECT_THAT(elected->new_run, HasSubstr("too few of the sites here have kept their records; after 60 s "
                                           "(COLLAB_LINK_GRACE) they go on"));
-  EXPECT_GT(mandate->term, TermId{8});
-  EXPECT_EQ(mandate->anchor, kAnchor);
-  EXPECT_FALSE(mandate->founded);
+  EXPECT_GT(elected->term, TermId{8});
+  EXPECT_EQ(elected->anchor, kAnchor);
+  EXPECT_FALSE(elected->founded);
 }
 
 // All of them were started again: nobody is missing, and still what was agreed on last is not known.
@@ -177,9 +179,9 @@ TEST(WayOut, AllOfThemWithoutTheirRecordsWaitAsWell) {
   for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_FALSE(world.come(link, forgetful(kNames[link - 1])));
   EXPECT_THAT(world.prepared(), IsEmpty());
   EXPECT_FALSE(world.pass(seconds(59)));
-  const auto mandate = world.pass(seconds(2));
-  ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: none"));
+  const auto elected = world.pass(seconds(2));
+  ASSERT_TRUE(elected);
+  EXPECT_THAT(elected->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: none"));
 }
 
 TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
@@ -188,9 +190,9 @@ TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
   paris.report.record.proposals.push_back({SiteHarness::start(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}});
   static_cast<void>(world.come(1, paris));
   static_cast<void>(world.come(2, forgetful("tokyo")));
-  const auto mandate = world.pass(seconds(61));
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->settled);
+  const auto elected = world.pass(seconds(61));
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->settled);
 }
 
 // Sites hang up by themselves after a while, to look elsewhere; the grace is not to begin anew each time.
@@ -237,21 +239,21 @@ wire::Join gone_on(const std::string& name, const wire::Offer& anchor = {RunId{8
 TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris", 8, {"paris", "tokyo"})));
-  const auto mandate = world.come(2, gone_on("tokyo"));
-  ASSERT_TRUE(mandate);
-  EXPECT_THAT(mandate->new_run, HasSubstr("tokyo brings round 24 of a later run, which went on without the others: "
+  const auto elected = world.come(2, gone_on("tokyo"));
+  ASSERT_TRUE(elected);
+  EXPECT_THAT(elected->new_run, HasSubstr("tokyo brings round 24 of a later run, which went on without the others: "
                                           "the sites here go on from the newest anchor"));
-  EXPECT_GT(mandate->term, TermId{8});
-  EXPECT_FALSE(mandate->founded);
+  EXPECT_GT(elected->term, TermId{8});
+  EXPECT_FALSE(elected->founded);
 }
 
 TEST(GoneOn, NorPassedOverByAMajorityThatIsStillToElect) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(3, gone_on("lima")));
-  const auto mandate = world.come(2, voter("tokyo"));
-  ASSERT_TRUE(mandate);
-  EXPECT_NE(mandate->new_run, "");
+  const auto elected = world.come(2, voter("tokyo"));
+  ASSERT_TRUE(elected);
+  EXPECT_NE(elected->new_run, "");
 }
 
 // A swarm of its own after the loss of its disk, an older one's state, a stranger's.
@@ -263,10 +265,10 @@ TEST(GoneOn, OnlyAVoterAndWithMoreRoundsOfALaterRun) {
     EXPECT_FALSE(world.come(1, voter("paris")));
     EXPECT_FALSE(world.come(3, other));
     EXPECT_FALSE(world.come(2, voter("tokyo")));
-    const auto mandate = world.elect();
-    ASSERT_TRUE(mandate) << other.site << " round " << other.offer.round.value;
-    EXPECT_EQ(mandate->new_run, "");
-    EXPECT_EQ(mandate->anchor, kAnchor);
+    const auto elected = world.elect();
+    ASSERT_TRUE(elected) << other.site << " round " << other.offer.round.value;
+    EXPECT_EQ(elected->new_run, "");
+    EXPECT_EQ(elected->anchor, kAnchor);
   }
 }
 
@@ -281,10 +283,10 @@ TEST(GoneOn, NotInTheFaceOfARoundThatMayBeCommitted) {
     EXPECT_FALSE(world.come(1, paris));
     EXPECT_FALSE(world.come(3, gone_on("lima", {RunId{8}, RoundId{round}, kWrong})));
     const auto came = world.come(2, tokyo);
-    const auto mandate = came ? came : world.elect();
-    ASSERT_TRUE(mandate);
-    EXPECT_EQ(mandate->new_run != "", round == 5) << mandate->new_run;
-    EXPECT_EQ(mandate->settled.has_value(), round == 4);
+    const auto elected = came ? came : world.elect();
+    ASSERT_TRUE(elected);
+    EXPECT_EQ(elected->new_run != "", round == 5) << elected->new_run;
+    EXPECT_EQ(elected->settled.has_value(), round == 4);
   }
 }
 
@@ -296,13 +298,13 @@ TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {
   world.election.forget({"tokyo"});
   EXPECT_FALSE(world.seek()) << "lima is missing, too";
   world.election.forget({"lima"});
-  const auto mandate = world.seek();
-  ASSERT_TRUE(mandate);
+  const auto elected = world.seek();
+  ASSERT_TRUE(elected);
   EXPECT_THAT(
-      mandate->new_run,
+      elected->new_run,
       HasSubstr("1 of the 3 sites that agreed on round 4 are here; missing: tokyo, lima, and they are forgotten "
                 "(collab forget, or COLLAB_FORGET_AFTER)"));
-  EXPECT_EQ(mandate->anchor, kAnchor);
+  EXPECT_EQ(elected->anchor, kAnchor);
 }
 
 TEST(Forgetting, AMajorityNeedsNobodyToBeForgotten) {
@@ -310,9 +312,9 @@ TEST(Forgetting, AMajorityNeedsNobodyToBeForgotten) {
   world.election.forget({"lima"});
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->new_run, "");
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->new_run, "");
 }
 
 TEST(Forgetting, AfterAWhileWhereThatIsAllowed) {
@@ -361,10 +363,10 @@ TEST(HasLeft, OneOfTwoGoesOnAlone) {
   wire::Join paris = voter("paris", 1, {"paris", "tokyo"});
   paris.report.record.voters[1].left = true;
   EXPECT_FALSE(world.come(1, paris));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_TRUE(mandate->voters[1].left);
-  EXPECT_EQ(mandate->new_run, "");
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_TRUE(elected->voters[1].left);
+  EXPECT_EQ(elected->new_run, "");
 }
 
 // Each was told of another one that left, before their leader was lost.
@@ -378,11 +380,11 @@ TEST(HasLeft, WhatEachKnowsOfItIsPutTogether) {
   static_cast<void>(world.come(1, paris));
   static_cast<void>(world.come(2, tokyo));
   static_cast<void>(world.come(3, lima));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_TRUE(mandate->voters[3].left);
-  EXPECT_TRUE(mandate->voters[4].left);
-  EXPECT_FALSE(mandate->voters[2].left);
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_TRUE(elected->voters[3].left);
+  EXPECT_TRUE(elected->voters[4].left);
+  EXPECT_FALSE(elected->voters[2].left);
 }
 
 // It left the run before, or with a memory that counts no more.
@@ -395,14 +397,14 @@ TEST(HasLeft, OnlyOfTheSameAnchorAndAcceptor) {
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, old));
   static_cast<void>(world.come(3, lima));
-  const auto mandate = world.elect();
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->voters[2].left);
+  const auto elected = world.elect();
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->voters[2].left);
 }
 
 // ---- whose swarm stays -----------------------------------------------------------------------------
 
-// Of the anchor of a mandate after both have come, each of whom could go on by itself.
+// Of the anchor of an election result after both have come, each of whom could go on by itself.
 wire::Offer stays(const wire::Offer& a, const wire::Offer& b, std::size_t voters_of_b = 1) {
   ElectionWorld world;
   static_cast<void>(world.come(1, member_of("paris", a, voters_of({"paris"}))));
@@ -411,8 +413,8 @@ wire::Offer stays(const wire::Offer& a, const wire::Offer& b, std::size_t voters
     list.push_back({SiteId{i}, "left" + std::to_string(i), AcceptorId{i}, true});
   }
   static_cast<void>(world.come(2, member_of("tokyo", b, list)));
-  const auto mandate = world.elect();
-  return mandate ? mandate->anchor : wire::Offer{};
+  const auto elected = world.elect();
+  return elected ? elected->anchor : wire::Offer{};
 }
 
 TEST(TwoSwarms, TheOneThatHasAgreedMoreOftenStays) {
@@ -487,16 +489,16 @@ TEST(ElectionEnd, WhenAllHaveGoneNothingIsLeftOfIt) {
   wire::Join helper = join_of("helper");
   helper.helper = true;
   static_cast<void>(world.come(1, voter("paris")));
-  world.election.come(world.now, LinkId{2}, helper);
+  world.election.add_applicant(world.now, LinkId{2}, helper);
   EXPECT_EQ(world.election.trainers(), 1U);
   EXPECT_EQ(world.election.names(), (std::vector<std::string>{"paris", "helper"}));
   static_cast<void>(world.seek());
   EXPECT_EQ(world.election.dismiss().size(), 2U);
   EXPECT_TRUE(world.election.empty());
   EXPECT_FALSE(world.election.has(LinkId{1}));
-  const auto mandate = world.come(3, join_of("oslo"));
-  ASSERT_TRUE(mandate) << "of another generation: what those knew counts for nothing";
-  EXPECT_TRUE(mandate->founded);
+  const auto elected = world.come(3, join_of("oslo"));
+  ASSERT_TRUE(elected) << "of another generation: what those knew counts for nothing";
+  EXPECT_TRUE(elected->founded);
 }
 
 TEST(ElectionEnd, ATermThatWasBegunIsNotBegunAgain) {

@@ -32,15 +32,15 @@ TEST(Election, WhereNobodyKnowsOfAMembershipASwarmIsFounded) {
   ElectionWorld world;
   wire::Join other = join_of("paris");
   other.report.record.promised = TermId{9};
-  const auto mandate = world.come(1, other);
-  ASSERT_TRUE(mandate);
-  EXPECT_TRUE(mandate->founded);
-  EXPECT_EQ(mandate->term, TermId{10}) << "above all that was promised";
-  EXPECT_THAT(mandate->voters, IsEmpty());
-  ASSERT_EQ(mandate->comers.size(), 1U);
-  EXPECT_EQ(mandate->comers[0].link, LinkId{1});
+  const auto elected = world.come(1, other);
+  ASSERT_TRUE(elected);
+  EXPECT_TRUE(elected->founded);
+  EXPECT_EQ(elected->term, TermId{10}) << "above all that was promised";
+  EXPECT_THAT(elected->voters, IsEmpty());
+  ASSERT_EQ(elected->applicants.size(), 1U);
+  EXPECT_EQ(elected->applicants[0].link, LinkId{1});
   EXPECT_TRUE(world.election.empty());
-  EXPECT_GT(world.election.term(), mandate->term);
+  EXPECT_GT(world.election.term(), elected->term);
 }
 
 // ---- two phases ------------------------------------------------------------------------------------
@@ -65,15 +65,15 @@ TEST(Election, MostPromiseThenAcceptThenItLeads) {
   EXPECT_FALSE(world.promise(2));
   EXPECT_THAT(world.asked_to_accept(), ElementsAre(std::pair(1, 6), std::pair(2, 6)));
   EXPECT_FALSE(world.accept(1));
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->term, TermId{6});
-  EXPECT_FALSE(mandate->founded);
-  EXPECT_EQ(mandate->new_run, "");
-  EXPECT_EQ(mandate->anchor, kAnchor);
-  EXPECT_EQ(mandate->voters, voters_of(kNames));
-  EXPECT_FALSE(mandate->settled);
-  EXPECT_EQ(mandate->comers.size(), 2U);
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->term, TermId{6});
+  EXPECT_FALSE(elected->founded);
+  EXPECT_EQ(elected->new_run, "");
+  EXPECT_EQ(elected->anchor, kAnchor);
+  EXPECT_EQ(elected->voters, voters_of(kNames));
+  EXPECT_FALSE(elected->settled);
+  EXPECT_EQ(elected->applicants.size(), 2U);
 }
 
 TEST(Election, WhatWasPromisedUnderAnotherTermDoesNotCount) {
@@ -106,10 +106,10 @@ TEST(Election, ThoseWhoPromisedAreFrozen) {
   world.hear(3, wire::Promise{world.term(), ahead.offer, ahead.report});
   world.hear(3, wire::Accepted{world.term()});
   EXPECT_FALSE(world.accept(1)) << "lima's word is not one of those";
-  const auto mandate = world.accept(2);
-  ASSERT_TRUE(mandate);
-  EXPECT_EQ(mandate->anchor.round, RoundId{4});
-  EXPECT_EQ(mandate->comers.size(), 3U) << "the leader hears of it from its Join";
+  const auto elected = world.accept(2);
+  ASSERT_TRUE(elected);
+  EXPECT_EQ(elected->anchor.round, RoundId{4});
+  EXPECT_EQ(elected->applicants.size(), 3U) << "the leader hears of it from its Join";
 }
 
 // What it has accepted on this link is in its next promise, and not in the Join it came with. Lima has not accepted the
@@ -126,11 +126,11 @@ TEST(Election, WhatWasAcceptedSinceItCameIsInItsPromise) {
   EXPECT_FALSE(world.come(3, voter("lima")));
   for (const std::uint64_t link : {1, 3}) static_cast<void>(world.promise(link));
   static_cast<void>(world.accept(1));
-  const auto mandate = world.accept(3);
-  ASSERT_TRUE(mandate);
-  ASSERT_TRUE(mandate->settled);
-  EXPECT_EQ(mandate->settled->start, attempt());
-  EXPECT_FALSE(mandate->given_up);
+  const auto elected = world.accept(3);
+  ASSERT_TRUE(elected);
+  ASSERT_TRUE(elected->settled);
+  EXPECT_EQ(elected->settled->start, attempt());
+  EXPECT_FALSE(elected->given_up);
 }
 
 TEST(Election, OneOfThreeThatPromisedMayGo) {
@@ -182,8 +182,8 @@ TEST(Election, WhoComesAgainPromisesAgain) {
 
 // ---- what is settled -------------------------------------------------------------------------------
 
-// The mandate of paris and tokyo with what each knows; the third is not here.
-std::optional<Mandate> elected(ElectionWorld& world, const wire::Join& paris, const wire::Join& tokyo) {
+// The election result of paris and tokyo with what each knows; the third is not here.
+std::optional<ElectionResult> elect_two(ElectionWorld& world, const wire::Join& paris, const wire::Join& tokyo) {
   static_cast<void>(world.come(1, paris));
   static_cast<void>(world.come(2, tokyo));
   static_cast<void>(world.promise(1));
@@ -194,12 +194,12 @@ std::optional<Mandate> elected(ElectionWorld& world, const wire::Join& paris, co
 
 TEST(Election, WhatAllHereHaveAcceptedIsSettled) {
   ElectionWorld world;
-  const auto mandate = elected(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), true));
-  ASSERT_TRUE(mandate);
-  ASSERT_TRUE(mandate->settled);
-  EXPECT_EQ(mandate->settled->start, attempt());
-  EXPECT_EQ(mandate->settled->slices, kMean);
-  EXPECT_FALSE(mandate->given_up);
+  const auto elected = elect_two(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), true));
+  ASSERT_TRUE(elected);
+  ASSERT_TRUE(elected->settled);
+  EXPECT_EQ(elected->settled->start, attempt());
+  EXPECT_EQ(elected->settled->slices, kMean);
+  EXPECT_FALSE(elected->given_up);
   ASSERT_EQ(world.accepts().size(), 2U);
   const wire::Accept asked = world.accepts()[0];
   ASSERT_EQ(asked.proposals.size(), 1U);
@@ -209,27 +209,28 @@ TEST(Election, WhatAllHereHaveAcceptedIsSettled) {
 
 TEST(Election, OneThatHasNotAcceptedItRulesItOut) {
   ElectionWorld world;
-  const auto mandate = elected(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), false));
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->settled);
-  ASSERT_TRUE(mandate->given_up);
-  EXPECT_EQ(*mandate->given_up, attempt());
+  const auto elected =
+      elect_two(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), false));
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->settled);
+  ASSERT_TRUE(elected->given_up);
+  EXPECT_EQ(*elected->given_up, attempt());
   EXPECT_THAT(world.accepts().at(0).proposals, IsEmpty());
 }
 
 TEST(Election, OneThatHasNeverHeardOfItRulesItOutToo) {
   ElectionWorld world;
-  const auto mandate = elected(world, knows(voter("paris"), attempt(), true), voter("tokyo"));
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->settled);
-  EXPECT_TRUE(mandate->given_up);
+  const auto elected = elect_two(world, knows(voter("paris"), attempt(), true), voter("tokyo"));
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->settled);
+  EXPECT_TRUE(elected->given_up);
 }
 
 TEST(Election, OneThatHasAcceptedAnotherMeanRulesItOutToo) {
   ElectionWorld world;
   wire::Join tokyo = knows(voter("tokyo"), attempt(), true);
   tokyo.report.record.proposals[0].slices[1] = kWrong;
-  EXPECT_FALSE(elected(world, knows(voter("paris"), attempt(), true), tokyo)->settled);
+  EXPECT_FALSE(elect_two(world, knows(voter("paris"), attempt(), true), tokyo)->settled);
 }
 
 TEST(Election, WhoIsNotHereInTheAttemptDoesNotRuleItOut) {
@@ -237,9 +238,9 @@ TEST(Election, WhoIsNotHereInTheAttemptDoesNotRuleItOut) {
     ElectionWorld world;
     wire::StartAttempt start = attempt();
     start.participants[1].here = takes_part;  // it contributed, was lost, and is not waited for
-    const auto mandate = elected(world, knows(voter("paris"), start, true), voter("tokyo"));
-    ASSERT_TRUE(mandate);
-    EXPECT_EQ(mandate->settled.has_value(), !takes_part);
+    const auto elected = elect_two(world, knows(voter("paris"), start, true), voter("tokyo"));
+    ASSERT_TRUE(elected);
+    EXPECT_EQ(elected->settled.has_value(), !takes_part);
   }
 }
 
@@ -250,9 +251,9 @@ TEST(Election, OneThatHasLostItsRecordSinceDoesNotRuleItOut) {
   static_cast<void>(world.come(3, knows(voter("lima"), attempt(), true)));
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.promise(link));
   static_cast<void>(world.accept(1));
-  const auto mandate = world.accept(3);
-  ASSERT_TRUE(mandate);
-  EXPECT_TRUE(mandate->settled) << "it may have accepted it";
+  const auto elected = world.accept(3);
+  ASSERT_TRUE(elected);
+  EXPECT_TRUE(elected->settled) << "it may have accepted it";
 }
 
 // The first successor settles it with paris and tokyo and dies; the second never hears of paris.
@@ -260,32 +261,32 @@ TEST(Election, WhatAPredecessorWasAboutToCommitStaysThoughSomebodyHadNotAccepted
   ElectionWorld first;
   const auto paris = knows(voter("paris"), attempt(), true);
   const auto tokyo = knows(voter("tokyo"), attempt(), true);
-  ASSERT_TRUE(elected(first, paris, tokyo));
+  ASSERT_TRUE(elect_two(first, paris, tokyo));
   ElectionWorld second;
-  const auto mandate = elected(second, first.said.at(2), knows(voter("lima"), attempt(), false));
-  ASSERT_TRUE(mandate);
-  ASSERT_TRUE(mandate->settled);
-  EXPECT_EQ(mandate->settled->start, attempt());
-  EXPECT_GT(mandate->term, first.said.at(1).report.record.promised);
+  const auto elected = elect_two(second, first.said.at(2), knows(voter("lima"), attempt(), false));
+  ASSERT_TRUE(elected);
+  ASSERT_TRUE(elected->settled);
+  EXPECT_EQ(elected->settled->start, attempt());
+  EXPECT_GT(elected->term, first.said.at(1).report.record.promised);
 }
 
 // A ballot is the term an attempt was proposed under last, then its number.
 TEST(Election, TheNewestAttemptCounts) {
   ElectionWorld by_term;
-  auto mandate = elected(by_term, knows(voter("paris", 2), attempt(1, 1), true),
-                         knows(voter("tokyo", 2), attempt(1 << 16, 2), false));
-  ASSERT_TRUE(mandate && mandate->given_up);
-  EXPECT_EQ(mandate->given_up->term, TermId{2});
+  auto elected = elect_two(by_term, knows(voter("paris", 2), attempt(1, 1), true),
+                           knows(voter("tokyo", 2), attempt(1 << 16, 2), false));
+  ASSERT_TRUE(elected && elected->given_up);
+  EXPECT_EQ(elected->given_up->term, TermId{2});
   ElectionWorld by_number;
-  mandate = elected(by_number, knows(voter("paris"), attempt(1), true), knows(voter("tokyo"), attempt(2), false));
-  ASSERT_TRUE(mandate && mandate->given_up);
-  EXPECT_EQ(mandate->given_up->attempt, AttemptId{2});
+  elected = elect_two(by_number, knows(voter("paris"), attempt(1), true), knows(voter("tokyo"), attempt(2), false));
+  ASSERT_TRUE(elected && elected->given_up);
+  EXPECT_EQ(elected->given_up->attempt, AttemptId{2});
   ElectionWorld settled;  // of term 1, and again under term 3
   wire::Join tokyo = knows(voter("tokyo", 3), attempt(1, 1), true);
   tokyo.report.record.proposals[0].settled = TermId{3};
-  mandate = elected(settled, knows(voter("paris", 2), attempt(1 << 16, 2), true), tokyo);
-  ASSERT_TRUE(mandate && mandate->settled);
-  EXPECT_EQ(mandate->settled->start.term, TermId{1});
+  elected = elect_two(settled, knows(voter("paris", 2), attempt(1 << 16, 2), true), tokyo);
+  ASSERT_TRUE(elected && elected->settled);
+  EXPECT_EQ(elected->settled->start.term, TermId{1});
 }
 
 TEST(Election, AttemptsAtOtherRoundsAreOldNews) {
@@ -294,10 +295,10 @@ TEST(Election, AttemptsAtOtherRoundsAreOldNews) {
   old.round = RoundId{4};
   wire::StartAttempt other = attempt();
   other.run = RunId{6};
-  const auto mandate = elected(world, knows(voter("paris"), old, true), knows(voter("tokyo"), other, true));
-  ASSERT_TRUE(mandate);
-  EXPECT_FALSE(mandate->settled);
-  EXPECT_FALSE(mandate->given_up);
+  const auto elected = elect_two(world, knows(voter("paris"), old, true), knows(voter("tokyo"), other, true));
+  ASSERT_TRUE(elected);
+  EXPECT_FALSE(elected->settled);
+  EXPECT_FALSE(elected->given_up);
 }
 
 // Where the round may be decided, the membership that decides on the one after it is asked, too.

@@ -40,25 +40,25 @@ struct ElectionWorld {
   explicit ElectionWorld(const Election::Config& config) : election(config) {}
   static Election::Config config() { return {TermId{1}, seconds(60)}; }
 
-  std::optional<Mandate> seek() {
+  std::optional<ElectionResult> seek() {
     std::vector<CoordinatorAction> more;
-    auto mandate = election.seek(now, more);
+    auto elected = election.seek(now, more);
     for (auto& action : more) out.push_back(std::move(action));
-    return mandate;
+    return elected;
   }
-  std::optional<Mandate> come(std::uint64_t link, const wire::Join& join) {
+  std::optional<ElectionResult> come(std::uint64_t link, const wire::Join& join) {
     said[link] = join;
-    replaced = election.come(now, LinkId{link}, join);
+    replaced = election.add_applicant(now, LinkId{link}, join);
     return seek();
   }
-  std::optional<Mandate> go(std::uint64_t link) {
-    election.go(now, LinkId{link});
+  std::optional<ElectionResult> go(std::uint64_t link) {
+    election.remove_applicant(now, LinkId{link});
     return seek();
   }
   void hear(std::uint64_t link, const wire::Promise& promise) { election.on_promise(LinkId{link}, promise); }
   void hear(std::uint64_t link, const wire::Accepted& accepted) { election.on_accepted(LinkId{link}, accepted); }
   // As the site on that link answers what it was asked last, from what it has said so far.
-  std::optional<Mandate> promise(std::uint64_t link) {
+  std::optional<ElectionResult> promise(std::uint64_t link) {
     wire::Join& join = said.at(link);
     const std::map<int, int> asked = last_of(prepared());
     if (asked.count(static_cast<int>(link)) == 0) return seek();
@@ -66,7 +66,7 @@ struct ElectionWorld {
     hear(link, wire::Promise{join.report.record.promised, join.offer, join.report});
     return seek();
   }
-  std::optional<Mandate> accept(std::uint64_t link) {
+  std::optional<ElectionResult> accept(std::uint64_t link) {
     for (const auto& [to, accept] : sent<wire::Accept>(out)) {
       if (to != LinkId{link} || accept.term != term()) continue;
       auto& proposals = said.at(link).report.record.proposals;
@@ -77,19 +77,19 @@ struct ElectionWorld {
     return seek();
   }
   // All who are here, and will be.
-  std::optional<Mandate> elect() {
+  std::optional<ElectionResult> elect() {
     for (int phase = 0; phase < 2; ++phase) {
       for (const auto& [link, join] : std::map(said)) {
         if (!election.has(LinkId{link})) continue;
-        if (auto mandate = phase == 0 ? promise(link) : accept(link)) return mandate;
+        if (auto elected = phase == 0 ? promise(link) : accept(link)) return elected;
       }
     }
     return std::nullopt;
   }
-  std::optional<Mandate> pass(Duration time) {
+  std::optional<ElectionResult> pass(Duration time) {
     for (const TimePoint end = now + time; now < end;) {
       now = std::min(end, std::max(now + seconds(0.5), election.next_deadline(now)));
-      if (auto mandate = seek()) return mandate;
+      if (auto elected = seek()) return elected;
       if (const auto line = election.waiting(now)) lines += *line + "\n";
     }
     return std::nullopt;

@@ -136,12 +136,12 @@ TEST_F(Watch, ANewExchangeBeginsWithNothingSaid) {
 }
 
 TEST_F(Watch, HowOftenANameHeldOneUpIsRemembered) {
-  EXPECT_EQ(watch.count_hold_up("lima"), 1U);
+  EXPECT_EQ(watch.count_stall("lima"), 1U);
   watch.begin(kAll, at(60));
-  EXPECT_EQ(watch.count_hold_up("lima"), 2U);
-  EXPECT_EQ(watch.count_hold_up("oslo"), 1U);
-  for (int i = 0; i < 2000; ++i) static_cast<void>(watch.count_hold_up("site" + std::to_string(i)));
-  EXPECT_EQ(watch.count_hold_up("lima"), 3U) << "of so many names those that held up least are dropped";
+  EXPECT_EQ(watch.count_stall("lima"), 2U);
+  EXPECT_EQ(watch.count_stall("oslo"), 1U);
+  for (int i = 0; i < 2000; ++i) static_cast<void>(watch.count_stall("site" + std::to_string(i)));
+  EXPECT_EQ(watch.count_stall("lima"), 3U) << "of so many names those that held up least are dropped";
 }
 
 // ---- what the leader does about it ---------------------------------------------------------------------

@@ -278,7 +278,7 @@ TEST(Forget, AMajorityWaitsForNobody) {
   EXPECT_EQ(answer.event, kForget);
   EXPECT_THAT(answer.text, HasSubstr("no site is waited for: a, b go on by themselves"));
   for (const CoordinatorAction& action : candidate.last) {
-    EXPECT_FALSE(std::holds_alternative<Hangup>(action)) << "it leads on";
+    EXPECT_FALSE(std::holds_alternative<CloseLink>(action)) << "it leads on";
   }
 }
 
@@ -291,7 +291,7 @@ TEST(Forget, ALeaderThatIsLeftWithAMinorityGoesOnWithItAtOnce) {
   EXPECT_EQ(candidate.forget({"x"}).event, kRefused);
   EXPECT_EQ(candidate.forget({"b", "c"}).event, kForget);
   ASSERT_TRUE(std::ranges::any_of(candidate.last, [](const CoordinatorAction& action) {
-    const auto* hangup = std::get_if<Hangup>(&action);
+    const auto* hangup = std::get_if<CloseLink>(&action);
     return hangup != nullptr && hangup->link == LinkId{1};
   }));
   candidate.joins.erase(LinkId{1});

@@ -28,7 +28,7 @@ struct Sums {
   }
   void sum(const std::vector<std::uint32_t>& ranks, std::uint64_t step, Duration timeout = Duration(0)) {
     for (const std::uint32_t rank : ranks) {
-      HubRequest request{step, kGroup, 0, "sum", "", wire::Absence::kGoesOn, 0, true, false, {}, {}, timeout};
+      HubRequest request{step, kGroup, 0, "sum", "", wire::Absence::kProceeds, 0, true, false, {}, {}, timeout};
       request.payload = world.bytes("part");
       world.at_client(rank, request);
     }
@@ -401,7 +401,7 @@ TEST(HubAcceptor, FollowsNoBallotOlderThanItHasPromised) {
   const auto& enter = std::get<wire::Enter>(std::get<HubSend>(again.at(0)).message);
   EXPECT_EQ(enter.accepted_under, (wire::Ballot{4, 2}));
   EXPECT_EQ(enter.accepted, (wire::Epoch{1, {RankId(1)}}));
-  EXPECT_TRUE(std::holds_alternative<Hangup>(told(wire::PrepareWorld{{4, 2}}).at(0)));
+  EXPECT_TRUE(std::holds_alternative<CloseLink>(told(wire::PrepareWorld{{4, 2}}).at(0)));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void run_seed(std::uint64_t seed, Faults faults) {
                                        0,
                                        "all_reduce " + std::to_string(step),
                                        "",
-                                       wire::Absence::kGoesOn,
+                                       wire::Absence::kProceeds,
                                        0,
                                        true,
                                        false,

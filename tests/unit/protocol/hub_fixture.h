@@ -45,7 +45,7 @@ class HubFixture {
     return LinkId(1000 * world + rank + 1);
   }
   [[nodiscard]] static wire::Contribute contribute(GroupId group, std::uint64_t step = 1) {
-    return {group, step, 0, "sum", "[4]", wire::Absence::kGoesOn, 0, true, false, 0, {}};
+    return {group, step, 0, "sum", "[4]", wire::Absence::kProceeds, 0, true, false, 0, {}};
   }
 
   // Of all that is said from now on.
@@ -59,7 +59,7 @@ class HubFixture {
     error_.clear();
     for (const HubAction& action : hub_.step(now_, HubReceived{link, std::move(message), std::move(buffer), host_})) {
       if (const auto* note = std::get_if<Note>(&action)) lines_.push_back(note->text);
-      if (const auto* hangup = std::get_if<Hangup>(&action)) closed.push_back(hangup->link);
+      if (const auto* hangup = std::get_if<CloseLink>(&action)) closed.push_back(hangup->link);
       const auto* send = std::get_if<HubSend>(&action);
       if (send == nullptr) continue;
       ++sent_;

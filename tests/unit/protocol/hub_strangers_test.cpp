@@ -117,7 +117,7 @@ TEST(HubStrangers, TheHubStands) {
       const HubEvent event =
           cut ? HubEvent(Closed{link, unavailable("cut")}) : HubReceived{link, std::move(message), babble.payload()};
       for (const HubAction& action : hub.step(now, event)) {
-        const auto* hangup = std::get_if<Hangup>(&action);
+        const auto* hangup = std::get_if<CloseLink>(&action);
         if (hangup != nullptr) (void)hub.step(now, Closed{hangup->link, {}});
       }
       if (now >= hub.next_deadline()) (void)hub.step(now, Tick{});

@@ -32,7 +32,7 @@ class CollectiveHubTest : public ::testing::Test {
     return {id, kGroup, 0, operation, "[3]", absence, 0, true, false, {}, world.bytes(part), {}};
   }
   void reduce(std::uint32_t rank, std::uint64_t id) {
-    world.at_client(rank, request(id, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank)));
+    world.at_client(rank, request(id, "all_reduce", wire::Absence::kProceeds, "part " + std::to_string(rank)));
   }
   void gather(std::uint32_t rank, std::uint64_t id) {
     world.at_client(rank, request(id, "all_gather", wire::Absence::kFails, "part " + std::to_string(rank)));
@@ -103,7 +103,7 @@ TEST_F(CollectiveHubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   const GroupId leaders{kGroup.value ^ 1};
   world.open(leaders, {RankId(0), RankId(2), RankId(3)});
   const auto call = [&](std::uint32_t rank, GroupId group, std::uint64_t number, const std::string& operation) {
-    HubRequest each = request(number, operation, wire::Absence::kGoesOn, "x");
+    HubRequest each = request(number, operation, wire::Absence::kProceeds, "x");
     each.group = group;
     each.call = number;
     world.at_client(rank, each);
@@ -158,21 +158,21 @@ TEST_F(CollectiveHubTest, OnlyOfSitesThatSayThatTheyAreInThatWorldCallsAreTold) 
 
 TEST_F(CollectiveHubTest, WhoseTrainingStandsInACallIsTold) {
   const auto come = [&](std::uint32_t rank, const std::string& operation) {
-    world.at_client(rank, request(1, operation, wire::Absence::kGoesOn, "x"));
+    world.at_client(rank, request(1, operation, wire::Absence::kProceeds, "x"));
   };
   come(0, std::string(kStandsStill) + "all_reduce (max)");
   world.run_for(kSoon);
   EXPECT_TRUE(world.hub(0)->calls_under_way(kAll).sites.at("paris").stands_still);
   for (const std::uint32_t rank : {1U, 2U, 3U}) come(rank, std::string(kStandsStill) + "all_reduce (max)");
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 2, 3}); }, kSoon));
-  world.at_client(0, request(2, "barrier", wire::Absence::kGoesOn, ""));
+  world.at_client(0, request(2, "barrier", wire::Absence::kProceeds, ""));
   world.run_for(kSoon);
   EXPECT_FALSE(world.hub(0)->calls_under_way(kAll).sites.at("paris").stands_still) << "it may be a thread's";
 }
 
 TEST_F(CollectiveHubTest, ATimeOutNamesWhoDidNotCome) {
   for (const std::uint32_t rank : {0U, 2U}) {
-    HubRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
+    HubRequest late = request(1, "all_reduce", wire::Absence::kProceeds, "x");
     late.timeout = std::chrono::seconds(2);
     world.at_client(rank, late);
   }
@@ -212,7 +212,7 @@ TEST_F(CollectiveHubTest, APartThatCameBeforeItsRankDiedCounts) {
 
 TEST_F(CollectiveHubTest, WhoHasNothingToGiveIsDoneWithout) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    HubRequest each = request(1, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank));
+    HubRequest each = request(1, "all_reduce", wire::Absence::kProceeds, "part " + std::to_string(rank));
     each.absent = rank == 2;
     if (rank == 2) each.payload = {};
     world.at_client(rank, each);

@@ -191,7 +191,7 @@ class HubTestWorld {
     Link& link = links_.at(action.link);
     if (!link.is_cut) link.up.push_back({action.link, action.message, copy(action.payload)});
   }
-  void act(std::uint32_t, const Hangup& action) {
+  void act(std::uint32_t, const CloseLink& action) {
     Link& link = links_.at(action.link);
     link.client_told = true;  // it wants to hear no more of it
     if (link.up.empty()) return cut(action.link);
@@ -212,7 +212,7 @@ class HubTestWorld {
       if (const auto* send = std::get_if<HubSend>(&action)) {
         Link& link = links_.at(send->link);
         if (!link.is_cut) link.down.push_back({send->link, send->message, copy(send->payload)});
-      } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
+      } else if (const auto* hangup = std::get_if<CloseLink>(&action)) {
         Link& link = links_.at(hangup->link);
         if (link.down.empty()) {
           cut(hangup->link);

@@ -21,13 +21,13 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     check_leave(record, *received, actions);
     on_received(record, *received);
   }
-  if (const auto* closed = std::get_if<Closed>(&event)) record.comers.erase(closed->link);
+  if (const auto* closed = std::get_if<Closed>(&event)) record.applicants.erase(closed->link);
   for (const CoordinatorAction& action : actions) {
     each_sent(action, [&](LinkId link, const wire::Message& message) {
       on_sent(coordinator, record, link, message);
       return true;
     });
-    if (const auto* hangup = std::get_if<Hangup>(&action)) record.comers.erase(hangup->link);
+    if (const auto* hangup = std::get_if<CloseLink>(&action)) record.applicants.erase(hangup->link);
   }
   if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
 }
@@ -39,8 +39,9 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
   }
   if (const auto* join = std::get_if<wire::Join>(&received.message)) {
-    record.comers.try_emplace(received.link, Comer{join->site, join->helper, join->generation, join->resumed,
-                                                   join->init_from, join->offer.digest, join->offer.run.value != 0});
+    record.applicants.try_emplace(received.link,
+                                  Applicant{join->site, join->helper, join->generation, join->resumed, join->init_from,
+                                            join->offer.digest, join->offer.run.value != 0});
   }
   const auto knows = [this](const wire::Report& report) {
     for (const wire::Voter& voter : report.record.voters) {
@@ -49,35 +50,35 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   };
   if (const auto* join = std::get_if<wire::Join>(&received.message)) knows(join->report);
   if (const auto* promise = std::get_if<wire::Promise>(&received.message)) knows(promise->report);
-  const auto comer = record.comers.find(received.link);
-  if (comer == record.comers.end()) return;
-  const auto offers = [&comer](const auto& message) {
+  const auto applicant = record.applicants.find(received.link);
+  if (applicant == record.applicants.end()) return;
+  const auto offers = [&applicant](const auto& message) {
     const wire::Record& its = message.report.record;
-    comer->second.held = message.offer;
-    comer->second.memory = its.acceptor;
-    comer->second.knows = !its.voters.empty();
-    comer->second.left = comer->second.knows && its.anchor.run != message.offer.run;
+    applicant->second.held = message.offer;
+    applicant->second.memory = its.acceptor;
+    applicant->second.knows = !its.voters.empty();
+    applicant->second.left = applicant->second.knows && its.anchor.run != message.offer.run;
   };
   if (const auto* join = std::get_if<wire::Join>(&received.message)) offers(*join);
   if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
-    comer->second.held = {installed->run, installed->round, installed->digest};
-    comer->second.left = false;
-    comer->second.memory = installed->acceptor;
+    applicant->second.held = {installed->run, installed->round, installed->digest};
+    applicant->second.left = false;
+    applicant->second.memory = installed->acceptor;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   // One that waited for its disk may come from who was let in without it, and holds another anchor by now.
-  if (promise != nullptr && !comer->second.site) {
+  if (promise != nullptr && !applicant->second.site) {
     offers(*promise);
-    comer->second.recent = promise->report.record.recent;
-    comer->second.promised = promise->term;
-    comer->second.acceptor = promise->report.record.acceptor;
+    applicant->second.recent = promise->report.record.recent;
+    applicant->second.promised = promise->term;
+    applicant->second.acceptor = promise->report.record.acceptor;
   }
   const bool promised = promise != nullptr && promise->offer.run.value != 0;
-  if (promised || std::holds_alternative<wire::AnchorInstalled>(received.message)) comer->second.holds = true;
+  if (promised || std::holds_alternative<wire::AnchorInstalled>(received.message)) applicant->second.holds = true;
   if (const auto* accepted = std::get_if<wire::Accepted>(&received.message)) {
     if (accepted->term > record.accepting) record.accepted.clear();
     record.accepting = std::max(record.accepting, accepted->term);
-    if (accepted->term == record.accepting) record.accepted.insert(comer->second.name);
+    if (accepted->term == record.accepting) record.accepted.insert(applicant->second.name);
   }
 }
 
@@ -85,28 +86,28 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
 // that resumed, else of the lowest.
 void Invariants::on_first_install(CoordinatorRecord& record, const wire::InstallAnchor& install) {
   if (install.round.value != 0 || !record.begun.insert(install.run).second) return;
-  std::map<SiteId, const Comer*> here;
+  std::map<SiteId, const Applicant*> here;
   std::string named = init_from_;
-  for (const auto& [link, comer] : record.comers) {
-    if (!comer.site) continue;
-    if (comer.holds) return;
-    if (!comer.helper) here[*comer.site] = &comer;
+  for (const auto& [link, applicant] : record.applicants) {
+    if (!applicant.site) continue;
+    if (applicant.holds) return;
+    if (!applicant.helper) here[*applicant.site] = &applicant;
   }
   if (here.empty()) return;
-  for (const auto& [site, comer] : here) {
-    if (named.empty()) named = comer->init_from;
+  for (const auto& [site, applicant] : here) {
+    if (named.empty()) named = applicant->init_from;
   }
   const auto is_named = [&](const auto& entry) { return entry.second->name == named; };
   const auto resumed = [](const auto& entry) { return entry.second->resumed; };
   auto first = std::find_if(here.begin(), here.end(), is_named);
   const std::uint32_t generation = here.begin()->second->generation;
-  for (const auto& [site, comer] : here) {
-    check(comer->generation == generation,
-          comer->name + " is of another generation than " + here.begin()->second->name);
+  for (const auto& [site, applicant] : here) {
+    check(applicant->generation == generation,
+          applicant->name + " is of another generation than " + here.begin()->second->name);
   }
   // Of later generations nobody is waited for but who has left for them, and in the first nobody who has been through
   // it.
-  const bool ahead = std::ranges::any_of(record.comers, [&](const auto& entry) {
+  const bool ahead = std::ranges::any_of(record.applicants, [&](const auto& entry) {
     return entry.second.name == named && entry.second.generation > generation;
   });
   check(named.empty() || first != here.end() || generation > 1 || ahead,
@@ -123,24 +124,26 @@ void Invariants::on_first_install(CoordinatorRecord& record, const wire::Install
 void Invariants::on_renamed(const CoordinatorRecord& record, const wire::InstallAnchor& install) {
   const auto of_this_run = memberships_.lower_bound({install.run, RoundId{0}});
   if (of_this_run != memberships_.end() && std::get<0>(of_this_run->first) == install.run) return;
-  const Comer* source = nullptr;
+  const Applicant* source = nullptr;
   bool founded = true;
-  for (const auto& [link, comer] : record.comers) {
-    if (comer.held.run == install.run) return;  // it was begun before
-    if (!comer.site) continue;
-    founded = founded && !comer.knows;
-    if (!install.sources.empty() && *comer.site == install.sources.front()) source = &comer;
+  for (const auto& [link, applicant] : record.applicants) {
+    if (applicant.held.run == install.run) return;  // it was begun before
+    if (!applicant.site) continue;
+    founded = founded && !applicant.knows;
+    if (!install.sources.empty() && *applicant.site == install.sources.front()) source = &applicant;
   }
   if (source == nullptr || founded) return;
-  for (const auto& [link, comer] : record.comers) {
-    if (!comer.site || !comer.knows || comer.left || !is_committed(comer.held.run, comer.held.round)) continue;
-    const auto state = states_.find({comer.held.run, comer.held.round});
-    if (state != states_.end() && state->second.first != comer.held.digest) continue;
-    check(!is_newer(comer.held, 0, source->held, 0),
+  for (const auto& [link, applicant] : record.applicants) {
+    if (!applicant.site || !applicant.knows || applicant.left ||
+        !is_committed(applicant.held.run, applicant.held.round))
+      continue;
+    const auto state = states_.find({applicant.held.run, applicant.held.round});
+    if (state != states_.end() && state->second.first != applicant.held.digest) continue;
+    check(!is_newer(applicant.held, 0, source->held, 0),
           "run " + std::to_string(install.run.value) + " goes on from round " +
               std::to_string(source->held.round.value) + " of run " + std::to_string(source->held.run.value) +
-              ", and " + comer.name + " brought round " + std::to_string(comer.held.round.value) + " of run " +
-              std::to_string(comer.held.run.value));
+              ", and " + applicant.name + " brought round " + std::to_string(applicant.held.round.value) + " of run " +
+              std::to_string(applicant.held.run.value));
   }
 }
 
@@ -153,25 +156,26 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
       record.started.clear();
       record.led.clear();
       record.electors.clear();
-      for (const auto& [from, comer] : record.comers) {
-        if (comer.promised != welcome->term) continue;
-        record.electors[comer.name] = {comer.acceptor, record.asked[welcome->term].count(from) != 0};
+      for (const auto& [from, applicant] : record.applicants) {
+        if (applicant.promised != welcome->term) continue;
+        record.electors[applicant.name] = {applicant.acceptor, record.asked[welcome->term].count(from) != 0};
       }
     }
     record.term = welcome->term;
     record.welcomed[link] = welcome->site;
-    if (const auto comer = record.comers.find(link); comer != record.comers.end()) comer->second.site = welcome->site;
+    if (const auto applicant = record.applicants.find(link); applicant != record.applicants.end())
+      applicant->second.site = welcome->site;
   }
   if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
     on_first_install(record, *install);
     on_renamed(record, *install);
-    if (!record.anchor) check_mandate(coordinator, record, *install);
+    if (!record.anchor) check_election_result(coordinator, record, *install);
     on_install_anchor(record, *install);
     if (install->counted == wire::Counted::kUnknown) check_unknown(record, link, *install);
   }
   if (const auto* prepare = std::get_if<wire::Prepare>(&message)) {
     std::set<LinkId> here;
-    for (const auto& [other, comer] : record.comers) here.insert(other);
+    for (const auto& [other, applicant] : record.applicants) here.insert(other);
     record.asked.try_emplace(prepare->term, std::move(here));
   }
   if (const auto* accept = std::get_if<wire::Accept>(&message)) {
@@ -235,9 +239,9 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
   const auto asked = record.asked.find(commit.term);
   const bool begins = before == memberships_.lower_bound({start.run, RoundId{0}});  // then nobody was asked
   const auto is_late = [&](const wire::Voter& voter) {
-    return !begins && asked != record.asked.end() && std::ranges::any_of(record.comers, [&](const auto& entry) {
-      const Comer& comer = entry.second;
-      return comer.site && comer.name == voter.name && comer.memory != voter.acceptor &&
+    return !begins && asked != record.asked.end() && std::ranges::any_of(record.applicants, [&](const auto& entry) {
+      const Applicant& applicant = entry.second;
+      return applicant.site && applicant.name == voter.name && applicant.memory != voter.acceptor &&
              asked->second.count(entry.first) == 0;
     });
   };
@@ -253,7 +257,7 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
 
 // Who goes on in a run has the promises of more than half of the membership that it goes on with, of whom those with
 // their records are half of it. Who came without its record after the term was begun has promised nothing.
-void Invariants::check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
+void Invariants::check_election_result(const std::string& coordinator, const CoordinatorRecord& record,
                                const wire::InstallAnchor& install) {
   const auto membership = memberships_.find({install.run, install.round});
   if (membership == memberships_.end()) return;  // it is founded, or goes on under another name
@@ -278,14 +282,15 @@ void Invariants::check_mandate(const std::string& coordinator, const Coordinator
 // Where a voter goes in good order the others hear of it: else they would miss it for ever.
 void Invariants::check_leave(const CoordinatorRecord& record, const Received& received,
                              const std::vector<CoordinatorAction>& actions) {
-  const auto leaver = record.comers.find(received.link);
-  if (!std::holds_alternative<wire::Leave>(received.message) || !record.anchor || leaver == record.comers.end()) return;
+  const auto leaver = record.applicants.find(received.link);
+  if (!std::holds_alternative<wire::Leave>(received.message) || !record.anchor || leaver == record.applicants.end())
+    return;
   const auto membership = memberships_.find(*record.anchor);
   const auto& [name, memory] = std::tie(leaver->second.name, leaver->second.memory);
   const bool counts = membership != memberships_.end() && membership->second.count(name) != 0 &&
                       membership->second.at(name) == memory && left_.count({name, memory}) == 0;
   const bool alone = std::ranges::none_of(
-      record.comers, [&](const auto& entry) { return entry.second.site && entry.first != received.link; });
+      record.applicants, [&](const auto& entry) { return entry.second.site && entry.first != received.link; });
   if (!leaver->second.site || !counts || alone) return;
   bool told = false;
   for (const CoordinatorAction& action : actions) {
@@ -312,20 +317,20 @@ void Invariants::check_voters(const wire::StartAttempt& start) {
 // Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or
 // was told of its commit when it was elected. (Who comes later may know of one more; that is not looked at.)
 void Invariants::check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install) {
-  const auto to = record.comers.find(link);
-  if (to == record.comers.end() || distrusted_.contains(to->second.name)) return;
+  const auto to = record.applicants.find(link);
+  if (to == record.applicants.end() || distrusted_.contains(to->second.name)) return;
   if (to->second.held.run != install.run || to->second.held.round >= install.round) return;
   const RoundId asked{to->second.held.round.value + 1};
   const std::string what =
       to->second.name + " is told that nobody knows whether it counted in round " + std::to_string(asked.value) + ", ";
   const bool remembered = install.round.value - asked.value < kRemembered;
   check(!remembered || record.led.count({install.run, asked}) == 0, what + "which the leader committed itself");
-  for (const auto& [other, comer] : record.comers) {
-    const bool knows =
-        comer.site && comer.promised == install.term && std::ranges::any_of(comer.recent, [&](const wire::Past& past) {
-          return past.run == install.run && past.round == asked;
-        });
-    check(!knows, what + "whose commit " + comer.name + " has told of");
+  for (const auto& [other, applicant] : record.applicants) {
+    const bool knows = applicant.site && applicant.promised == install.term &&
+                       std::ranges::any_of(applicant.recent, [&](const wire::Past& past) {
+                         return past.run == install.run && past.round == asked;
+                       });
+    check(!knows, what + "whose commit " + applicant.name + " has told of");
   }
 }
 

@@ -41,7 +41,7 @@ class Invariants {
   using Memory = std::pair<std::string, AcceptorId>;  // of a site
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
   // Who has joined, with what it brought.
-  struct Comer {
+  struct Applicant {
     std::string name;
     bool helper = false;
     std::uint32_t generation = 1;
@@ -64,7 +64,7 @@ class Invariants {
     bool early = false;  // was there when the term was begun
   };
   struct CoordinatorRecord {
-    std::map<LinkId, Comer> comers;
+    std::map<LinkId, Applicant> applicants;
     std::set<RunId> begun;  // at round 0
     std::map<LinkId, SiteId> welcomed;
     std::optional<Round> anchor;
@@ -110,7 +110,7 @@ class Invariants {
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
   void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
   void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
-  void check_mandate(const std::string& coordinator, const CoordinatorRecord& record,
+  void check_election_result(const std::string& coordinator, const CoordinatorRecord& record,
                      const wire::InstallAnchor& install);
   void check_leave(const CoordinatorRecord& record, const Received& received,
                    const std::vector<CoordinatorAction>& actions);

@@ -46,7 +46,7 @@ class InvariantsTest : public testing::Test {
       site(name(id), Tick{}, {StartExchange{start, SiteId{id}, {LinkId{0}, LinkId{0}}}});
     }
   }
-  void say_done(std::uint32_t id) {
+  void send_done(std::uint32_t id) {
     write(name(id), 1, record(TermId{1}, {{start, true, {{5, 5}}, {}}}));
     site(name(id), Persisted{1, {}}, {Send{LinkId{1}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}}}});
   }
@@ -72,8 +72,8 @@ TEST_F(InvariantsTest, ARoundAsItShouldBe) {
   out(1, start);
   out(2, start);
   start_both();
-  say_done(0);
-  say_done(1);
+  send_done(0);
+  send_done(1);
   done(1);
   done(2);
   out(1, commit);
@@ -251,7 +251,7 @@ TEST_F(InvariantsTest, ContributorsAreThoseWithAWeight) {
 TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
   out(1, start);
   start_both();
-  say_done(0);
+  send_done(0);
   done(1);
   done(2);  // said for the other
   out(1, commit);
@@ -262,8 +262,8 @@ TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
 TEST_F(InvariantsTest, AllHoldTheSameAfterACommit) {
   out(1, start);
   start_both();
-  say_done(0);
-  say_done(1);
+  send_done(0);
+  send_done(1);
   done(1);
   done(2);
   out(1, commit);

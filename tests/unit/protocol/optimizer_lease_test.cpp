@@ -22,7 +22,7 @@ class Lease : public testing::Test {
   // late has asked, and the copy was made.
   std::uint64_t serve() {
     EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
-    return all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{}", {}})).at(0).message.snapshot;
+    return all<SendOptimizerState>(step(LeaseMade{1000, {1, 2}, "{}", {}})).at(0).message.snapshot;
   }
 
   TimePoint now{};
@@ -37,18 +37,20 @@ TEST_F(Lease, NothingIsSpentUntilSomebodyAsks) {
 TEST_F(Lease, OneCopyServesAllWhoAsk) {
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
   EXPECT_TRUE(ask(kLater).empty()) << "it is being made";
-  const auto told = all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{\"a\":1}", {}}));
+  const auto told = all<SendOptimizerState>(step(LeaseMade{1000, {1, 2}, "{\"a\":1}", {}}));
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[1].to, kLater);
   EXPECT_EQ(told[1].message, (wire::OptimizerState{1, 1000, {1, 2}, "{\"a\":1}", {}}));
-  EXPECT_EQ(all<TellBorrower>(ask(LinkId{7})).at(0).message.snapshot, 1U) << "it is there";
+  EXPECT_EQ(all<SendOptimizerState>(ask(LinkId{7})).at(0).message.snapshot, 1U) << "it is there";
 }
 
 TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
   const std::uint64_t snapshot = serve();
   EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1000})).at(0).part.range, (ElementRange{0, 1000}));
-  EXPECT_THAT(all<TellBorrower>(ask(kLater, snapshot, {0, 10})).at(0).message.reason, HasSubstr("no longer held"));
-  EXPECT_THAT(all<TellBorrower>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason, HasSubstr("no longer held"));
+  EXPECT_THAT(all<SendOptimizerState>(ask(kLater, snapshot, {0, 10})).at(0).message.reason,
+              HasSubstr("no longer held"));
+  EXPECT_THAT(all<SendOptimizerState>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason,
+              HasSubstr("no longer held"));
   const auto wrong = ask(kLate, snapshot, {0, 1001});
   EXPECT_EQ(all<RefuseBorrower>(wrong).at(0).link, kLate);
   EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);
@@ -100,9 +102,9 @@ TEST_F(Lease, WhoDoesNotTakeThemLosesItsLinkOnceSomebodyWaits) {
 
 TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
   static_cast<void>(serve());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(all<TellBorrower>(ask(kLate)).size(), 1U);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(all<SendOptimizerState>(ask(kLate)).size(), 1U);
   const auto fifth = ask(kLate);
-  EXPECT_TRUE(all<TellBorrower>(fifth).empty());
+  EXPECT_TRUE(all<SendOptimizerState>(fifth).empty());
   EXPECT_EQ(all<RefuseBorrower>(fifth).size(), 1U);
 }
 
@@ -138,7 +140,7 @@ TEST_F(Lease, ABorrowerThatKeepsSilentLosesIt) {
   now += seconds(1);
   EXPECT_EQ(now, lease.next_deadline());
   const auto over = step(LeaseTick{});
-  EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("nothing was asked of it for 60 s"));
+  EXPECT_THAT(all<SendOptimizerState>(over).at(0).message.reason, HasSubstr("nothing was asked of it for 60 s"));
   EXPECT_EQ(all<DropCopy>(over).size(), 1U);
 }
 
@@ -146,7 +148,7 @@ TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
   static_cast<void>(ask(kLate));
   now += seconds(60);
   const auto over = step(LeaseTick{});
-  EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("end of a step within 60 s"));
+  EXPECT_THAT(all<SendOptimizerState>(over).at(0).message.reason, HasSubstr("end of a step within 60 s"));
   EXPECT_EQ(all<DropCopy>(over).size(), 1U);
   EXPECT_EQ(all<DropCopy>(step(LeaseMade{1000, {}, "{}", {}})).size(), 1U) << "it came too late";
   EXPECT_FALSE(lease.holds_copy());
@@ -155,7 +157,7 @@ TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
 TEST_F(Lease, WhoHasNoStateSaysSo) {
   static_cast<void>(ask(kLate));
   const auto none = step(LeaseMade{0, {}, {}, "its optimizer keeps no state"});
-  EXPECT_EQ(all<TellBorrower>(none).at(0).message,
+  EXPECT_EQ(all<SendOptimizerState>(none).at(0).message,
             (wire::OptimizerState{0, 0, {}, {}, "its optimizer keeps no state"}));
   EXPECT_EQ(lease.next_deadline(), kNever);
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U) << "it may have some later";

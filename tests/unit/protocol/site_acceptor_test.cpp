@@ -86,12 +86,12 @@ TEST_F(SiteAcceptor, NamesThatAreLongTogetherAreNotFollowed) {
   for (std::uint32_t i = 0; i < wire::kMaxSites; ++i) {
     install.voters.push_back({SiteId{i}, std::string(wire::kMaxNameBytes, 'x'), AcceptorId{i + 1}});
   }
-  EXPECT_EQ(all<Hangup>(s.hear(1, install)).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.hear(1, install)).size(), 1U);
   EXPECT_EQ(s.site.record().voters, voters_of(kTwo));
   static_cast<void>(s.pass(seconds(1)));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
   static_cast<void>(s.hear(5, wire::Prepare{TermId{4}}));
-  EXPECT_EQ(all<Hangup>(s.hear(5, wire::Accept{TermId{4}, {{longer, true, kMean, TermId{4}}}})).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.hear(5, wire::Accept{TermId{4}, {{longer, true, kMean, TermId{4}}}})).size(), 1U);
 }
 
 TEST(SiteAcceptorAlone, OfCommitsWithLongNamesItTellsOfFewer) {
@@ -131,7 +131,7 @@ TEST_F(SiteAcceptor, OneItHasPromisedItFollowsAndNoOlder) {
   }
   EXPECT_EQ(all<Persist>(s.hear(5, wire::Prepare{TermId{5}})).size(), 1U);
   const auto old = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000});
-  EXPECT_THAT(all<Hangup>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 5"));
+  EXPECT_THAT(all<CloseLink>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 5"));
 }
 
 // A disk may take longer than a round: what comes after may overtake it there.
@@ -148,7 +148,7 @@ TEST_F(SiteAcceptor, LetInAnewItForgetsWhatItHasPromised) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{9}}))));
   const auto actions = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000, true});
-  EXPECT_THAT(all<Hangup>(actions), IsEmpty()) << notes(actions);
+  EXPECT_THAT(all<CloseLink>(actions), IsEmpty()) << notes(actions);
   EXPECT_EQ(s.site.record().promised, TermId{3});
   EXPECT_NE(s.site.record().acceptor, record.acceptor);
 }
@@ -168,11 +168,11 @@ TEST(SiteTerms, AboveWhatTheClockAllowsItFollowsNone) {
   H s = asks();
   EXPECT_EQ(sent<wire::Promise>(s.hear(1, wire::Prepare{TermId{kLimit}})).size(), 1U);
   const auto far = s.hear(1, wire::Prepare{TermId{kLimit + 1}});
-  EXPECT_THAT(all<Hangup>(far).at(0).why, HasSubstr("[coordinator.far-term]"));
+  EXPECT_THAT(all<CloseLink>(far).at(0).why, HasSubstr("[coordinator.far-term]"));
   EXPECT_EQ(s.site.record().promised, TermId{kLimit});
   H welcomed = asks();
   const auto leads = welcomed.hear(1, wire::Welcome{TermId{kLimit + 1}, SiteId{0}, 1000, 60000});
-  EXPECT_THAT(all<Hangup>(leads).at(0).why, HasSubstr("acts under term " + std::to_string(kLimit + 1)));
+  EXPECT_THAT(all<CloseLink>(leads).at(0).why, HasSubstr("acts under term " + std::to_string(kLimit + 1)));
 }
 
 TEST_F(SiteAcceptor, AMemberPromisesNobodyAnything) {
@@ -331,9 +331,9 @@ TEST_F(SiteAcceptor, AWriteThatFailsEndsThatMemory) {
   const AcceptorId before = s.site.record().acceptor;
   const auto failed = durable(asked(complete()), unavailable("no space left on device"));
   EXPECT_THAT(sent<wire::Done>(failed), IsEmpty());
-  ASSERT_EQ(all<Hangup>(failed).size(), 1U);
-  EXPECT_EQ(all<Hangup>(failed)[0].link, LinkId{1});
-  EXPECT_THAT(all<Hangup>(failed)[0].why,
+  ASSERT_EQ(all<CloseLink>(failed).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(failed)[0].link, LinkId{1});
+  EXPECT_THAT(all<CloseLink>(failed)[0].why,
               HasSubstr("this site's record could not be written: no space left on device"));
   EXPECT_EQ(s.site.record().acceptor, next_of(before)) << "what is on the disk is no witness";
   static_cast<void>(s.pass(seconds(1)));
@@ -347,7 +347,7 @@ TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayFailToo) {
   static_cast<void>(s.step(Trigger{8, 4}));
   const AcceptorId before = s.site.record().acceptor;
   const auto failed = durable(asked(s.hear(1, H::start(1, 1, 2))), unavailable("read-only"));
-  EXPECT_EQ(all<Hangup>(failed).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(failed).size(), 1U);
   EXPECT_NE(s.site.record().acceptor, before);
 }
 
@@ -359,7 +359,7 @@ TEST_F(SiteAcceptor, AWriteSlowerThanTheGraceIsGivenUp) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));
     for (auto& action : s.pass(seconds(1))) waited.push_back(std::move(action));
   }
-  const auto hangups = all<Hangup>(waited);
+  const auto hangups = all<CloseLink>(waited);
   ASSERT_FALSE(hangups.empty());
   EXPECT_EQ(hangups[0].link, LinkId{1});
   EXPECT_THAT(hangups[0].why, HasSubstr("this site's record was not written within 60 s (COLLAB_LINK_GRACE)"));
@@ -372,7 +372,7 @@ TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayTakeItsTime) {
   EXPECT_NE(asked(s.hear(1, H::start(1, 1, 2))), 0U);
   for (int second = 0; second < 100; ++second) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));
-    EXPECT_THAT(all<Hangup>(s.pass(seconds(1))), IsEmpty());
+    EXPECT_THAT(all<CloseLink>(s.pass(seconds(1))), IsEmpty());
   }
 }
 

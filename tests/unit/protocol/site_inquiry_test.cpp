@@ -55,7 +55,7 @@ class SiteInquiry : public testing::Test {
   bool goes(const wire::Leads& leads) {
     EXPECT_FALSE(inquiries(wait(62)).empty());
     const auto actions = answer(leads);
-    const auto hangups = all<Hangup>(actions);
+    const auto hangups = all<CloseLink>(actions);
     EXPECT_EQ(hangups.at(0).link, LinkId{9}) << "the question is answered";
     if (hangups.size() == 1) return false;
     EXPECT_EQ(hangups.at(1).link, LinkId{1});
@@ -147,7 +147,7 @@ TEST(SiteInquiryOrder, IsTheSameFromBothSides) {
     }
     EXPECT_TRUE(asked);
     static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
-    return all<Hangup>(s.hear(9, wire::Leads{true, 1, RunId{to_run}, RoundId{to_round}, 2})).size() == 2;
+    return all<CloseLink>(s.hear(9, wire::Leads{true, 1, RunId{to_run}, RoundId{to_round}, 2})).size() == 2;
   };
   for (std::uint64_t a = 0; a < 12; ++a) {
     for (std::uint64_t b = 0; b < 12; ++b) {
@@ -163,8 +163,8 @@ TEST_F(SiteInquiry, WhoWaitsGoesWhereASwarmHasBegun) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
   const auto actions = answer(leads(7, 0));
-  ASSERT_EQ(all<Hangup>(actions).size(), 2U);
-  EXPECT_THAT(all<Hangup>(actions)[1].why, HasSubstr("another candidate leads a swarm that has begun"));
+  ASSERT_EQ(all<CloseLink>(actions).size(), 2U);
+  EXPECT_THAT(all<CloseLink>(actions)[1].why, HasSubstr("another candidate leads a swarm that has begun"));
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).at(0).candidate, 1U);
 }
 
@@ -176,7 +176,7 @@ class SiteWaitsWithMore : public SiteInquiry {
         s.step(Begin{member_of("tokyo", {RunId{7}, RoundId{500}, kRight}, voters_of({"paris", "tokyo"}))}));
     static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
     EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
-    return all<Hangup>(answer(there)).size() == 2;
+    return all<CloseLink>(answer(there)).size() == 2;
   }
 };
 TEST_F(SiteWaitsWithMore, ThanASwarmThatHasJustBegunAndStays) { EXPECT_FALSE(goes(leads(8, 1))); }
@@ -192,7 +192,7 @@ class SiteIsNotLetInYet : public SiteInquiry {
     static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
     static_cast<void>(s.hear(1, leads(7, 4)));
     EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
-    return all<Hangup>(answer(there)).size() == 2;
+    return all<CloseLink>(answer(there)).size() == 2;
   }
 };
 TEST_F(SiteIsNotLetInYet, AndStaysThoughASwarmThatIsNoBetterHasBegunElsewhere) { EXPECT_FALSE(goes(leads(6, 4))); }
@@ -214,7 +214,7 @@ TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun
     static_cast<void>(s.hear(1, wire::Leads{!gone, 1, RunId{7}, RoundId{0}, 1}));
     EXPECT_EQ(inquiries(s.pass(seconds(10))).empty(), !gone);
     if (!gone) continue;
-    EXPECT_EQ(all<Hangup>(answer(leads(8, 0))).size(), 2U);
+    EXPECT_EQ(all<CloseLink>(answer(leads(8, 0))).size(), 2U);
   }
 }
 
@@ -232,7 +232,7 @@ class SiteMeets : public SiteInquiry {
     static_cast<void>(s.hear(1, waiting(5, here)));
     EXPECT_FALSE(inquiries(s.pass(seconds(3))).empty());
     if (elected) static_cast<void>(s.hear(1, wire::Prepare{TermId{9}}));
-    return all<Hangup>(answer(there)).size() == 2;
+    return all<CloseLink>(answer(there)).size() == 2;
   }
 };
 TEST_F(SiteMeets, TheOthersWhereMostWait) { EXPECT_TRUE(goes(2, waiting(9, 3))); }
@@ -249,7 +249,7 @@ class SiteIsHeld : public SiteInquiry {
     static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
     static_cast<void>(s.hear(1, wire::Hold{"paris is still at generation 2"}));
     EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
-    return all<Hangup>(answer(there)).size() == 2;
+    return all<CloseLink>(answer(there)).size() == 2;
   }
 };
 TEST_F(SiteIsHeld, ThereUntilItsOwnGenerationHasBegunElsewhere) { EXPECT_TRUE(goes(leads(7, 0))); }
@@ -265,16 +265,16 @@ TEST_F(SiteInquiry, AQuestionThatIsNotAnsweredIsGivenUp) {
   EXPECT_EQ(inquiries(wait(62)).size(), 1U);
   static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
   const auto later = wait(62);
-  ASSERT_EQ(all<Hangup>(later).size(), 1U);
-  EXPECT_EQ(all<Hangup>(later)[0].link, LinkId{9});
-  EXPECT_EQ(all<Hangup>(s.hear(9, leads(8, 90))).size(), 0U + all<Hangup>(s.hear(9, kNothing)).size())
+  ASSERT_EQ(all<CloseLink>(later).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(later)[0].link, LinkId{9});
+  EXPECT_EQ(all<CloseLink>(s.hear(9, leads(8, 90))).size(), 0U + all<CloseLink>(s.hear(9, kNothing)).size())
       << "too late: it is nobody's link";
 }
 
 TEST_F(SiteInquiry, AnAnswerToAnEarlierQuestionIsNotTakenForThisOnes) {
   become();
   static_cast<void>(wait(62));
-  EXPECT_EQ(all<Hangup>(s.step(CoordinatorConnected{LinkId{9}, true, 0})).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.step(CoordinatorConnected{LinkId{9}, true, 0})).size(), 1U);
   EXPECT_EQ(sent<wire::Inquire>(s.step(CoordinatorConnected{LinkId{8}, true, 1})).size(), 1U);
 }
 
@@ -282,7 +282,7 @@ TEST_F(SiteInquiry, ALinkThatClosesEndsTheQuestion) {
   become();
   static_cast<void>(wait(62));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
-  EXPECT_THAT(all<Hangup>(s.step(Closed{LinkId{9}, unavailable("reset")})), IsEmpty());
+  EXPECT_THAT(all<CloseLink>(s.step(Closed{LinkId{9}, unavailable("reset")})), IsEmpty());
   EXPECT_EQ(inquiries(wait(62)).size(), 1U) << "it asks again";
 }
 
@@ -291,15 +291,15 @@ TEST_F(SiteInquiry, AnAnswerAfterTheCoordinatorWasLostMovesNobody) {
   static_cast<void>(wait(62));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
-  EXPECT_EQ(all<Hangup>(s.hear(9, leads(8, 90))).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.hear(9, leads(8, 90))).size(), 1U);
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).at(0).candidate, 0U) << "the first in the list, as ever";
 }
 
 TEST_F(SiteInquiry, AnswersNobodyAskedForAreAStrangers) {
   become();
-  EXPECT_EQ(all<Hangup>(s.hear(9, leads(8, 90))).at(0).link, LinkId{9});
+  EXPECT_EQ(all<CloseLink>(s.hear(9, leads(8, 90))).at(0).link, LinkId{9});
   const auto uninvited = s.step(CoordinatorConnected{LinkId{8}, true});
-  EXPECT_EQ(all<Hangup>(uninvited).at(0).link, LinkId{8});
+  EXPECT_EQ(all<CloseLink>(uninvited).at(0).link, LinkId{8});
   EXPECT_THAT(sent<wire::Inquire>(uninvited), IsEmpty());
 }
 
@@ -309,7 +309,8 @@ TEST_F(SiteInquiry, TheLinkGoesWithTheSite) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
   static_cast<void>(s.step(Depart{"done"}));
   bool closed = false;
-  for (const Hangup& hangup : all<Hangup>(s.hear(1, wire::LeaveAck{}))) closed = closed || hangup.link == LinkId{9};
+  for (const CloseLink& hangup : all<CloseLink>(s.hear(1, wire::LeaveAck{})))
+    closed = closed || hangup.link == LinkId{9};
   EXPECT_TRUE(closed);
 }
 

@@ -73,7 +73,7 @@ TEST(SiteJoin, ItsCoordinatorsTimesAreTakenButNotAGraceOfADay) {
     EXPECT_EQ(s.site.heartbeat(), seconds(heartbeat));
     EXPECT_EQ(notes(told).find("[coordinator.times]") == std::string::npos, grace_ms == 600'000U);
     const TimePoint began = s.now;
-    for (auto gone = told; all<Hangup>(gone).empty(); gone = s.pass(seconds(0.5)))
+    for (auto gone = told; all<CloseLink>(gone).empty(); gone = s.pass(seconds(0.5)))
       ASSERT_LT(s.now - began, seconds(4000));
     EXPECT_NEAR(std::chrono::duration<double>(s.now - began).count(), grace, heartbeat + 1) << "it is silent so long";
   }
@@ -89,7 +89,7 @@ TEST(SiteJoin, ACoordinatorThatAnswersOnceAHeartbeatIsNotLeft) {
   static_cast<void>(s.pass(seconds(1)));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{2}}));
   for (int beat = 0; beat < 6; ++beat) {
-    EXPECT_TRUE(all<Hangup>(s.pass(seconds(5))).empty()) << "after " << 5 * beat << " s";
+    EXPECT_TRUE(all<CloseLink>(s.pass(seconds(5))).empty()) << "after " << 5 * beat << " s";
     static_cast<void>(s.hear(2, wire::Leads{}));
   }
 }
@@ -99,7 +99,7 @@ TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   const auto actions = s.pass(seconds(61));
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{1});
   EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }
 
@@ -194,7 +194,7 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
   EXPECT_EQ(all<ReceiveAnchor>(again).size(), 1U);
   const auto gone = s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong});
   EXPECT_TRUE(all<Failed>(gone).empty()) << "paris alone may be wrong";
-  EXPECT_EQ(all<Hangup>(gone).at(0).link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(gone).at(0).link, LinkId{1});
 }
 
 // Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor
@@ -275,7 +275,7 @@ TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
   EXPECT_THAT(notes(one), HasSubstr("paris no longer holds the anchor of round 4, but that of run 7 round 5"));
   const auto two = s.hear(3, wire::AnchorMoved{RunId{7}, RoundId{5}});
   EXPECT_EQ(all<StopReceiving>(two).size(), 1U);
-  EXPECT_EQ(all<Hangup>(two)[0].link, LinkId{1});
+  EXPECT_EQ(all<CloseLink>(two)[0].link, LinkId{1});
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).size(), 1U);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
@@ -490,10 +490,10 @@ TEST(SiteRejoin, ASilentCoordinatorIsLostASleptOneIsNot) {
   s.become(0, {"paris"});
   EXPECT_GE(sent<wire::Heartbeat>(s.pass(seconds(10))).size(), 9U);
   s.now += seconds(500);  // we slept
-  EXPECT_TRUE(all<Hangup>(s.step(Tick{})).empty());
+  EXPECT_TRUE(all<CloseLink>(s.step(Tick{})).empty());
   const auto actions = s.pass(seconds(62));
-  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
-  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("COLLAB_LINK_GRACE"));
+  ASSERT_EQ(all<CloseLink>(actions).size(), 1U);
+  EXPECT_THAT(all<CloseLink>(actions)[0].why, HasSubstr("COLLAB_LINK_GRACE"));
 }
 
 TEST(SiteRejoin, ARefusalToAMemberEndsIt) {

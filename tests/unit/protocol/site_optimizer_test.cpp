@@ -184,7 +184,7 @@ TEST_F(Optimizer, WhoAsksUsIsLentOurs) {
   EXPECT_EQ(serve.at(0).to, LinkId{2});
   EXPECT_EQ(serve.at(0).name, "paris");
   EXPECT_EQ(serve.at(0).asked, (wire::FetchOptimizer{3, {1, 2}}));
-  EXPECT_FALSE(all<Hangup>(s.hear(9, wire::FetchOptimizer{})).empty()) << "not before Hello";
+  EXPECT_FALSE(all<CloseLink>(s.hear(9, wire::FetchOptimizer{})).empty()) << "not before Hello";
 }
 
 TEST_F(Optimizer, AnswersNobodyAskedForAreIgnored) {

@@ -19,7 +19,7 @@ class Peers : public testing::Test {
  protected:
   Peers() { s.become(1, {"paris", "tokyo", "lima"}); }
   std::string hangup(std::uint64_t link, wire::Message message) {
-    const auto hangups = all<Hangup>(s.hear(link, std::move(message)));
+    const auto hangups = all<CloseLink>(s.hear(link, std::move(message)));
     return hangups.empty() ? "" : hangups[0].why;
   }
   // lima (site 2) dials us on that link.
@@ -43,7 +43,7 @@ TEST_F(Peers, StrangersAreHungUpOnWithAReason) {
   EXPECT_THAT(hangup(7, hello(1, "tokyo")), HasSubstr("claims the number of this site"));
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
   EXPECT_THAT(hangup(8, hello(2, "lima")), HasSubstr("dialled paris, reached \"lima\" (site 2)"));
-  EXPECT_EQ(all<Hangup>(s.step(PeerConnected{SiteId{9}, LinkId{9}})).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.step(PeerConnected{SiteId{9}, LinkId{9}})).size(), 1U);
 }
 
 TEST_F(Peers, AHelloMayComeBeforeTheRosterThatListsIt) {
@@ -60,7 +60,7 @@ TEST_F(Peers, LinksOfSitesThatNoRosterListsAreBoundedAndPushNoMemberOut) {
     s.now += seconds(0.01);
     EXPECT_EQ(hangup(100 + i, hello(10, "oslo")), "") << i;
   }
-  const auto gone = all<Hangup>(s.hear(99, hello(10, "oslo")));
+  const auto gone = all<CloseLink>(s.hear(99, hello(10, "oslo")));
   ASSERT_EQ(gone.size(), 1U);
   EXPECT_EQ(gone[0].link, LinkId{100}) << "the oldest";
   EXPECT_THAT(gone[0].why, HasSubstr("too many links of unknown sites"));
@@ -115,7 +115,7 @@ TEST_F(Peers, ANewKeyIsShownToWhoMayKnowNoOther) {
 TEST_F(Peers, AHelloIsNotWaitedOnForever) {
   static_cast<void>(s.hear(5, hello(3, "oslo")));
   static_cast<void>(s.hear(1, wire::Heartbeat{}));
-  const auto hangups = all<Hangup>(s.pass(seconds(21)));
+  const auto hangups = all<CloseLink>(s.pass(seconds(21)));
   ASSERT_EQ(hangups.size(), 1U);
   EXPECT_THAT(hangups[0].why, HasSubstr("does not list \"oslo\""));
 }
@@ -123,20 +123,20 @@ TEST_F(Peers, AHelloIsNotWaitedOnForever) {
 TEST_F(Peers, AMemberThatIsGoneLosesItsLinks) {
   accept(5);
   const auto actions = s.hear(1, SiteHarness::roster({"paris", "tokyo"}));
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{5});
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{5});
   EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
 }
 
 TEST_F(Peers, OfTwoLinksOfOneDiallerTheNewerStays) {
   accept(5);
   static_cast<void>(s.hear(6, hello(2, "lima")));
-  EXPECT_EQ(all<Hangup>(s.hear(6, wire::Heartbeat{0, true}))[0].link, LinkId{5});
+  EXPECT_EQ(all<CloseLink>(s.hear(6, wire::Heartbeat{0, true}))[0].link, LinkId{5});
   EXPECT_EQ(s.site.peer_of(LinkId{6}), SiteId{2});
 }
 
 TEST_F(Peers, OfTwoDiallersTheHigherSitesLinkStays) {
   accept(5);
-  EXPECT_EQ(all<Hangup>(s.step(PeerConnected{SiteId{2}, LinkId{6}})).at(0).link, LinkId{6});
+  EXPECT_EQ(all<CloseLink>(s.step(PeerConnected{SiteId{2}, LinkId{6}})).at(0).link, LinkId{6});
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
 }
 
@@ -184,7 +184,7 @@ TEST(PeersEarly, EarlyFetchesAreBounded) {
   for (std::uint64_t i = 0; i < 300 && last.empty(); ++i) {
     last = s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {i, i + 1}});
   }
-  EXPECT_EQ(all<Hangup>(last).at(0).link, LinkId{5});
+  EXPECT_EQ(all<CloseLink>(last).at(0).link, LinkId{5});
 }
 
 TEST_F(Peers, TheAnchorIsGivenWithoutACoordinatorToo) {
@@ -254,7 +254,7 @@ TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthers) {
   EXPECT_THAT(notes(actions), testing::HasSubstr("other sites cannot dial this site"));
   ASSERT_EQ(all<DialPeer>(actions).size(), 1U);
   EXPECT_EQ(all<DialPeer>(actions)[0].site, SiteId{2});
-  EXPECT_TRUE(all<Hangup>(actions).empty());
+  EXPECT_TRUE(all<CloseLink>(actions).empty());
 }
 
 TEST(SitePeers, ADialThatSucceedsLateDoesNotReplaceALinkInUse) {
@@ -265,8 +265,8 @@ TEST(SitePeers, ADialThatSucceedsLateDoesNotReplaceALinkInUse) {
   static_cast<void>(s.hear(7, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}));  // it dialled, too
   ASSERT_EQ(all<StartExchange>(s.hear(7, wire::Heartbeat{0, true})).size(), 1U);
   const auto late = s.step(PeerConnected{SiteId{0}, LinkId{8}});
-  ASSERT_EQ(all<Hangup>(late).size(), 1U);
-  EXPECT_EQ(all<Hangup>(late)[0].link, LinkId{8});
+  ASSERT_EQ(all<CloseLink>(late).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(late)[0].link, LinkId{8});
   EXPECT_TRUE(sent<wire::PeerUnreachable>(late).empty());
 }
 

@@ -208,7 +208,7 @@ TEST_F(SiteRound, AnAttemptOfANewerTermIsTakenWhateverItsNumber) {
 TEST(SiteTraining, CommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  EXPECT_EQ(all<Hangup>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
@@ -263,14 +263,14 @@ TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
   ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second.peer, SiteId{2});
-  EXPECT_TRUE(all<Hangup>(actions).empty()) << "its link is a new one";
+  EXPECT_TRUE(all<CloseLink>(actions).empty()) << "its link is a new one";
 }
 
 TEST_F(SiteRound, WhoSpoilsAnAttemptItHasNoPartInLosesItsLink) {
   exchange();
   lima_comes(7);
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{2}, "a chunk was damaged"});
-  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{7});
+  EXPECT_EQ(all<CloseLink>(actions).at(0).link, LinkId{7});
   ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second.peer, SiteId{2});
 }
@@ -318,7 +318,7 @@ TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});
   EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second,
             (wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
-  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{2}) << "what was sent over it does not count as delivered";
+  EXPECT_EQ(all<CloseLink>(actions).at(0).link, LinkId{2}) << "what was sent over it does not count as delivered";
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
 }
 
@@ -383,8 +383,8 @@ TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
   const auto actions = s.hear(1, H::start(1, 1, 2));
   EXPECT_TRUE(all<StartExchange>(actions).empty());
   EXPECT_THAT(notes(actions), HasSubstr("this site is not ready [round.start-ignored]"));
-  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
-  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  ASSERT_EQ(all<CloseLink>(actions).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(actions)[0].link, LinkId{1});
 }
 
 // By the next candidate of its list the script may have ended, and its Leave would reach nobody.
@@ -396,7 +396,7 @@ TEST_F(SiteRound, TheLeaderWhoseAttemptFindsItNotReadyIsDialledAgainAtOnce) {
   static_cast<void>(s.step(second));
   static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
   static_cast<void>(s.hear(5, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"}));
-  EXPECT_EQ(all<Hangup>(s.hear(5, H::start(1, 1, 2))).size(), 1U);
+  EXPECT_EQ(all<CloseLink>(s.hear(5, H::start(1, 1, 2))).size(), 1U);
   const auto dialled = all<DialCoordinator>(s.tick(Duration{}));
   ASSERT_EQ(dialled.size(), 1U);
   EXPECT_EQ(dialled[0].candidate, 1U);
@@ -407,13 +407,13 @@ TEST_F(SiteRound, AnAttemptThatFindsItLeavingIsIgnoredAndItsLeaveIsSaid) {
   s.writes_wait = true;
   const auto written = all<Persist>(s.step(Depart{"asked to end"}));
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_TRUE(all<Hangup>(s.hear(1, H::start(1, 1, 2))).empty());
+  EXPECT_TRUE(all<CloseLink>(s.hear(1, H::start(1, 1, 2))).empty());
   EXPECT_EQ(sent<wire::Leave>(s.step(Persisted{written[0].number, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, AnOlderAttemptEndsNoLink) {
   static_cast<void>(s.hear(1, H::start(1, 2, 2)));
-  EXPECT_TRUE(all<Hangup>(s.hear(1, H::start(1, 1, 2))).empty());
+  EXPECT_TRUE(all<CloseLink>(s.hear(1, H::start(1, 1, 2))).empty());
 }
 
 TEST_F(SiteRound, ALostCoordinatorDoesNotBlockBeyondTheGrace) {
@@ -521,7 +521,7 @@ TEST_F(SiteRound, ACommitOfWhatItHasNotDoneEndsTheLinkNotTheSite) {
   exchange();
   const auto actions = s.hear(1, commit);
   EXPECT_TRUE(all<Failed>(actions).empty());
-  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
+  ASSERT_EQ(all<CloseLink>(actions).size(), 1U);
   EXPECT_THAT(notes(actions), HasSubstr("committed attempt 1 of round 1, which this site has not completed"));
   EXPECT_THAT(notes(actions), HasSubstr("[round.disagreement]"));
   const auto dials = all<DialCoordinator>(s.pass(seconds(1)));
@@ -532,7 +532,7 @@ TEST_F(SiteRound, ACommitOfWhatItHasNotDoneEndsTheLinkNotTheSite) {
 TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
   complete();
   EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
-  EXPECT_EQ(all<Hangup>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
+  EXPECT_EQ(all<CloseLink>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
             1U);
 }
 

@@ -1,5 +1,5 @@
 // Links that were taken in: how many, of which peers, and which go if there are too many.
-#include "core/runtime/taken_links.h"
+#include "core/runtime/admitted_links.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kFiles = 1024;
 constexpr std::size_t kMost = kFiles / 4;
 
-class TakenLinksTest : public ::testing::Test {
+class AdmittedLinksTest : public ::testing::Test {
  protected:
   // The link that goes for it; 0: none. It is closed.
   std::uint64_t come(std::uint64_t link, const std::string& network, const std::string& name = {}) {
@@ -23,11 +23,11 @@ class TakenLinksTest : public ::testing::Test {
   void come_all(std::uint64_t first, std::uint64_t count, const std::string& network) {
     for (std::uint64_t link = first; link < first + count; ++link) ASSERT_EQ(come(link, network), 0U) << link;
   }
-  TakenLinks taken_{[] { return kFiles; }};
+  AdmittedLinks taken_{[] { return kFiles; }};
   std::set<std::string> voters_;
 };
 
-TEST_F(TakenLinksTest, ManyNamesOfOnePeerTakeAQuarterOfTheFilesAndMakeRoom) {
+TEST_F(AdmittedLinksTest, ManyNamesOfOnePeerTakeAQuarterOfTheFilesAndMakeRoom) {
   come_all(1, 40, "site");
   come_all(1000, kMost - 40, "greedy");
   EXPECT_EQ(come(5000, "greedy", "one more"), 5000U);
@@ -35,14 +35,14 @@ TEST_F(TakenLinksTest, ManyNamesOfOnePeerTakeAQuarterOfTheFilesAndMakeRoom) {
   EXPECT_EQ(come(60, "third"), 1000 + kMost - 40 - 2);
 }
 
-TEST_F(TakenLinksTest, AWholeSiteBehindOneAddressKeepsItsLinks) {
+TEST_F(AdmittedLinksTest, AWholeSiteBehindOneAddressKeepsItsLinks) {
   come_all(1, 64, "site");
   for (std::uint64_t host = 0; host < 4; ++host) come_all(1000 * (1 + host), 48, "greedy" + std::to_string(host));
   EXPECT_EQ(come(7000, "greedy9"), 7000U) << "no host has more than 64";
   EXPECT_TRUE(taken_.has(LinkId{64}));
 }
 
-TEST_F(TakenLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
+TEST_F(AdmittedLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
   voters_ = {"paris", "rome"};
   EXPECT_EQ(come(1, "site", "paris"), 0U);
   come_all(2, 63, "site");
@@ -52,7 +52,7 @@ TEST_F(TakenLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
 }
 
 // Whoever takes part in a round under many names has a say under each.
-TEST_F(TakenLinksTest, ManyNamesWithASayPushNobodyOut) {
+TEST_F(AdmittedLinksTest, ManyNamesWithASayPushNobodyOut) {
   come_all(1, 30, "site");
   for (std::uint64_t link = 1000; link < 2000; ++link) {
     voters_.insert(std::to_string(link));
@@ -62,7 +62,7 @@ TEST_F(TakenLinksTest, ManyNamesWithASayPushNobodyOut) {
   EXPECT_GE(come(31, "site"), 1000U);
 }
 
-TEST_F(TakenLinksTest, LinksOfThisMachineGoAfterAllOthersButWhoHasASay) {
+TEST_F(AdmittedLinksTest, LinksOfThisMachineGoAfterAllOthersButWhoHasASay) {
   voters_ = {"paris"};
   come_all(1, 100, "");
   come_all(1000, kMost - 100, "greedy");
@@ -72,10 +72,10 @@ TEST_F(TakenLinksTest, LinksOfThisMachineGoAfterAllOthersButWhoHasASay) {
   EXPECT_EQ(come(9000, "paris's", "paris"), kMost) << "the latest of them";
 }
 
-TEST(TakenLinks, OfOneHostThereAreAThousandHoweverManyFilesThereAre) {
-  TakenLinks taken{[] { return std::size_t{1} << 20; }};
+TEST(AdmittedLinks, OfOneHostThereAreAThousandHoweverManyFilesThereAre) {
+  AdmittedLinks taken{[] { return std::size_t{1} << 20; }};
   const auto none = [](const std::string&) { return false; };
-  for (std::uint64_t link = 1; link <= TakenLinks::kMostOfHost; ++link) {
+  for (std::uint64_t link = 1; link <= AdmittedLinks::kMostOfHost; ++link) {
     ASSERT_FALSE(taken.came(LinkId{link}, "greedy", "", none));
   }
   EXPECT_EQ(taken.came(LinkId{5000}, "greedy", "", none), LinkId{5000});

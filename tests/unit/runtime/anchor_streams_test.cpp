@@ -251,20 +251,20 @@ TEST_F(Joiners, OfWhatTheyWereSentNothingIsKept) {
 TEST_F(Joiners, WhoTakesNothingMakesRoomForWhoWaits) {
   for (std::uint64_t link = 1; link <= 100; ++link) ask(link, 40);
   EXPECT_EQ(on_their_way(100), 0U) << "it waits";
-  EXPECT_EQ(streams_->in_the_way(), std::nullopt) << "they may be about to take some";
+  EXPECT_EQ(streams_->stalled_receiver(), std::nullopt) << "they may be about to take some";
   clock_.advance(AnchorStreams::kTakesNothing - std::chrono::seconds(1));
   EXPECT_TRUE(streams_->sent(tokens_[LinkId{1}].back()));
   note();
   ask(101, 1);
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_EQ(streams_->in_the_way(), LinkId{2}) << "it has as much as the first, which gets on";
+  EXPECT_EQ(streams_->stalled_receiver(), LinkId{2}) << "it has as much as the first, which gets on";
   for (int closed = 0; on_their_way(100) == 0; ++closed) {
     ASSERT_LT(closed, 2) << "one makes room for many";
-    streams_->link_closed(*streams_->in_the_way());
+    streams_->link_closed(*streams_->stalled_receiver());
     note();
   }
   EXPECT_GT(on_their_way(101), 0U);
-  EXPECT_EQ(streams_->in_the_way(), std::nullopt) << "nobody waits";
+  EXPECT_EQ(streams_->stalled_receiver(), std::nullopt) << "nobody waits";
 }
 
 }  // namespace

@@ -1,20 +1,20 @@
 // A certificate's names bind the site that shows it.
-#include "core/runtime/proved_names.h"
+#include "core/runtime/authenticated_names.h"
 
 #include <gtest/gtest.h>
 
 namespace collab {
 namespace {
 
-TEST(ProvedNames, WithoutACertificateEveryNameWillDo) {
-  ProvedNames proved;
+TEST(AuthenticatedNames, WithoutACertificateEveryNameWillDo) {
+  AuthenticatedNames proved;
   EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "");
   proved.proved(LinkId{2}, {"rome"});
   EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "") << "another link's certificate says nothing of this one";
 }
 
-TEST(ProvedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
-  ProvedNames proved;
+TEST(AuthenticatedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
+  AuthenticatedNames proved;
   proved.proved(LinkId{1}, {"paris", "paris.example"});
   EXPECT_EQ(proved.difference(LinkId{1}, "paris.example"), "");
   EXPECT_EQ(
@@ -23,8 +23,8 @@ TEST(ProvedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
       "the certificate's name, or make it one with this name [tls.other-name]");
 }
 
-TEST(ProvedNames, AreForgottenWithTheLink) {
-  ProvedNames proved;
+TEST(AuthenticatedNames, AreForgottenWithTheLink) {
+  AuthenticatedNames proved;
   proved.proved(LinkId{1}, {"paris"});
   proved.closed(LinkId{1});
   EXPECT_EQ(proved.difference(LinkId{1}, "tokyo"), "");

@@ -1,5 +1,5 @@
 // What a coordinator tells of: which of it is kept for who looks at the swarm.
-#include "core/runtime/coordinator_news.h"
+#include "core/runtime/coordinator_reporter.h"
 
 #include <gmock/gmock.h>
 
@@ -11,8 +11,8 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(CoordinatorNews, RoundsAndWhatElseIsNotableAreKeptApart) {
-  CoordinatorNews news(*EventsFile::open(""));
+TEST(CoordinatorReporter, RoundsAndWhatElseIsNotableAreKeptApart) {
+  CoordinatorReporter news(*EventsFile::open(""));
   const auto tell = [&](protocol::Note::Level level, const std::string& event, const std::string& text) {
     news.record(TimePoint(), {level, event, text, {}});
   };
@@ -21,8 +21,8 @@ TEST(CoordinatorNews, RoundsAndWhatElseIsNotableAreKeptApart) {
   tell(protocol::Note::Level::kWarning, "lost", "paris is lost");
   tell(protocol::Note::Level::kDebug, "join", "in detail");
   const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(news.rounds(), ElementsAre(Field(&Happening::text, "round 1")));
-  EXPECT_THAT(news.notable(), ElementsAre(Field(&Happening::text, "paris is lost")));
+  EXPECT_THAT(news.rounds(), ElementsAre(Field(&RecentEvent::text, "round 1")));
+  EXPECT_THAT(news.notable(), ElementsAre(Field(&RecentEvent::text, "paris is lost")));
   EXPECT_THAT(told, HasSubstr("paris is lost"));
   EXPECT_THAT(told, Not(HasSubstr("round 1"))) << "of that each member tells";
 }

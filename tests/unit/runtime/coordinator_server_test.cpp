@@ -389,7 +389,7 @@ TEST_F(CoordinatorServerTest, WhereSomebodyAnswersASiteCanBeDialledHoweverTheLin
 
 TEST_F(CoordinatorServerTest, WhoseCertificateIsAnothersIsRefusedInWords) {
   come(LinkId{1});
-  noted_->handler->on_proved(LinkId{1}, {"rome"});
+  noted_->handler->on_authenticated(LinkId{1}, {"rome"});
   wire::Join join;
   join.swarm = "default";
   join.site = "paris";

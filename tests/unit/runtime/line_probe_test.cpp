@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "core/runtime/mailbox.h"
 
 namespace collab {
 namespace {
@@ -17,20 +19,21 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST(LineProbe, WhatIsSaidArrives) {
-  const LineTold told{.word = LineWord::kDialled, .number = 0x0102030405060708, .text = "refused"};
+  const LineMessage told{.word = LineMessageKind::kDialled, .number = 0x0102030405060708, .text = "refused"};
   const std::vector<std::byte> head = encode_line(told);
   const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
   EXPECT_EQ(bytes, "collab line 1\x04\x08\x07\x06\x05\x04\x03\x02\x01refused") << "as docs/protocol/beside.md has it";
   ASSERT_TRUE(decode_line(head).ok());
   EXPECT_EQ(*decode_line(head), told);
-  const std::vector<std::byte> longest = encode_line({.word = LineWord::kDialled, .text = std::string(9000, 'x')});
+  const std::vector<std::byte> longest =
+      encode_line({.word = LineMessageKind::kDialled, .text = std::string(9000, 'x')});
   EXPECT_EQ(decode_line(longest)->text, std::string(500, 'x'));
 }
 
 TEST(LineProbe, OtherBytesAreRefused) {
-  std::vector<std::byte> head = encode_line({.word = LineWord::kPing});
+  std::vector<std::byte> head = encode_line({.word = LineMessageKind::kPing});
   for (std::size_t size = 0; size < head.size(); ++size) EXPECT_FALSE(decode_line({head.data(), size}).ok()) << size;
-  std::vector<std::byte> unknown = encode_line({.word = static_cast<LineWord>(11)});
+  std::vector<std::byte> unknown = encode_line({.word = static_cast<LineMessageKind>(11)});
   EXPECT_EQ(decode_line(unknown).status().code(), StatusCode::kCorrupt);
   std::vector<std::byte> large = head;
   large.resize(head.size() + 501);
@@ -89,7 +92,7 @@ class Desk final : public Transport {
     TransportHandler* handler = nullptr;
     std::vector<LinkId> closed;
     std::vector<std::string> dialled;
-    std::map<LinkId, std::vector<LineWord>> said;
+    std::map<LinkId, std::vector<LineMessageKind>> said;
   };
   explicit Desk(Seen& seen) : seen_(seen) {}
   [[nodiscard]] std::string name() const override { return "desk"; }
@@ -114,14 +117,14 @@ class Desk final : public Transport {
 
 class LineAnswer : public ::testing::Test {
  protected:
-  void say(LinkId link, const LineTold& told) {
+  void say(LinkId link, const LineMessage& told) {
     seen_.handler->on_message(link, {.lane = Lane::kControl, .head = encode_line(told), .payload = nullptr});
   }
   // Whether it is served.
   bool come(LinkId link) {
     seen_.handler->on_accepted(link, "10.0.0.1:9");
-    say(link, {.word = LineWord::kPing, .number = 1});
-    return seen_.said[link] == std::vector{LineWord::kPong};
+    say(link, {.word = LineMessageKind::kPing, .number = 1});
+    return seen_.said[link] == std::vector{LineMessageKind::kPong};
   }
 
   std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
@@ -133,8 +136,8 @@ TEST_F(LineAnswer, WhoSaysNothingOrPingsMakesRoomForTheNext) {
   EXPECT_TRUE(come(LinkId{1}));
   clock_->advance(LineTurn::kSilence - seconds(1));
   EXPECT_FALSE(come(LinkId{2}));
-  EXPECT_EQ(seen_.said[LinkId{2}], std::vector{LineWord::kBusy});
-  say(LinkId{1}, {.word = LineWord::kPing, .number = 2});
+  EXPECT_EQ(seen_.said[LinkId{2}], std::vector{LineMessageKind::kBusy});
+  say(LinkId{1}, {.word = LineMessageKind::kPing, .number = 2});
   clock_->advance(seconds(1));
   EXPECT_TRUE(come(LinkId{3}));
   EXPECT_EQ(seen_.closed, (std::vector{LinkId{2}, LinkId{1}}));
@@ -144,7 +147,7 @@ TEST_F(LineAnswer, NobodyIsServedForEver) {
   EXPECT_TRUE(come(LinkId{1}));
   for (Duration passed{}; passed < LineTurn::kInAll; passed += seconds(10)) {
     EXPECT_FALSE(come(LinkId{2}));
-    say(LinkId{1}, {.word = LineWord::kUp});
+    say(LinkId{1}, {.word = LineMessageKind::kUp});
     clock_->advance(seconds(10));
   }
   EXPECT_TRUE(come(LinkId{3}));
@@ -152,9 +155,9 @@ TEST_F(LineAnswer, NobodyIsServedForEver) {
 
 TEST_F(LineAnswer, DialsBackOnceAtATime) {
   EXPECT_TRUE(come(LinkId{1}));
-  say(LinkId{1}, {.word = LineWord::kDialBack, .number = 29500});
+  say(LinkId{1}, {.word = LineMessageKind::kDialBack, .number = 29500});
   EXPECT_TRUE(seen_.closed.empty());
-  say(LinkId{1}, {.word = LineWord::kDialBack, .number = 29501});
+  say(LinkId{1}, {.word = LineMessageKind::kDialBack, .number = 29501});
   EXPECT_EQ(seen_.dialled, std::vector<std::string>{"10.0.0.1:29500"});
   EXPECT_EQ(seen_.closed, std::vector{LinkId{1}});
   seen_.handler->on_closed(LinkId{1}, {});
@@ -166,6 +169,10 @@ TEST_F(LineAnswer, DialsBackOnceAtATime) {
 // The other side of its only link: it closes the link right behind its last answer.
 class Brief final : public Transport {
  public:
+  ~Brief() override {
+    calls_.close();
+    thread_.join();
+  }
   [[nodiscard]] std::string name() const override { return "brief"; }
   [[nodiscard]] Abilities abilities() const override { return {}; }
   Status start(TransportHandler* handler) override {
@@ -174,17 +181,17 @@ class Brief final : public Transport {
   }
   Result<std::string> listen(const std::string& address) override { return address; }
   LinkId connect(const std::string& /*address*/, Duration /*timeout*/) override {
-    boost::asio::post(thread_, [this] { handler_->on_connected(kLink); });
+    calls_.post([this] { handler_->on_connected(kLink); });
     return kLink;
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
-    boost::asio::post(thread_, [this, link, told = *decode_line(message.head), token] {
+    calls_.post([this, link, told = *decode_line(message.head), token] {
       handler_->on_sent(link, token);
       if (token != 0) return;
-      if (told.word == LineWord::kPing) answer(LineWord::kPong);
-      if (told.word == LineWord::kUpEnd) answer(LineWord::kUpFigure);
-      if (told.word != LineWord::kDown) return;
-      answer(LineWord::kDownEnd);
+      if (told.word == LineMessageKind::kPing) answer(LineMessageKind::kPong);
+      if (told.word == LineMessageKind::kUpEnd) answer(LineMessageKind::kUpFigure);
+      if (told.word != LineMessageKind::kDown) return;
+      answer(LineMessageKind::kDownEnd);
       handler_->on_closed(link, {});
     });
   }
@@ -192,13 +199,18 @@ class Brief final : public Transport {
 
  private:
   static constexpr LinkId kLink{1};
-  void answer(LineWord word) {
-    handler_->on_message(kLink,
-                         {.lane = Lane::kControl, .head = encode_line({.word = word}), .payload = nullptr});
+  void answer(LineMessageKind word) {
+    handler_->on_message(kLink, {.lane = Lane::kControl, .head = encode_line({.word = word}), .payload = nullptr});
   }
 
   TransportHandler* handler_ = nullptr;
-  boost::asio::thread_pool thread_{1};
+  Mailbox calls_;
+  std::thread thread_{[this] {
+    while (const std::optional<LoopEvent> event = calls_.take(kNever)) {
+      const auto& call = std::get<LoopCall>(*event);
+      call();
+    }
+  }};
 };
 
 TEST(LineMeasured, ALinkThatIsClosedBehindTheLastAnswerWasMeasured) {

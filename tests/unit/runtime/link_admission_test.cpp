@@ -32,17 +32,17 @@ TEST_F(LinkAdmissionTest, WhoSaysNothingOfUseIsClosedAndWhoIsKnownIsNot) {
   known_ = {LinkId{2}};
   for (const LinkId link : {LinkId{1}, LinkId{2}, LinkId{3}}) links_.came(link, "10.0.0.1:5");
   links_.closed(LinkId{3});
-  EXPECT_EQ(links_.next_deadline(), clock_.now() + Doorstep::kPatience);
+  EXPECT_EQ(links_.next_deadline(), clock_.now() + PendingLinks::kPatience);
   links_.tick();
   EXPECT_THAT(transport_.closed, IsEmpty());
-  clock_.advance(Doorstep::kPatience);
+  clock_.advance(PendingLinks::kPatience);
   links_.tick();
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1}));
   EXPECT_EQ(links_.next_deadline(), kNever);
 }
 
 TEST_F(LinkAdmissionTest, OneHostsLinksAtTheDoorMakeRoomForItsNext) {
-  for (std::uint64_t link = 1; link <= Doorstep::kMostOfHost + 1; ++link) {
+  for (std::uint64_t link = 1; link <= PendingLinks::kMostOfHost + 1; ++link) {
     clock_.advance(std::chrono::milliseconds(1));
     links_.came(LinkId{link}, "10.0.0.1:" + std::to_string(link));
   }
@@ -50,7 +50,7 @@ TEST_F(LinkAdmissionTest, OneHostsLinksAtTheDoorMakeRoomForItsNext) {
 }
 
 TEST_F(LinkAdmissionTest, NothingIsHeardOnALinkThatIsHungUpUntilItHasEnded) {
-  links_.hang_up(LinkId{1});
+  links_.close_link(LinkId{1});
   links_.leave(LinkId{2});
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1})) << "the other one is dialled still";
   EXPECT_TRUE(links_.has_left(LinkId{1}));

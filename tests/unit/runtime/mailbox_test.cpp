@@ -42,7 +42,7 @@ TEST(Mailbox, ACallIsNotBehindALinkThatSendsMuch) {
 TEST(Mailbox, EachEventComesWithAllThatTheTransportSaid) {
   Mailbox mailbox;
   mailbox.on_accepted(kParis, "10.0.0.1:5");
-  mailbox.on_proved(kParis, {"paris", "paris.example"});
+  mailbox.on_authenticated(kParis, {"paris", "paris.example"});
   mailbox.on_connected(kParis);
   mailbox.on_message(kParis, {Lane::kData, std::vector<std::byte>(7), nullptr});
   mailbox.on_sent(kParis, 4711);
@@ -50,7 +50,7 @@ TEST(Mailbox, EachEventComesWithAllThatTheTransportSaid) {
   const std::vector<LoopEvent> events = drained(mailbox);
   ASSERT_EQ(events.size(), 6U);
   EXPECT_EQ(std::get<LinkAccepted>(events[0]).peer, "10.0.0.1:5");
-  EXPECT_THAT(std::get<LinkProved>(events[1]).names, ElementsAre("paris", "paris.example"));
+  EXPECT_THAT(std::get<LinkAuthenticated>(events[1]).names, ElementsAre("paris", "paris.example"));
   EXPECT_EQ(std::get<LinkConnected>(events[2]).link, kParis);
   EXPECT_EQ(std::get<MessageArrived>(events[3]).message.head.size(), 7U);
   EXPECT_EQ(std::get<MessageSent>(events[4]).token, 4711U);

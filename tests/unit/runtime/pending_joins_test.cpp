@@ -1,4 +1,4 @@
-#include "core/runtime/kept_joins.h"
+#include "core/runtime/pending_joins.h"
 
 #include <gmock/gmock.h>
 
@@ -12,21 +12,21 @@ constexpr std::size_t kLarge = std::size_t{8} << 20;
 constexpr std::uint64_t kMuchMemory = std::uint64_t{1} << 36;
 constexpr auto kAll = [](LinkId) { return true; };
 
-TEST(KeptJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
-  KeptJoins joins(kMuchMemory);
+TEST(PendingJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
+  PendingJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) EXPECT_THAT(joins.came(LinkId{link}, kLarge, kAll), IsEmpty());
   EXPECT_THAT(joins.came(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));
   EXPECT_THAT(joins.came(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
 }
 
-TEST(KeptJoinsTest, InASmallContainerFewerAreKept) {
-  KeptJoins joins(std::uint64_t{1} << 30);
+TEST(PendingJoinsTest, InASmallContainerFewerAreKept) {
+  PendingJoins joins(std::uint64_t{1} << 30);
   for (std::uint64_t link = 1; link <= 16; ++link) EXPECT_THAT(joins.came(LinkId{link}, kLarge, kAll), IsEmpty());
   EXPECT_THAT(joins.came(LinkId{17}, kLarge - 1, kAll), ElementsAre(LinkId{1}));
 }
 
 // A scalar of one letter takes a few bytes on the wire.
-TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
+TEST(PendingJoinsTest, AJoinCountsAsWhatItTakesHere) {
   wire::Join join;
   join.model.resize(1000, {"a", "b", {1, 1}, TensorKind::kFrozen, {}});
   join.settings.resize(1000);
@@ -34,8 +34,8 @@ TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
   EXPECT_GE(held_bytes(join, 20'000), 20'000 + 1000 * (sizeof(wire::ModelEntry) + 16 + sizeof(wire::Setting)));
 }
 
-TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
-  KeptJoins joins(kMuchMemory);
+TEST(PendingJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
+  PendingJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
   for (std::uint64_t link = 1; link <= 7; ++link) joins.closed(LinkId{link});
   EXPECT_FALSE(joins.may_trim()) << "two are kept, a quarter of what is much";
@@ -44,8 +44,8 @@ TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
   EXPECT_FALSE(joins.may_trim());
 }
 
-TEST(KeptJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
-  KeptJoins joins(kMuchMemory);
+TEST(PendingJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
+  PendingJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
   joins.closed(LinkId{7});
   EXPECT_THAT(joins.came(LinkId{40}, kLarge, kAll), IsEmpty());

@@ -1,5 +1,5 @@
 // What a site begins with, of what earlier processes have left on its disk.
-#include "core/runtime/site_remains.h"
+#include "core/runtime/saved_site.h"
 
 #include <gmock/gmock.h>
 
@@ -13,10 +13,10 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-class SiteRemainsTest : public testing::InOwnFolder {
+class SavedSiteTest : public testing::InOwnFolder {
  protected:
   static constexpr std::uint64_t kLength = 100;
-  SiteRemainsTest() {
+  SavedSiteTest() {
     options_.site = "paris";
     options_.config.run = "gpt2";
     options_.config.outer_optimizer = OuterId::kAverage;
@@ -49,9 +49,9 @@ class SiteRemainsTest : public testing::InOwnFolder {
   SessionOptions options_;
 };
 
-TEST_F(SiteRemainsTest, WhereNothingLiesItRemembersNothing) {
+TEST_F(SavedSiteTest, WhereNothingLiesItRemembersNothing) {
   const auto memory = arena();
-  SiteRemains remains(options_);
+  SavedSite remains(options_);
   ASSERT_TRUE(remains.find(*memory, kLength).ok());
   EXPECT_NE(remains.known().acceptor, AcceptorId(0)) << "a memory begins";
   EXPECT_EQ(remains.state(), std::nullopt);
@@ -60,10 +60,10 @@ TEST_F(SiteRemainsTest, WhereNothingLiesItRemembersNothing) {
   EXPECT_FALSE(remains.take_record().has_value()) << "once";
 }
 
-TEST_F(SiteRemainsTest, TheAnchorOfTheStateFileIsSealed) {
+TEST_F(SavedSiteTest, TheAnchorOfTheStateFileIsSealed) {
   leave();
   const auto memory = arena();
-  SiteRemains remains(options_);
+  SavedSite remains(options_);
   ASSERT_TRUE(remains.find(*memory, kLength).ok());
   ASSERT_TRUE(memory->sealed().has_value());
   EXPECT_EQ(memory->sealed()->round, RoundId(5));
@@ -74,26 +74,26 @@ TEST_F(SiteRemainsTest, TheAnchorOfTheStateFileIsSealed) {
 }
 
 // It was killed after rounds that it had not saved.
-TEST_F(SiteRemainsTest, RoundsOfTheArenaBeyondTheStateFileCountAsSent) {
+TEST_F(SavedSiteTest, RoundsOfTheArenaBeyondTheStateFileCountAsSent) {
   leave();
   const auto memory = arena();
   memory->seal({RunId(7), RoundId(8), {}});
-  SiteRemains remains(options_);
+  SavedSite remains(options_);
   ASSERT_TRUE(remains.find(*memory, kLength).ok());
   EXPECT_EQ(remains.egress().spent, 1030U);
   options_.egress_spent = 2000;
   EXPECT_EQ(remains.egress().spent, 2000U) << "by earlier sessions of this process";
 }
 
-TEST_F(SiteRemainsTest, AnotherModelsStateIsRefusedAndAnotherRunsUnlessARendezvousGaveItsName) {
+TEST_F(SavedSiteTest, AnotherModelsStateIsRefusedAndAnotherRunsUnlessARendezvousGaveItsName) {
   leave(kLength + 1);
   const auto memory = arena();
-  EXPECT_THAT(SiteRemains(options_).find(*memory, kLength).message(), HasSubstr("[state.other-model]"));
+  EXPECT_THAT(SavedSite(options_).find(*memory, kLength).message(), HasSubstr("[state.other-model]"));
   leave();
   options_.config.run = "another";
-  EXPECT_THAT(SiteRemains(options_).find(*memory, kLength).message(), HasSubstr("set COLLAB_RUN=gpt2"));
+  EXPECT_THAT(SavedSite(options_).find(*memory, kLength).message(), HasSubstr("set COLLAB_RUN=gpt2"));
   options_.run_of_rendezvous = true;
-  EXPECT_TRUE(SiteRemains(options_).find(*memory, kLength).ok());
+  EXPECT_TRUE(SavedSite(options_).find(*memory, kLength).ok());
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
     for (const protocol::SiteAction& action : actions) {
       if (const auto* dial = std::get_if<protocol::DialCoordinator>(&action)) driver_->act(*dial);
       if (const auto* send = std::get_if<protocol::Send>(&action)) driver_->act(*send);
-      if (const auto* hangup = std::get_if<protocol::Hangup>(&action)) driver_->act(*hangup);
+      if (const auto* hangup = std::get_if<protocol::CloseLink>(&action)) driver_->act(*hangup);
     }
     within_ = false;
   }
@@ -169,7 +169,7 @@ TEST_F(SiteDriverTest, WhatIsNoMessageIsWarnedOfWithItsPeer) {
 TEST_F(SiteDriverTest, ADoctorThatTriesThePortIsNoBreachOfTheProtocol) {
   driver_->on_accepted(kStranger, "10.0.0.1:5");
   ::testing::internal::CaptureStderr();
-  driver_->on_message(kStranger, {Lane::kControl, encode_line({.word = LineWord::kPing, .number = 1}), nullptr});
+  driver_->on_message(kStranger, {Lane::kControl, encode_line({.word = LineMessageKind::kPing, .number = 1}), nullptr});
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(told, HasSubstr("`collab doctor --peer` at 10.0.0.1:5 has tried this port"));
   EXPECT_THAT(told, Not(HasSubstr("WARNING")));
@@ -181,7 +181,7 @@ TEST_F(SiteDriverTest, WhoseCertificateIsAnothersIsClosed) {
   wire::Hello hello;
   hello.swarm = "run";
   hello.name = "paris";
-  driver_->on_proved(kStranger, {"rome"});
+  driver_->on_authenticated(kStranger, {"rome"});
   says(kStranger, hello);
   EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
   EXPECT_THAT(events_, IsEmpty());

@@ -1,5 +1,5 @@
 // What a node tells of a round.
-#include "core/runtime/site_news.h"
+#include "core/runtime/site_reporter.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -17,14 +17,14 @@ using ::testing::Not;
 // What a round leaves in the events file.
 std::string line_of(const Config& config, const RoundReport& report, std::uint32_t fragments) {
   const std::string path = ::testing::TempDir() + "collab-news-" + std::to_string(::getpid());
-  SiteNews(config, "paris", "tcp", {fragments}, *EventsFile::open(path)).round(report, EgressWatch(0, {}));
+  SiteReporter(config, "paris", "tcp", {fragments}, *EventsFile::open(path)).round(report, EgressWatch(0, {}));
   std::ifstream file(path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   std::filesystem::remove(path);
   return text;
 }
 
-TEST(SiteNews, OfARoundWhatTheSettingsAddIsTold) {
+TEST(SiteReporter, OfARoundWhatTheSettingsAddIsTold) {
   RoundReport report;
   report.round = RoundId(4);
   report.outer_lr = 0.5F;

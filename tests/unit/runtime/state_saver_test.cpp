@@ -176,7 +176,7 @@ TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords)
   save(5);
   disk_.wait_until_reached(before + 1);
   ::testing::internal::CaptureStderr();
-  saver_->let_go(outer_);  // returns although the disk does not
+  saver_->release_for_write(outer_);  // returns although the disk does not
   std::ranges::fill(outer_, 9.0F);
   disk_.open_gate();
   EXPECT_EQ(saved_round(), 4U);
@@ -201,9 +201,9 @@ TEST_F(StateSaverTest, WhatHasBeenCopiedMayChange) {
     disk_.let_one_pass();
   }
   disk_.wait_until_reached(7);
-  saver_->let_go(residual_);
-  saver_->let_go(outer_);
-  saver_->let_go(std::span(anchor_).first(kPiece));
+  saver_->release_for_write(residual_);
+  saver_->release_for_write(outer_);
+  saver_->release_for_write(std::span(anchor_).first(kPiece));
   std::ranges::fill(residual_, 9.0F);
   std::ranges::fill(outer_, 9.0F);
   std::fill_n(anchor_.begin(), kPiece, 9.0F);
@@ -219,8 +219,8 @@ TEST_F(StateSaverTest, OtherMemoryMayChange) {
   save(4);
   disk_.wait_until_reached(1);
   const std::vector<float> other(kElements);
-  saver_->let_go(other);
-  saver_->let_go({});
+  saver_->release_for_write(other);
+  saver_->release_for_write({});
   disk_.open_gate();
   EXPECT_EQ(saved_round(), 4U);
 }
@@ -242,7 +242,7 @@ TEST_F(StateSaverTest, OneThatWaitsIsGivenUpWhenItsMemoryIsNeeded) {
   disk_.wait_until_reached(1);
   save(5);
   ::testing::internal::CaptureStderr();
-  saver_->let_go(outer_);
+  saver_->release_for_write(outer_);
   EXPECT_TRUE(saver_->overdue());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("while the state before it was being written"));
   disk_.open_gate();

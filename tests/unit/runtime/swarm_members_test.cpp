@@ -12,10 +12,10 @@ using ::testing::HasSubstr;
 TEST(SwarmMembers, WhoWaitsIsToldWhoRemains) {
   SwarmMembers members;
   EXPECT_TRUE(members.wait_until_empty(seconds(0)).ok());
-  members.tell({"paris", "rank 2 of rome"});
+  members.set_members({"paris", "rank 2 of rome"});
   const Status waited = members.wait_until_empty(seconds(0));
   EXPECT_THAT(waited.message(), HasSubstr("still waiting for paris, rank 2 of rome to leave the swarm after 0 s"));
-  members.tell({});
+  members.set_members({});
   EXPECT_TRUE(members.wait_until_empty(seconds(0)).ok());
 }
 

@@ -125,13 +125,13 @@ TEST(TcpReadTurn, EndsByItsBytesOrItsFrames) {
   ReadTurn turn;
   turn.begin();
   turn.took(1 << 19, 1);
-  EXPECT_TRUE(turn.goes_on());
+  EXPECT_TRUE(turn.has_budget());
   turn.took(1 << 19, 1);
-  EXPECT_FALSE(turn.goes_on());
+  EXPECT_FALSE(turn.has_budget());
   turn.begin();
-  EXPECT_TRUE(turn.goes_on());
+  EXPECT_TRUE(turn.has_budget());
   turn.took(100, 1024);
-  EXPECT_FALSE(turn.goes_on());
+  EXPECT_FALSE(turn.has_budget());
 }
 
 TEST(TcpReadTurn, WhoSendsManySmallFramesIsReadLittleAtATimeUntilThereAreFew) {
@@ -182,7 +182,7 @@ class TcpSecurityLayer : public ::testing::Test {
 
 TEST_F(TcpSecurityLayer, TheFirstByteTellsWhetherAnAcceptedOneIsAsAllIsHere) {
   EXPECT_EQ(SecurityLayer().settle(kFrame, nullptr), FirstByte::kClear);
-  EXPECT_EQ(SecurityLayer().settle(kRecord, keys_.get()), FirstByte::kGoesOn);
+  EXPECT_EQ(SecurityLayer().settle(kRecord, keys_.get()), FirstByte::kProceeds);
   EXPECT_EQ(SecurityLayer().settle(kRecord, nullptr), FirstByte::kMismatch);
   EXPECT_EQ(SecurityLayer().settle(kFrame, keys_.get()), FirstByte::kMismatch);
   EXPECT_EQ(SecurityLayer().settle(kStranger, nullptr), FirstByte::kForeign);
@@ -204,7 +204,7 @@ TEST_F(TcpSecurityLayer, ADiallerOfTlsThatIsAnsweredInTheClearHearsARefusalAtMos
   ASSERT_TRUE(security.begin(keys_.get()).ok());
   EXPECT_TRUE(security.has_outgoing());
   EXPECT_FALSE(security.clear());
-  EXPECT_EQ(security.settle(kFrame, keys_.get()), FirstByte::kGoesOn);
+  EXPECT_EQ(security.settle(kFrame, keys_.get()), FirstByte::kProceeds);
   EXPECT_TRUE(security.clear());
   EXPECT_TRUE(security.unproven());
 }
@@ -213,8 +213,8 @@ TEST_F(TcpSecurityLayer, BothSidesOfAHandshakeAreDoneWithoutASocket) {
   SecurityLayer dialler, acceptor;
   dialler.dial();
   ASSERT_TRUE(dialler.begin(keys_.get()).ok());
-  ASSERT_EQ(acceptor.settle(kRecord, keys_.get()), FirstByte::kGoesOn);
-  ASSERT_EQ(dialler.settle(kRecord, keys_.get()), FirstByte::kGoesOn);
+  ASSERT_EQ(acceptor.settle(kRecord, keys_.get()), FirstByte::kProceeds);
+  ASSERT_EQ(dialler.settle(kRecord, keys_.get()), FirstByte::kProceeds);
   bool done = false;
   for (int i = 0; i < 10 && !done; ++i) {
     bool both = true;

@@ -11,16 +11,16 @@ namespace {
 
 class Sink final : public FrameSink {
  public:
-  Result<std::optional<std::span<std::byte>>> segment_begins(const SegmentHeader& header) override {
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(const SegmentHeader& header) override {
     data.emplace_back(header.length);
     if (pass_over) return std::optional<std::span<std::byte>>();
     return std::optional<std::span<std::byte>>(data.back());
   }
-  Status segment_ended(const SegmentHeader& header, bool placed) override {
+  Status on_segment_end(const SegmentHeader& header, bool placed) override {
     ended.emplace_back(header, placed);
     return {};
   }
-  Status frame_came(FrameType type, std::span<const std::byte> body) override {
+  Status on_frame(FrameType type, std::span<const std::byte> body) override {
     frames.emplace_back(type, Bytes(body.begin(), body.end()));
     return {};
   }

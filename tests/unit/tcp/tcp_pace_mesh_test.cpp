@@ -145,16 +145,16 @@ struct Mesh {
       back += at(to, k).near + at(k, from).far;
     }
     const auto time = [&](double bytes) { return Duration(static_cast<std::int64_t>(bytes / rate * 1e6)); };
-    LinkPace::Sight sight;
-    sight.delivered = static_cast<std::uint64_t>(link.heard / 1448) * 1448;
-    sight.resent = static_cast<std::uint64_t>(link.dropped);
-    sight.backlogged = link.left > 0;
-    sight.behind = behind(from, link);
-    link.backlog.note(clock.now(), sight.backlogged);
-    sight.way_out = milliseconds(kWay) + time(there) - std::chrono::hours(1);
+    LinkPace::PathSample path_sample;
+    path_sample.delivered = static_cast<std::uint64_t>(link.heard / 1448) * 1448;
+    path_sample.resent = static_cast<std::uint64_t>(link.dropped);
+    path_sample.backlogged = link.left > 0;
+    path_sample.behind = behind(from, link);
+    link.backlog.note(clock.now(), path_sample.backlogged);
+    path_sample.one_way_delay = milliseconds(kWay) + time(there) - std::chrono::hours(1);
     // At first those whose turn it is know of no round trip.
-    if (link.left > 0 && ++link.looks % 102 > 2) sight.round_trip = 2 * milliseconds(kWay) + time(there + back);
-    link.pace.observe(clock.now(), sight);
+    if (link.left > 0 && ++link.looks % 102 > 2) path_sample.round_trip = 2 * milliseconds(kWay) + time(there + back);
+    link.pace.observe(clock.now(), path_sample);
   }
 
   static constexpr double kChunk = 128 << 10;

@@ -74,7 +74,7 @@ struct Line {
 
   ManualClock clock;
   LinkPace pace;
-  LinkPace::Sight last;
+  LinkPace::PathSample last;
   Prng prng{7};
   double queue = 0;  // bytes
   double dropped = 0, lost = 0, sent = 0, arrived = 0, idle = 0;
@@ -112,24 +112,24 @@ struct Line {
         pace.pause();
         continue;
       }
-      LinkPace::Sight sight = last;
-      sight.delivered = static_cast<std::uint64_t>(heard);
-      sight.way_out.reset();
-      pace.observe(clock.now(), sight);
+      LinkPace::PathSample path_sample = last;
+      path_sample.delivered = static_cast<std::uint64_t>(heard);
+      path_sample.one_way_delay.reset();
+      pace.observe(clock.now(), path_sample);
     }
     dropped += queue;
     queue = 0;
   }
   void look(double heard, bool backlogged) {
     const auto time = [&](double seconds) { return Duration(static_cast<std::int64_t>(seconds * 1e6)); };
-    LinkPace::Sight sight;
-    sight.delivered = static_cast<std::uint64_t>(heard / packet) * static_cast<std::uint64_t>(packet);
-    sight.resent = static_cast<std::uint64_t>(heard / (1 - loss) * loss + dropped);
-    sight.backlogged = backlogged;
-    sight.way_out = way + time(queue / rate + jitter * prng.uniform()) - std::chrono::hours(1);
-    sight.round_trip = 2 * way + time(queue / rate + back_queue + jitter * prng.uniform());
-    pace.observe(clock.now(), sight);
-    last = sight;
+    LinkPace::PathSample path_sample;
+    path_sample.delivered = static_cast<std::uint64_t>(heard / packet) * static_cast<std::uint64_t>(packet);
+    path_sample.resent = static_cast<std::uint64_t>(heard / (1 - loss) * loss + dropped);
+    path_sample.backlogged = backlogged;
+    path_sample.one_way_delay = way + time(queue / rate + jitter * prng.uniform()) - std::chrono::hours(1);
+    path_sample.round_trip = 2 * way + time(queue / rate + back_queue + jitter * prng.uniform());
+    pace.observe(clock.now(), path_sample);
+    last = path_sample;
   }
   // Of what the line could carry meanwhile.
   double share(double seconds) {

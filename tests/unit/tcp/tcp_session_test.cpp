@@ -32,7 +32,7 @@ class TcpOutbox : public ::testing::Test {
   Outbox out_{Lane::kData};
   std::vector<std::uint64_t> tokens_;
 
-  std::uint64_t send(Carrier carrier) {
+  std::uint64_t send(ConnectionId carrier) {
     const auto piece = out_.next(carrier);
     EXPECT_TRUE(piece.has_value());
     out_.written(carrier, piece->header.number);
@@ -108,12 +108,12 @@ TEST_F(TcpOutbox, WhatHangsGoesOverAnotherConnectionOnce) {
   const auto after = [&](int ms) { return start + std::chrono::milliseconds(ms); };
   for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 10, 0, 1), static_cast<std::uint64_t>(i) + 1);
   for (int i = 0; i < 3; ++i) (void)out_.next(1, after(100 * i));
-  EXPECT_FALSE(out_.hung(1, after(1000))) << "its own are no news to it";
-  EXPECT_FALSE(out_.hung(2, after(0)));
-  ASSERT_EQ(out_.hung(2, after(150))->header.number, 0U);
-  ASSERT_EQ(out_.hung(2, after(150))->header.number, 1U);
-  EXPECT_FALSE(out_.hung(2, after(150)));
-  EXPECT_FALSE(out_.hung(3, after(150)));
+  EXPECT_FALSE(out_.second_copy(1, after(1000))) << "its own are no news to it";
+  EXPECT_FALSE(out_.second_copy(2, after(0)));
+  ASSERT_EQ(out_.second_copy(2, after(150))->header.number, 0U);
+  ASSERT_EQ(out_.second_copy(2, after(150))->header.number, 1U);
+  EXPECT_FALSE(out_.second_copy(2, after(150)));
+  EXPECT_FALSE(out_.second_copy(3, after(150)));
   ASSERT_TRUE(arrive(1).ok());
   EXPECT_TRUE(tokens_.empty()) << "both connections still read it";
   out_.written(1, 0);
@@ -139,7 +139,7 @@ TEST_F(TcpOutbox, ACopyThatIsLostIsSentAgainWhileTheOtherIsOnItsWay) {
   const TimePoint start{};
   out_.push(message_of(*pool_, 10, 0, 1), 7);
   (void)out_.next(1, start);
-  (void)out_.hung(2, start + std::chrono::seconds(1));
+  (void)out_.second_copy(2, start + std::chrono::seconds(1));
   out_.lost(2);
   EXPECT_EQ(out_.next(3)->header.number, 0U);
   ASSERT_TRUE(arrive(1).ok());
@@ -311,7 +311,7 @@ class TcpInbox : public ::testing::Test {
                                std::uint32_t length) {
     return {Lane::kData, number, message, 0, payload, offset, length};
   }
-  void come(const SegmentHeader& header, Carrier carrier = 1) {
+  void come(const SegmentHeader& header, ConnectionId carrier = 1) {
     const auto place = in_.begin(header, carrier);
     ASSERT_TRUE(place.ok()) << place.status().to_string();
     if (!place->has_value()) return;
@@ -447,8 +447,8 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
     const auto pool = make_buffer_pool();
     Outbox out(Lane::kData);
     Inbox in(Lane::kData, pool, std::make_shared<UnfinishedShare>(std::make_shared<UnfinishedBytes>()));
-    std::map<Carrier, std::deque<Flight>> lines;
-    Carrier next_carrier = 1;
+    std::map<ConnectionId, std::deque<Flight>> lines;
+    ConnectionId next_carrier = 1;
     for (int i = 0; i < 5; ++i) lines[next_carrier++];
     std::uint64_t pushed = 0;
     std::vector<std::uint64_t> tokens;
@@ -466,7 +466,7 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
       if (line->second.size() < 4) {
         const TimePoint time{std::chrono::milliseconds(step)};
         auto piece = prng.chance(0.9) ? out.next(line->first, time)
-                                      : out.hung(line->first, time - std::chrono::milliseconds(20));
+                                      : out.second_copy(line->first, time - std::chrono::milliseconds(20));
         if (piece) {
           ASSERT_FALSE(told.has(piece->header.number)) << "segment " << piece->header.number << " was acknowledged";
           line->second.push_back({*piece, std::vector<std::byte>(piece->data.begin(), piece->data.end())});

@@ -9,15 +9,15 @@ namespace {
 using ::testing::ElementsAre;
 
 class Nobody final : public ConnectionOwner {
-  Result<std::optional<std::span<std::byte>>> segment_begins(Connection&, const SegmentHeader&) override {
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(Connection&, const SegmentHeader&) override {
     return std::optional<std::span<std::byte>>();
   }
-  Status segment_ended(Connection&, const SegmentHeader&, bool) override { return {}; }
-  Status frame_came(Connection&, FrameType, std::span<const std::byte>) override { return {}; }
-  void reading_paused(Connection&) override {}
+  Status on_segment_end(Connection&, const SegmentHeader&, bool) override { return {}; }
+  Status on_frame(Connection&, FrameType, std::span<const std::byte>) override { return {}; }
+  void on_reading_paused(Connection&) override {}
   bool may_read(Connection&, std::size_t) override { return true; }
-  void ran_dry(Connection&) override {}
-  void segment_written(Connection&, Lane, std::uint64_t) override {}
+  void on_send_queue_empty(Connection&) override {}
+  void on_segment_written(Connection&, Lane, std::uint64_t) override {}
   void failed(const ConnectionPtr&, Fault, const Status&) override {}
 };
 

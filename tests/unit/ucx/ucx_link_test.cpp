@@ -94,16 +94,16 @@ TEST(UcxLane, NumbersTwiceOrOutsideTheWindowAreNotExpected) {
 TEST(UcxLane, ThePeerIsToldBeforeItsWindowIsFull) {
   UcxLane lane;
   std::uint64_t number = 0;
-  for (; !lane.tell_due(); ++number) {
+  for (; !lane.ack_is_due(); ++number) {
     lane.arrived(number, message_of(1));
     (void)lane.take();
   }
   EXPECT_LT(number, kLaneMessages / 2);
   lane.told();
-  EXPECT_FALSE(lane.tell_due());
+  EXPECT_FALSE(lane.ack_is_due());
   lane.arrived(number, message_of(kLaneBytes / 2));
   (void)lane.take();
-  EXPECT_TRUE(lane.tell_due());
+  EXPECT_TRUE(lane.ack_is_due());
 }
 
 TEST(UcxClosing, IsOverOnceEachSideHasAllAndTheOtherKnows) {
@@ -111,25 +111,25 @@ TEST(UcxClosing, IsOverOnceEachSideHasAllAndTheOtherKnows) {
   EXPECT_FALSE(closing.may_say_bye());
   closing.begin();
   EXPECT_TRUE(closing.may_say_bye());
-  closing.say_bye();
+  closing.mark_bye_sent();
   EXPECT_FALSE(closing.may_say_bye());
   closing.peer_has_all();
   EXPECT_FALSE(closing.over());
-  EXPECT_FALSE(closing.may_say_all_taken({3, 5}));  // it has not said how much that is
-  closing.bye_came({3, 5});
-  EXPECT_FALSE(closing.may_say_all_taken({3, 4}));
-  EXPECT_TRUE(closing.may_say_all_taken({3, 5}));
-  closing.say_all_taken();
-  EXPECT_FALSE(closing.may_say_all_taken({3, 5}));
+  EXPECT_FALSE(closing.may_ack_all({3, 5}));  // it has not said how much that is
+  closing.receive_bye({3, 5});
+  EXPECT_FALSE(closing.may_ack_all({3, 4}));
+  EXPECT_TRUE(closing.may_ack_all({3, 5}));
+  closing.mark_all_acked();
+  EXPECT_FALSE(closing.may_ack_all({3, 5}));
   EXPECT_TRUE(closing.over());
 }
 
 TEST(UcxClosing, OfAPeerThatHasNotTakenAllIsNotOver) {
   UcxClosing closing;
   closing.begin();
-  closing.say_bye();
-  closing.bye_came({0, 0});
-  closing.say_all_taken();
+  closing.mark_bye_sent();
+  closing.receive_bye({0, 0});
+  closing.mark_all_acked();
   EXPECT_FALSE(closing.over());
   closing.peer_has_all();
   EXPECT_TRUE(closing.over());

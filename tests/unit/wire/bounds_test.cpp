@@ -567,7 +567,7 @@ TEST(CollectiveHub, MembersAreDistinctAndPairsAreTwo) {
 }
 
 TEST(CollectiveHub, PartsAreBounded) {
-  Contribute bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
+  Contribute bring{GroupId(1), 1, 0, "barrier", "", Absence::kProceeds, 0, true, false, 0, {kMaxPayloadBytes}};
   expect_travels(bring);
   bring.splits.push_back(1);
   expect_not_sent(bring, "splits: expected at most 67108864 bytes in all, got 67108865");

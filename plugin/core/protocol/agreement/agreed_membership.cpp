@@ -17,20 +17,20 @@ std::vector<wire::Voter> list_of(const Voters& voters) {
 
 // ---- what is agreed on -----------------------------------------------------------------------------
 
-void AgreedMembership::inherit(const Mandate& mandate) {
-  if (mandate.new_run.empty()) {  // otherwise the new run has a membership of its own
-    for (const wire::Voter& voter : mandate.voters) voters_[voter.site] = voter;
+void AgreedMembership::inherit(const ElectionResult& elected) {
+  if (elected.new_run.empty()) {  // otherwise the new run has a membership of its own
+    for (const wire::Voter& voter : elected.voters) voters_[voter.site] = voter;
   }
-  for (const wire::Past& past : mandate.recent) {
-    if (past.run == mandate.anchor.run) history_.add(past);
+  for (const wire::Past& past : elected.recent) {
+    if (past.run == elected.anchor.run) history_.add(past);
   }
-  if (mandate.given_up && mandate.new_run.empty()) history_.give_up_after(mandate.anchor);
+  if (elected.given_up && elected.new_run.empty()) history_.give_up_after(elected.anchor);
 }
 
-void AgreedMembership::settle(const Mandate& mandate) {
-  history_.add(past_of(mandate.settled->start, mandate.settled->slices));
+void AgreedMembership::settle(const ElectionResult& elected) {
+  history_.add(past_of(elected.settled->start, elected.settled->slices));
   voters_.clear();
-  for (const wire::Voter& voter : mandate.next_voters) voters_[voter.site] = voter;
+  for (const wire::Voter& voter : elected.next_voters) voters_[voter.site] = voter;
 }
 
 // A contribution to a round outside the new run must not be reported as counted.
@@ -43,8 +43,8 @@ void AgreedMembership::begin_run(const wire::Offer& anchor, RunId name, Voters f
 const Voters& AgreedMembership::propose(Voters holders, const std::set<SiteId>& participants) {
   next_voters_ = std::move(holders);
   std::erase_if(next_voters_, [&](const auto& entry) {
-    const bool has_say = voters_.count(entry.first) != 0 || participants.count(entry.first) != 0;
-    return !has_say && !mutant(Mutant::kVotersWithoutAnchor);
+    const bool is_voter = voters_.count(entry.first) != 0 || participants.count(entry.first) != 0;
+    return !is_voter && !mutant(Mutant::kVotersWithoutAnchor);
   });
   return next_voters_;
 }
@@ -54,7 +54,7 @@ void AgreedMembership::commit(const wire::StartAttempt& start, const std::vector
   if (!mutant(Mutant::kVotersKeptByLeader)) voters_ = next_voters_;
 }
 
-std::optional<AcceptorId> AgreedMembership::strike(const wire::Voter& leaver, bool early) {
+std::optional<AcceptorId> AgreedMembership::remove_voter(const wire::Voter& leaver, bool early) {
   if (mutant(Mutant::kLeaverIsVoter)) return std::nullopt;
   const auto next = next_voters_.find(leaver.site);
   const bool started = next != next_voters_.end() && next->second.acceptor == leaver.acceptor;

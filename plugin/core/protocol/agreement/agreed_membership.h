@@ -16,7 +16,7 @@
 
 namespace collab::protocol {
 
-struct Mandate;
+struct ElectionResult;
 
 using Voters = std::map<SiteId, wire::Voter>;  // a member of one of their names has that number
 [[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
@@ -28,17 +28,17 @@ class AgreedMembership {
   [[nodiscard]] const CommittedRounds& history() const { return history_; }
 
   // Whether the site has a say in the rounds; at the birth of a swarm all have.
-  [[nodiscard]] bool has_say(SiteId site) const { return voters_.empty() || voters_.contains(site); }
+  [[nodiscard]] bool is_voter(SiteId site) const { return voters_.empty() || voters_.contains(site); }
 
   // ---- what is agreed on
-  void inherit(const Mandate& mandate);  // what counts of the past
-  void settle(const Mandate& mandate);   // an older term's attempt is committed
+  void inherit(const ElectionResult& elected);  // what counts of the past
+  void settle(const ElectionResult& elected);   // an older term's attempt is committed
   void begin_run(const wire::Offer& anchor, RunId name, Voters founders);
   // The membership after an attempt of these sites. `holders`: those who are here and hold the anchor.
   const Voters& propose(Voters holders, const std::set<SiteId>& participants);
   void commit(const wire::StartAttempt& start, const std::vector<Digest>& mean);
   // It agrees that the others go on without it: gives the acceptor that they are to hear of, if any.
-  std::optional<AcceptorId> strike(const wire::Voter& leaver, bool early);
+  std::optional<AcceptorId> remove_voter(const wire::Voter& leaver, bool early);
   void forget();
 
   // ---- who is enough

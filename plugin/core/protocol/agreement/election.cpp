@@ -20,7 +20,7 @@ constexpr Duration kUndisturbed = std::chrono::seconds(3);  // before new sites 
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
 constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
-constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.owes; };
+constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.silent; };
 
 // Orders by ballot: the last term that it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
@@ -51,7 +51,7 @@ std::set<AcceptorId> acceptors_that_left(const std::vector<wire::Voter>& voters)
 
 // ---- who is here -----------------------------------------------------------------------------------
 
-std::optional<LinkId> Election::come(TimePoint now, LinkId link, const wire::Join& join) {
+std::optional<LinkId> Election::add_applicant(TimePoint now, LinkId link, const wire::Join& join) {
   std::optional<LinkId> replaced;
   for (const auto& [other, applicant] : applicants_) {
     if (applicant.join.site == join.site && other != link) replaced = other;
@@ -67,7 +67,7 @@ std::optional<LinkId> Election::come(TimePoint now, LinkId link, const wire::Joi
   return replaced;
 }
 
-bool Election::go(TimePoint now, LinkId link) {
+bool Election::remove_applicant(TimePoint now, LinkId link) {
   if (applicants_.erase(link) == 0) return false;
   last_gone_ = now;
   return true;
@@ -227,7 +227,7 @@ Quorum Election::weakest(const Decision& decision, Counts counts) const {
   return here(decision.next_voters, counts);
 }
 
-// ---- towards a mandate -----------------------------------------------------------------------------
+// ---- towards a result --------------------------------------------------------------------------------
 
 TermId Election::least_term() const {
   TermId least = term_;
@@ -271,7 +271,7 @@ void Election::begin(TimePoint now, TermId term) {
   early_.clear();
   for (auto& [link, applicant] : applicants_) {
     early_.insert(link);
-    applicant.promised = applicant.accepted = applicant.owes = applicant.late = false;
+    applicant.promised = applicant.accepted = applicant.silent = applicant.late = false;
     applicant.asked = kNever;
   }
 }
@@ -318,7 +318,7 @@ bool Election::doubt(TimePoint now) {
       const wire::Record& record = applicant.join.report.record;
       return !applicant.set_aside && (record.voters.empty() || !claims_more(record, *claims[i]));
     };
-    const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.owes; };
+    const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.silent; };
     const Quorum quorum = weakest(decide(counts), answers);
     if (!quorum.can_promise() || quorum.with_record <= i) continue;
     set_aside_if([&](const wire::Record& record) { return claims_more(record, *claims[i]); });
@@ -329,7 +329,7 @@ bool Election::doubt(TimePoint now) {
 
 // A site that claims more than this candidate led comes first, and may be the only witness. So the candidate waits for
 // a second witness, or for enough of the other sites, which are on their way back.
-bool Election::waits_for_those_it_led(TimePoint now, const Newest& known) const {
+bool Election::waits_for_former_members(TimePoint now, const Newest& known) const {
   if (!led_before_ || now >= led_before_until_ || known.anchor.run != led_before_->anchor.run) return false;
   const auto knows_more = [&](LinkId, const Applicant& applicant) {
     const wire::Offer& anchor = applicant.join.report.record.anchor;
@@ -359,19 +359,19 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
          (!may_be_so || newest_of(without_it).anchor.run == claim.run);
 }
 
-std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
+std::optional<ElectionResult> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
   for (auto& [link, applicant] : applicants_) {
-    applicant.owes = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
+    applicant.silent = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
   }
   if (!decision_) count_again();
   for (;;) {  // each pass has one claim less
-    Step step = seek_once(now, out);
-    if (!step.again) return std::move(step.mandate);
+    Step step = try_elect_once(now, out);
+    if (!step.again) return std::move(step.elected);
   }
 }
 
-Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>& out) {
+Election::Step Election::try_elect_once(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (decision_) {
     if (weakest(*decision_, kHasAccepted).can_promise()) return {lead({}, *decision_)};
     if (waits_for_accepted(now)) return {};
@@ -385,7 +385,7 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
   const Quorum quorum = weakest(known, kAnswers);
   if (const std::string why = reason_for_new_run(now, known, quorum); !why.empty()) return {lead(why, known)};
   if (doubt(now)) return {.again = true};
-  if (!quorum.can_promise() || waits_for_those_it_led(now, known.newest)) return {};
+  if (!quorum.can_promise() || waits_for_former_members(now, known.newest)) return {};
   begin_where_due(now, known);
   ask_for_promises(now, out);
   Decision decision = decide(kHasPromised);
@@ -397,7 +397,7 @@ Election::Step Election::seek_once(TimePoint now, std::vector<CoordinatorAction>
   if (claim != Claim::kStands) return {.again = claim == Claim::kSetAside};
   if (decision.settled) decision.settled->settled = term_;
   if (mutant(Mutant::kAcceptSkipped)) return {lead({}, decision)};
-  freeze(now, std::move(decision), out);
+  begin_accept_phase(now, std::move(decision), out);
   return {};
 }
 
@@ -432,14 +432,14 @@ Election::Claim Election::judge_claim(TimePoint now, const wire::Offer& newest, 
   if (mutant(Mutant::kOlderAnchorLeads)) return Claim::kStands;
   Claim claim = Claim::kOpen;
   for (auto& [link, applicant] : applicants_) {  // only such a site knows; the promised ones go on without it
-    if (!applicant.owes || applicant.set_aside) continue;
+    if (!applicant.silent || applicant.set_aside) continue;
     applicant.set_aside = true;
     claim = Claim::kSetAside;
   }
   return claim;
 }
 
-void Election::freeze(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out) {
+void Election::begin_accept_phase(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out) {
   for (const auto& [link, applicant] : applicants_) {
     if (!applicant.promised || applicant.late) continue;
     wire::Accept accept{term_};
@@ -495,22 +495,22 @@ bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const
   return !forgotten_.empty() && std::ranges::all_of(missing(known), is_forgotten);
 }
 
-Mandate Election::lead(const std::string& new_run, const Decision& decision) {
-  Mandate mandate;
-  mandate.founded = decision.newest.voters.empty();
-  mandate.new_run = new_run;
-  mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
+ElectionResult Election::lead(const std::string& new_run, const Decision& decision) {
+  ElectionResult elected;
+  elected.founded = decision.newest.voters.empty();
+  elected.new_run = new_run;
+  elected.term = elected.founded || !new_run.empty() ? least_term() : term_;
   const wire::Join* ahead = new_run.empty() ? nullptr : voter_of_later_run(decision);
-  mandate.anchor = decision.newest.anchor;
-  mandate.newest = ahead != nullptr ? ahead->offer : mandate.anchor;
-  mandate.voters = decision.newest.voters;
-  mandate.settled = new_run.empty() ? decision.settled : std::nullopt;
-  mandate.next_voters = decision.next_voters;
-  mandate.given_up = decision.given_up;
+  elected.anchor = decision.newest.anchor;
+  elected.newest = ahead != nullptr ? ahead->offer : elected.anchor;
+  elected.voters = decision.newest.voters;
+  elected.settled = new_run.empty() ? decision.settled : std::nullopt;
+  elected.next_voters = decision.next_voters;
+  elected.given_up = decision.given_up;
   for (auto& [link, applicant] : applicants_) {
-    for (const wire::Past& past : applicant.join.report.record.recent) mandate.recent.push_back(past);
-    const bool early = mandate.founded || !new_run.empty() || early_.count(link) != 0;
-    mandate.comers.push_back({link, std::move(applicant.join), early});
+    for (const wire::Past& past : applicant.join.report.record.recent) elected.recent.push_back(past);
+    const bool early = elected.founded || !new_run.empty() || early_.count(link) != 0;
+    elected.applicants.push_back({link, std::move(applicant.join), early});
   }
   applicants_.clear();
   early_.clear();
@@ -519,8 +519,8 @@ Mandate Election::lead(const std::string& new_run, const Decision& decision) {
   waiting_.stop();
   forgotten_.clear();
   short_since_ = doubt_at_ = kNever;
-  term_ = TermId{mandate.term.value + 1};
-  return mandate;
+  term_ = TermId{elected.term.value + 1};
+  return elected;
 }
 
 // ---- words and time --------------------------------------------------------------------------------
@@ -530,7 +530,7 @@ std::vector<std::string> Election::missing() const { return missing(decide(kCred
 std::vector<std::string> Election::missing(const Decision& known) const {
   std::set<std::string_view> seen;  // here, or named already
   for (const auto& [link, applicant] : applicants_) {
-    if (!applicant.owes) seen.insert(applicant.join.site);
+    if (!applicant.silent) seen.insert(applicant.join.site);
   }
   const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // perhaps since the attempt was formed
   std::vector<std::string> missing;
@@ -585,7 +585,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
     const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while a term is sought
-    if (!applicant.promised && !applicant.owes && now < owed) next = std::min(next, owed);
+    if (!applicant.promised && !applicant.silent && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),

@@ -38,7 +38,7 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
-#include "core/protocol/agreement/mandate.h"
+#include "core/protocol/agreement/election_result.h"
 #include "core/protocol/agreement/quorum.h"
 #include "core/protocol/formatting.h"
 
@@ -58,8 +58,8 @@ class Election {
   explicit Election(const Config& config) : config_(config), term_(config.term) {}
 
   // A site asks to be a member. If it has an older link here, returns that link: close it.
-  std::optional<LinkId> come(TimePoint now, LinkId link, const wire::Join& join);
-  bool go(TimePoint now, LinkId link);  // whether it was here
+  std::optional<LinkId> add_applicant(TimePoint now, LinkId link, const wire::Join& join);
+  bool remove_applicant(TimePoint now, LinkId link);  // whether it was here
   void heard(TimePoint now, LinkId link);
   // When another process under the name of the joiner's site was heard last, if one is here.
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
@@ -77,8 +77,8 @@ class Election {
   void forget(const std::vector<std::string>& sites) { forgotten_.insert(sites.begin(), sites.end()); }
   [[nodiscard]] bool is_forgotten(const std::string& site) const { return forgotten_.count(site) != 0; }
 
-  // Takes every step that is possible now: sends messages, and returns the mandate once there is one. Then it is empty.
-  [[nodiscard]] std::optional<Mandate> seek(TimePoint now, std::vector<CoordinatorAction>& out);
+  // Takes every step that is possible now: sends messages, and returns the result once there is one. Then it is empty.
+  [[nodiscard]] std::optional<ElectionResult> seek(TimePoint now, std::vector<CoordinatorAction>& out);
 
   [[nodiscard]] bool empty() const { return applicants_.empty(); }
   [[nodiscard]] std::size_t size() const { return applicants_.size(); }
@@ -107,7 +107,7 @@ class Election {
     TimePoint asked = kNever;  // and when
     bool promised = false;
     bool accepted = false;
-    bool owes = false;       // has not promised for a grace: it counts as missing until it does
+    bool silent = false;     // has not promised for a grace: it counts as missing until it does
     bool set_aside = false;  // what it says of the past counts for nothing
     bool late = false;       // came without its record since the term was begun
     TimePoint heard{};
@@ -120,7 +120,7 @@ class Election {
     std::optional<wire::StartAttempt> given_up;
   };
   struct Step {
-    std::optional<Mandate> mandate{};
+    std::optional<ElectionResult> elected{};
     bool again = false;  // a claim was set aside: try again
   };
   // A claim about the last agreement, compared with what the sites that promised know.
@@ -140,14 +140,14 @@ class Election {
   void begin(TimePoint now, TermId term);
   template <typename Is>
   void set_aside_if(Is is);
-  [[nodiscard]] Step seek_once(TimePoint now, std::vector<CoordinatorAction>& out);
+  [[nodiscard]] Step try_elect_once(TimePoint now, std::vector<CoordinatorAction>& out);
   [[nodiscard]] bool waits_for_accepted(TimePoint now);
   void ask_for_promises(TimePoint now, std::vector<CoordinatorAction>& out);
   [[nodiscard]] Claim judge_claim(TimePoint now, const wire::Offer& newest, const wire::Offer& promised);
-  void freeze(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out);
+  void begin_accept_phase(TimePoint now, Decision decision, std::vector<CoordinatorAction>& out);
   void count_again();
   [[nodiscard]] bool doubt(TimePoint now);
-  [[nodiscard]] bool waits_for_those_it_led(TimePoint now, const Newest& known) const;
+  [[nodiscard]] bool waits_for_former_members(TimePoint now, const Newest& known) const;
   template <typename Counts>
   [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
   [[nodiscard]] std::string reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum);
@@ -155,7 +155,7 @@ class Election {
   [[nodiscard]] const wire::Join* voter_of_later_run(const Decision& known) const;
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
-  [[nodiscard]] Mandate lead(const std::string& new_run, const Decision& decision);
+  [[nodiscard]] ElectionResult lead(const std::string& new_run, const Decision& decision);
   [[nodiscard]] std::string missing_text(const Decision& known) const;
   [[nodiscard]] std::string remedy_text(TimePoint at, const Decision& known) const;
 

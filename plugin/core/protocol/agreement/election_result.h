@@ -13,8 +13,8 @@
 namespace collab::protocol {
 
 // What a leader begins with.
-struct Mandate {
-  struct Comer {
+struct ElectionResult {
+  struct Applicant {
     LinkId link;
     wire::Join join;     // offer and report as of its promise
     bool early = false;  // it was here before the term was begun
@@ -29,14 +29,14 @@ struct Mandate {
   std::vector<wire::Voter> next_voters;        // the membership as of that one
   std::optional<wire::StartAttempt> given_up;  // the newest attempt; it cannot have been committed
   std::vector<wire::Past> recent;
-  std::vector<Comer> comers;
+  std::vector<Applicant> applicants;
 
   // The newest round that was agreed on.
   [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
-  // True if `comer` claimed, before the promises, that a later round was agreed on, and the promises disprove that.
-  [[nodiscard]] bool disproves(const Comer& comer) const;
+  // True if `applicant` claimed, before the promises, that a later round was agreed on, and the promises disprove that.
+  [[nodiscard]] bool disproves(const Applicant& applicant) const;
   // With the acceptor of a voter: it has agreed before, whatever its name.
-  [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;
+  [[nodiscard]] bool is_of_a_voter(const Applicant& applicant) const;
 };
 
 }  // namespace collab::protocol

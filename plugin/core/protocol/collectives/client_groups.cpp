@@ -34,7 +34,7 @@ void ClientGroup::open(const OpenGroup& event) {
   if (all_.link.is_in() && broken_.ok()) all_.send(wire::Assemble{id_, event.members, event.parent, event.tag});
 }
 
-void ClientGroup::say_everything() {
+void ClientGroup::resend_state() {
   if (!is_open() || !broken_.ok()) return;
   all_.send(wire::Assemble{id_, open_.members, open_.parent, open_.tag});
   if (!pending_) return;
@@ -58,7 +58,7 @@ void ClientGroup::begin_next() {
     if (timeout.count() > 0) pending_->deadline = later(all_.now, timeout + grace + all_.link.heartbeat());
     const auto held = held_.find(pending_->step);
     if (held != held_.end() && held->second.stands) {
-      give_out();
+      deliver_results();
     } else if (all_.link.is_in()) {
       contribute();
     }
@@ -94,9 +94,9 @@ void ClientGroup::hold(const wire::StepResult& message) {
   const auto [place, fresh] = held_.try_emplace(message.step);
   // A result that is awaited ends nothing. A group that is not open here has no call that could be told.
   if (fresh && is_open() && !awaits(message.step) && is_behind()) {
-    return break_off(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
-                                 " steps of this group have failed without it, the last one with: " + message.error +
-                                 " [hub.behind]"));
+    return withdraw(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
+                                " steps of this group have failed without it, the last one with: " + message.error +
+                                " [hub.behind]"));
   }
   place->second = {message, {}, false};
   std::map<std::uint32_t, Payload>& parts = place->second.parts;
@@ -114,12 +114,12 @@ void ClientGroup::on_stands(std::uint64_t step) {
   if (held == held_.end()) return;
   held->second.stands = true;
   if (!awaits(step)) return;
-  give_out();
+  deliver_results();
   begin_next();
 }
 
 // Hands out the pending step's result, which is final.
-void ClientGroup::give_out() {
+void ClientGroup::deliver_results() {
   const Held held = std::move(held_.at(pending_->step));
   held_.erase(pending_->step);
   HubExchanged done{pending_->request.id, {}, {}, held.result.absent};
@@ -137,9 +137,9 @@ void ClientGroup::give_out() {
 
 void ClientGroup::on_tick() {
   if (all_.now < next_deadline()) return;
-  break_off(timed_out(pending_->request.operation + " was given up after " + in_seconds(pending_->request.timeout) +
-                      " and the grace: the coordinator at " + all_.link.address() + " does not answer (" +
-                      all_.link.last_problem() + ") [hub.step-timeout]"));
+  withdraw(timed_out(pending_->request.operation + " was given up after " + in_seconds(pending_->request.timeout) +
+                     " and the grace: the coordinator at " + all_.link.address() + " does not answer (" +
+                     all_.link.last_problem() + ") [hub.step-timeout]"));
 }
 
 void ClientGroup::fail(const Status& why) {
@@ -150,11 +150,11 @@ void ClientGroup::fail(const Status& why) {
 }
 
 // Tells the others, so that they do not wait for parts that will not come.
-void ClientGroup::break_off(const Status& why) {
+void ClientGroup::withdraw(const Status& why) {
   const bool told = !std::exchange(broken_, why).ok();
   fail(why);
   held_.clear();
-  if (!told) all_.groups.tell_closed(id_);
+  if (!told) all_.groups.send_closed(id_);
 }
 
 // ---- all of them
@@ -175,7 +175,7 @@ void ClientGroups::remember(wire::Enter& enter) {
   if (enter.closed.size() > wire::kMaxGroups) enter.closed.resize(wire::kMaxGroups);
   const std::size_t newest = std::min(closed_.size(), wire::kMaxGroups - enter.closed.size());
   enter.closed.insert(enter.closed.end(), closed_.end() - static_cast<std::ptrdiff_t>(newest), closed_.end());
-  untold_.clear();
+  pending_disbands_.clear();
 }
 
 void ClientGroups::open(const OpenGroup& event) {
@@ -183,7 +183,7 @@ void ClientGroups::open(const OpenGroup& event) {
   if (group.is_open()) return;
   held_early_ -= group.held();
   std::erase(closed_, event.group);
-  std::erase(untold_, event.group);
+  std::erase(pending_disbands_, event.group);
   group.open(event);
 }
 
@@ -192,7 +192,7 @@ void ClientGroups::close(GroupId id) {
   if (group == nullptr) return;
   if (!group->is_open()) held_early_ -= group->held();
   const Status why = cancelled("the group was closed [hub.group-closed]");
-  group->break_off(why);
+  group->withdraw(why);
   forget(id);
   all_.senders.close(id, why);
 }
@@ -214,9 +214,9 @@ void ClientGroups::exchange(const HubRequest& request) {
   all_.out.emplace_back(HubExchanged{request.id, why, {}, {}});
 }
 
-void ClientGroups::say_everything() {
-  for (const GroupId id : std::exchange(untold_, {})) all_.send(wire::Disband{id});
-  for (auto& [id, group] : groups_) group.say_everything();
+void ClientGroups::resend_state() {
+  for (const GroupId id : std::exchange(pending_disbands_, {})) all_.send(wire::Disband{id});
+  for (auto& [id, group] : groups_) group.resend_state();
 }
 
 void ClientGroups::on_part(const wire::Part& message, const BufferPtr& payload) {
@@ -240,7 +240,7 @@ void ClientGroups::hold_early(ClientGroup& group, const wire::StepResult& messag
   held_early_ += group.held() - before;
   if (!group.is_behind() && held_early_ <= kMaxHeldEarly) return;
   held_early_ -= group.held();
-  tell_closed(message.group);
+  send_closed(message.group);
   forget(message.group);
 }
 
@@ -256,6 +256,8 @@ void ClientGroups::fail(const Status& why) {
   for (auto& [id, group] : groups_) group.fail(why);
 }
 
-void ClientGroups::tell_closed(GroupId id) { all_.link.is_in() ? all_.send(wire::Disband{id}) : untold_.push_back(id); }
+void ClientGroups::send_closed(GroupId id) {
+  all_.link.is_in() ? all_.send(wire::Disband{id}) : pending_disbands_.push_back(id);
+}
 
 }  // namespace collab::protocol

@@ -31,14 +31,14 @@ class ClientGroup {
   void remember(wire::Enter& enter) const;
 
   void open(const OpenGroup& event);
-  void say_everything();  // to a hub that leads, and knows what this rank remembers
+  void resend_state();  // to a hub that leads, and knows what this rank remembers
   void exchange(const HubRequest& request);
   void on_part(const wire::Part& message, const BufferPtr& payload);
   void on_result(const wire::StepResult& message);
   void on_stands(std::uint64_t step);
   void on_tick();
-  void fail(const Status& why);       // what is asked for
-  void break_off(const Status& why);  // this rank takes no part in it any more
+  void fail(const Status& why);      // what is asked for
+  void withdraw(const Status& why);  // this rank takes no part in it any more
 
  private:
   struct Pending {
@@ -56,7 +56,7 @@ class ClientGroup {
   void begin_next();
   void contribute();
   void hold(const wire::StepResult& message);
-  void give_out();
+  void deliver_results();
 
   HubClientParts& all_;
   GroupId id_;
@@ -79,13 +79,13 @@ class ClientGroups {
   void open(const OpenGroup& event);
   void close(GroupId id);
   void exchange(const HubRequest& request);
-  void say_everything();  // to a hub that leads, and knows what this rank remembers
+  void resend_state();  // to a hub that leads, and knows what this rank remembers
   void on_part(const wire::Part& message, const BufferPtr& payload);
   void on_result(const wire::StepResult& message);
   void on_stands(const wire::Stands& message);
   void on_tick();
   void fail(const Status& why);  // what is asked for in any of them
-  void tell_closed(GroupId id);  // said by a group
+  void send_closed(GroupId id);  // said by a group
 
  private:
   [[nodiscard]] ClientGroup* find(GroupId id);
@@ -94,9 +94,9 @@ class ClientGroups {
 
   HubClientParts& all_;
   std::map<GroupId, ClientGroup> groups_;
-  std::deque<GroupId> closed_;   // the last ones, for hubs that do not know
-  std::vector<GroupId> untold_;  // closed since the last Enter
-  std::size_t held_early_ = 0;   // results of groups that are not open here
+  std::deque<GroupId> closed_;             // the last ones, for hubs that do not know
+  std::vector<GroupId> pending_disbands_;  // closed since the last Enter
+  std::size_t held_early_ = 0;             // results of groups that are not open here
 };
 
 }  // namespace collab::protocol

@@ -44,7 +44,7 @@ void ClientLink::dial() {
 
 void ClientLink::on_connected(LinkId link) {
   if (phase_ != Phase::kDialing) {
-    all_.out.emplace_back(Hangup{link, "no longer wanted"});
+    all_.out.emplace_back(CloseLink{link, "no longer wanted"});
     return;
   }
   link_ = link;
@@ -55,12 +55,12 @@ void ClientLink::on_connected(LinkId link) {
 
 void ClientLink::on_dial_failed(const Status& why) {
   if (phase_ != Phase::kDialing) return;
-  is_final(why) ? break_down(why) : lose(why.message(), true);
+  is_final(why) ? fail_permanently(why) : lose(why.message(), true);
 }
 
 void ClientLink::on_closed(const Status& why) {
   if (phase_ == Phase::kLeft) return;
-  is_final(why) ? break_down(why) : lose(why.ok() ? "it was closed" : why.message(), false);
+  is_final(why) ? fail_permanently(why) : lose(why.ok() ? "it was closed" : why.message(), false);
 }
 
 // A wrong key does not become right if it is tried again.
@@ -94,7 +94,7 @@ void ClientLink::on_entered(const wire::Entered& message) {
 void ClientLink::on_notice(const wire::Notice& message) {
   if (message.event != kMinority) return;
   minority_ = message.text;
-  all_.out.emplace_back(Hangup{link_, minority_});
+  all_.out.emplace_back(CloseLink{link_, minority_});
   phase_ = Phase::kEntering;
   failed_dials_ = kDialsEach - 1;
   lose("the coordinator at " + address() + " says: " + minority_, true);
@@ -129,12 +129,12 @@ Duration ClientLink::pause() const {
   return std::min(pause, longest);
 }
 
-void ClientLink::hang_up(const std::string& why) {
-  if (link_.value != 0) all_.out.emplace_back(Hangup{link_, why});
+void ClientLink::close_link(const std::string& why) {
+  if (link_.value != 0) all_.out.emplace_back(CloseLink{link_, why});
   lose(why, is_entering());
 }
 
-void ClientLink::break_down(const Status& why) {
+void ClientLink::fail_permanently(const Status& why) {
   if (!broken_.ok()) return;
   broken_ = why;
   end(why.message(), why);
@@ -148,7 +148,7 @@ void ClientLink::leave(const std::string& reason) {
 }
 
 void ClientLink::end(const std::string& reason, const Status& why) {
-  if (link_.value != 0) all_.out.emplace_back(Hangup{link_, reason});
+  if (link_.value != 0) all_.out.emplace_back(CloseLink{link_, reason});
   link_ = {};
   phase_ = Phase::kLeft;
   next_beat_ = retry_at_ = give_up_ = kNever;
@@ -174,11 +174,11 @@ std::string ClientLink::why_none_leads() const {
 
 void ClientLink::on_tick() {
   if (all_.now >= silent_at()) {
-    hang_up(is_in() ? "nothing heard from it for " + in_seconds(grace_) + " (COLLAB_LINK_GRACE)"
-                    : std::string("it does not answer"));
+    close_link(is_in() ? "nothing heard from it for " + in_seconds(grace_) + " (COLLAB_LINK_GRACE)"
+                       : std::string("it does not answer"));
   }
   // A hub that answers finds out by itself whether it can lead, and says so.
-  if (all_.now >= give_up_ && !is_at_hub()) break_down(unavailable(why_none_leads()));
+  if (all_.now >= give_up_ && !is_at_hub()) fail_permanently(unavailable(why_none_leads()));
   if (phase_ == Phase::kWaiting && all_.now >= retry_at_) dial();
   if (is_at_hub() && all_.now >= next_beat_) {
     all_.send(wire::Heartbeat{++beats_, false});

@@ -45,8 +45,8 @@ class ClientLink {
   void leave(const std::string& reason);
   // Says who this rank is, and everything that was accepted and held before.
   void enter();
-  void hang_up(const std::string& why);
-  void break_down(const Status& why);
+  void close_link(const std::string& why);
+  void fail_permanently(const Status& why);
 
  private:
   enum class Phase : std::uint8_t {

@@ -22,7 +22,7 @@ void ClientSenders::resolve(const ResolveSender& event) {
   if (all_.link.is_in()) all_.send(wire::ResolveSender{event.group, event.tag});
 }
 
-void ClientSenders::say_everything() {
+void ClientSenders::resend_state() {
   for (const auto& [id, wait] : waiting_) all_.send(wire::ResolveSender{wait.event.group, wait.event.tag});
 }
 

@@ -18,7 +18,7 @@ class ClientSenders {
 
   [[nodiscard]] TimePoint next_deadline() const;
   void resolve(const ResolveSender& event);
-  void say_everything();  // to a hub that leads
+  void resend_state();  // to a hub that leads
   void on_resolved(const wire::SenderResolved& message);
   void on_tick();
   void close(GroupId group, const Status& why);

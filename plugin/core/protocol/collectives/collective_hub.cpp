@@ -22,7 +22,7 @@ void HubParts::note(Note::Level level, const char* event, const std::string& tex
 namespace {
 
 void on_event(HubParts& all, const HubReceived& event) {
-  if (all.worlds.is_hung_up(event.link)) return;
+  if (all.worlds.is_closing(event.link)) return;
   if (const auto* enter = std::get_if<wire::Enter>(&event.message)) return all.worlds.on_enter(event, *enter);
   const HubWorlds::Place* const found = all.worlds.find_place(event.link);
   if (found == nullptr) return;
@@ -67,7 +67,7 @@ CallsUnderWay CollectiveHub::calls_under_way(const SitesOf& sites_of) const {
     const std::set<std::string> sites = sites_of(number);
     if (sites.empty()) continue;
     CallsUnderWay calls;
-    world.groups.tell_calls(calls);
+    world.groups.collect_calls(calls);
     std::erase_if(calls.sites, [&](const auto& entry) { return !sites.contains(entry.first); });
     all.sites.merge(calls.sites);
   }

@@ -41,7 +41,7 @@ struct HubSend {
 // ---- hub -----------------------------------------------------------------------------------------
 
 using HubEvent = std::variant<HubReceived, Closed, Tick>;
-using HubAction = std::variant<HubSend, Hangup, Note>;
+using HubAction = std::variant<HubSend, CloseLink, Note>;
 
 // ---- client --------------------------------------------------------------------------------------
 
@@ -113,6 +113,6 @@ struct HubBroken {
   Status why;
 };
 using HubClientAction =
-    std::variant<DialHub, HubSend, Hangup, HubExchanged, SenderResolved, HubEntered, HubBroken, Note>;
+    std::variant<DialHub, HubSend, CloseLink, HubExchanged, SenderResolved, HubEntered, HubBroken, Note>;
 
 }  // namespace collab::protocol

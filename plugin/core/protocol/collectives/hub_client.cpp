@@ -16,7 +16,7 @@ void on_event(HubClientParts& all, const OpenGroup& event) { all.groups.open(eve
 void on_event(HubClientParts& all, const HubRequest& event) { all.groups.exchange(event); }
 void on_event(HubClientParts& all, const ResolveSender& event) { all.senders.resolve(event); }
 void on_event(HubClientParts& all, const HubLeave& event) { all.link.leave(event.reason); }
-void on_event(HubClientParts& all, const HubUnsayable& event) { all.link.break_down(event.why); }
+void on_event(HubClientParts& all, const HubUnsayable& event) { all.link.fail_permanently(event.why); }
 void on_event(HubClientParts& all, const CloseGroup& event) { all.groups.close(event.group); }
 
 // ---- events from the link
@@ -30,18 +30,18 @@ void on_event(HubClientParts& all, const Closed& event) {
 
 void on_prepare(HubClientParts& all, const wire::PrepareWorld& message) {
   if (all.acceptor.promise(message.ballot)) return all.link.enter();
-  all.link.hang_up("it follows an older ballot than this rank has promised");
+  all.link.close_link("it follows an older ballot than this rank has promised");
 }
 
 void on_entered(HubClientParts& all, const wire::Entered& message) {
   if (!all.link.is_entering()) return;
   if (!all.acceptor.promise(message.ballot)) {
-    return all.link.hang_up("it follows an older ballot than this rank has promised");
+    return all.link.close_link("it follows an older ballot than this rank has promised");
   }
   all.acceptor.learn(message.chosen);
   all.link.on_entered(message);
-  all.groups.say_everything();
-  all.senders.say_everything();
+  all.groups.resend_state();
+  all.senders.resend_state();
 }
 
 void on_accept(HubClientParts& all, const wire::AcceptEpoch& message) {
@@ -55,13 +55,13 @@ void on_event(HubClientParts& all, const HubReceived& event) {
   if (const auto* m = std::get_if<wire::PrepareWorld>(&event.message)) return on_prepare(all, *m);
   if (const auto* m = std::get_if<wire::AcceptEpoch>(&event.message)) return on_accept(all, *m);
   if (const auto* m = std::get_if<wire::ChosenEpoch>(&event.message)) return all.acceptor.learn(m->epoch);
-  if (const auto* m = std::get_if<wire::Refuse>(&event.message)) return all.link.break_down(refused(m->reason));
+  if (const auto* m = std::get_if<wire::Refuse>(&event.message)) return all.link.fail_permanently(refused(m->reason));
   if (const auto* m = std::get_if<wire::Notice>(&event.message)) return all.link.on_notice(*m);
   if (const auto* m = std::get_if<wire::Part>(&event.message)) return all.groups.on_part(*m, event.payload);
   if (const auto* m = std::get_if<wire::StepResult>(&event.message)) return all.groups.on_result(*m);
   if (const auto* m = std::get_if<wire::Stands>(&event.message)) return all.groups.on_stands(*m);
   if (const auto* m = std::get_if<wire::SenderResolved>(&event.message)) return all.senders.on_resolved(*m);
-  if (!std::holds_alternative<wire::Heartbeat>(event.message)) all.link.hang_up("it sent a message of another kind");
+  if (!std::holds_alternative<wire::Heartbeat>(event.message)) all.link.close_link("it sent a message of another kind");
 }
 
 // ---- time

@@ -68,7 +68,7 @@ void HubGroup::assemble(std::uint32_t member) {
   assembled_[member] = true;
 }
 
-bool HubGroup::is_deserted() const {
+bool HubGroup::is_abandoned() const {
   return !any_member(here_, [this](std::uint32_t i) { return !is_away(i); });
 }
 
@@ -96,7 +96,7 @@ const wire::Contribute* HubGroup::find_call(std::uint64_t call, std::uint32_t& i
   return nullptr;
 }
 
-void HubGroup::tell_calls(std::uint64_t number, CallsUnderWay& calls) const {
+void HubGroup::collect_calls(std::uint64_t number, CallsUnderWay& calls) const {
   const HubStep& step = steps_.at(number);
   std::set<std::string> awaits;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -119,7 +119,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   if (message.step <= completed_by(member)) {
     // Its error was on the way to the member. Or the member holds the error of a later step, and an only hub has
     // forgotten this one.
-    if (world_.only_hub) tell_too_late(message.step, member);
+    if (world_.only_hub) send_too_late(message.step, member);
     return false;
   }
   const auto begun = steps_.find(message.step);
@@ -127,8 +127,8 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     if (!begun->second.has_failed()) answer(message.step, member);  // otherwise it was told before it came
     return false;
   }
-  if (const auto slow = find_untaking(member, message, payload.bytes)) {
-    fail_for(member, message, untaken_text(*slow, message));
+  if (const auto slow = find_slow_receiver(member, message, payload.bytes)) {
+    fail_for(member, message, unacknowledged_text(*slow, message));
     return false;
   }
   const RankId rank = members()[member];
@@ -222,15 +222,15 @@ void HubGroup::pass_charges(std::uint32_t member) {
     const std::uint64_t decided = number;
     const auto is_late = [&](std::uint32_t i) { return i != member && lacks(i, decided); };
     if (!any_member(other, is_late)) continue;
-    HubBudget& untaken = world_.memory.untaken(members()[other]);
-    step.pass_charges(world_.memory.parts(rank), untaken);
-    if (!lacks(member, number)) step.pass_charges(world_.memory.untaken(rank), untaken);
+    HubBudget& unacknowledged = world_.memory.unacknowledged(members()[other]);
+    step.pass_charges(world_.memory.parts(rank), unacknowledged);
+    if (!lacks(member, number)) step.pass_charges(world_.memory.unacknowledged(rank), unacknowledged);
   }
 }
 
 // If a member does not take what others bring, the hub must not fill up with more of it.
-std::optional<RankId> HubGroup::find_untaking(std::uint32_t member, const wire::Contribute& message,
-                                              std::size_t bytes) const {
+std::optional<RankId> HubGroup::find_slow_receiver(std::uint32_t member, const wire::Contribute& message,
+                                                   std::size_t bytes) const {
   const HubTotal& all = world_.memory.parts(members()[member]).all();
   if (bytes == 0 || 2 * all.held() < all.most() || is_far_ahead(message.step)) return std::nullopt;
   for (std::uint32_t i = 0; i < size(); ++i) {
@@ -241,9 +241,9 @@ std::optional<RankId> HubGroup::find_untaking(std::uint32_t member, const wire::
   return std::nullopt;
 }
 
-std::string HubGroup::untaken_text(RankId slow, const wire::Contribute& message) const {
+std::string HubGroup::unacknowledged_text(RankId slow, const wire::Contribute& message) const {
   return call_text(message) + " has " + world_.ranks.text(slow) + " as a member, which has not taken " +
-         in_bytes(world_.memory.untaken(slow).held()) +
+         in_bytes(world_.memory.unacknowledged(slow).held()) +
          " of what others have contributed; look at that rank's process and line [hub.parts-untaken]";
 }
 
@@ -310,7 +310,7 @@ void HubGroup::give_up(const std::string& why) {
   settle();
 }
 
-void HubGroup::tell_errors(std::uint32_t member) {
+void HubGroup::send_errors(std::uint32_t member) {
   for (const auto& [number, step] : steps_) {
     if (step.has_failed() && number > completed_by(member)) answer(number, member);
   }
@@ -517,13 +517,13 @@ void HubGroup::stand(std::uint64_t number) {
       complete(i, number);
       world_.send(rank, wire::Stands{id(), number});
     } else if (step.has(i)) {
-      tell_too_late(number, i);
+      send_too_late(number, i);
     }
   }
 }
 
 // Tells a rank that others have completed this step without it: with an earlier hub, or long ago.
-void HubGroup::tell_too_late(std::uint64_t number, std::uint32_t member) {
+void HubGroup::send_too_late(std::uint64_t number, std::uint32_t member) {
   world_.send(members()[member],
               wire::StepResult{id(),
                                number,

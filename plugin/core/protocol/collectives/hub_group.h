@@ -33,14 +33,14 @@ class HubGroup {
   [[nodiscard]] std::uint32_t tag() const { return open_.tag; }
   [[nodiscard]] std::optional<std::uint32_t> member_of(RankId rank) const;
   [[nodiscard]] bool is_open_at(std::uint32_t member) const { return assembled_[member]; }
-  [[nodiscard]] bool is_deserted() const;    // all members are away, or have closed it
+  [[nodiscard]] bool is_abandoned() const;   // all members are away, or have closed it
   [[nodiscard]] bool waits_to_send() const;  // its first member
   [[nodiscard]] std::size_t bytes_held() const;
   [[nodiscard]] std::size_t steps() const { return steps_.size(); }
   [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
   // The part of a member that is `in` this call and has no result of it yet; null: none is.
   [[nodiscard]] const wire::Contribute* find_call(std::uint64_t call, std::uint32_t& in) const;
-  void tell_calls(std::uint64_t step, CallsUnderWay& calls) const;
+  void collect_calls(std::uint64_t step, CallsUnderWay& calls) const;
 
   void assemble(std::uint32_t member);
   // Whether the part is held; else it was refused, or is of no use.
@@ -48,14 +48,14 @@ class HubGroup {
   // Whether there is no room for a part that it would hold.
   [[nodiscard]] bool lacks_room(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   // The member that takes too little for the part to be held: the call fails.
-  [[nodiscard]] std::optional<RankId> find_untaking(std::uint32_t member, const wire::Contribute& message,
-                                                    std::size_t bytes) const;
+  [[nodiscard]] std::optional<RankId> find_slow_receiver(std::uint32_t member, const wire::Contribute& message,
+                                                         std::size_t bytes) const;
   // What counts as a member's, and is held since another has not taken it, counts as that one's from now on.
   void pass_charges(std::uint32_t member);
   [[nodiscard]] bool is_late(std::uint32_t member) const;  // with what was decided a grace ago
   void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
   void give_up(const std::string& why);    // every step of it, from here on
-  void tell_errors(std::uint32_t member);  // that are news to it
+  void send_errors(std::uint32_t member);  // that are news to it
   void catch_up();                         // with what its members hold
   void settle();                           // somebody is gone
   void settle(std::uint64_t step);
@@ -80,7 +80,7 @@ class HubGroup {
   [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
   [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
                                          std::size_t bytes) const;
-  [[nodiscard]] std::string untaken_text(RankId slow, const wire::Contribute& message) const;
+  [[nodiscard]] std::string unacknowledged_text(RankId slow, const wire::Contribute& message) const;
   // Whether this part may make the step fail: others hold so much that there is no room for it, though it is within its
   // own bound.
   [[nodiscard]] bool is_crowded_out(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
@@ -100,7 +100,7 @@ class HubGroup {
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
   void complete(std::uint32_t member, std::uint64_t step);
-  void tell_too_late(std::uint64_t number, std::uint32_t member);
+  void send_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
   wire::Assemble open_;

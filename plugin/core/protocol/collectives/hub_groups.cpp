@@ -34,8 +34,8 @@ const std::set<GroupId>& HubGroups::of(RankId rank) const {
   return found == of_rank_.end() ? kNone : found->second;
 }
 
-void HubGroups::tell_calls(CallsUnderWay& calls) const {
-  for (const HubAgenda::Step& step : agenda_.open()) groups_.at(step.group).tell_calls(step.number, calls);
+void HubGroups::collect_calls(CallsUnderWay& calls) const {
+  for (const HubAgenda::Step& step : agenda_.open()) groups_.at(step.group).collect_calls(step.number, calls);
 }
 
 void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
@@ -49,7 +49,7 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
   if (again) ++world_.hub.changes_of_calls;
-  if (again) group->tell_errors(*member);  // it was told of none while it took no part
+  if (again) group->send_errors(*member);  // it was told of none while it took no part
   group->catch_up();
 }
 
@@ -76,7 +76,7 @@ void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
   HubGroup* const group = find(message.group);
   if (group == nullptr) return;
   group->settle();
-  if (group->is_deserted()) erase(*group);
+  if (group->is_abandoned()) erase(*group);
 }
 
 void HubGroups::erase(const HubGroup& group) {
@@ -93,23 +93,24 @@ void HubGroups::erase(const HubGroup& group) {
 void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload) {
   HubGroup* const group = find(message.group);
   const auto member = group == nullptr ? std::nullopt : group->member_of(rank);
-  if (group != nullptr && !(member && group->is_open_at(*member))) return tell_differs(rank, *group, message.step);
+  if (group != nullptr && !(member && group->is_open_at(*member)))
+    return send_group_mismatch(rank, *group, message.step);
   if (group == nullptr) {
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
-  const auto slow = group->find_untaking(*member, message, payload.bytes);
+  const auto slow = group->find_slow_receiver(*member, message, payload.bytes);
   if (group->lacks_room(*member, message, payload.bytes) || (slow && is_late(*slow))) {
     make_room(rank, cost_of(message, payload.bytes));
   }
   if (!group->contribute(*member, message, payload)) return;
   if (group->parent().value != 0 && *member == 0) pairs_[receiver_of(*group)].insert(group->id());
-  tell_receiver(*group);
+  notify_receiver(*group);
   compare_with_twin(*group, *member, message);
   group->settle(message.step);
 }
 
 // A rank does not end because others do not take its parts: these count as theirs. An only hub goes on without a rank
-// that has more untaken than a rank may hold, and is a grace late to take some of it.
+// that has more unacknowledged than a rank may hold, and is a grace late to take some of it.
 void HubGroups::make_room(RankId rank, std::size_t bytes) {
   pass_charges(rank);
   world_.hub.worlds.make_room_for_parts(bytes);
@@ -145,7 +146,7 @@ void HubGroups::pass_charges(RankId rank) {
   }
 }
 
-void HubGroups::tell_differs(RankId rank, const HubGroup& group, std::uint64_t step) {
+void HubGroups::send_group_mismatch(RankId rank, const HubGroup& group, std::uint64_t step) {
   wire::StepResult result{group.id(), step, world_.membership.ballot(), true, {}, ""};
   result.error = "a group of " + std::to_string(group.size()) + " ranks has different members at " +
                  world_.ranks.text(rank) +
@@ -175,7 +176,7 @@ void HubGroups::on_result_ack(RankId rank, const wire::ResultAck& message) {
 void HubGroups::catch_up(RankId rank) {
   for (const GroupId id : of(rank)) {
     HubGroup& group = groups_.at(id);
-    group.tell_errors(*group.member_of(rank));
+    group.send_errors(*group.member_of(rank));
     group.catch_up();
   }
 }
@@ -184,7 +185,7 @@ void HubGroups::settle() {
   std::vector<GroupId> deserted;
   for (auto& [id, group] : groups_) {
     group.settle();
-    if (group.is_deserted()) deserted.push_back(id);
+    if (group.is_abandoned()) deserted.push_back(id);
   }
   for (const GroupId id : deserted) erase(groups_.at(id));
 }
@@ -220,13 +221,13 @@ void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
   while (!pairs.empty()) {
     ++world_.hub.looked_at;
     const HubGroup& pair = groups_.at(*pairs.begin());
-    if (pair.waits_to_send() && parent->member_of(pair.members().front())) return tell_receiver(pair);
+    if (pair.waits_to_send() && parent->member_of(pair.members().front())) return notify_receiver(pair);
     pairs.erase(pairs.begin());
   }
   pairs_.erase(found);
 }
 
-void HubGroups::tell_receiver(const HubGroup& pair) {
+void HubGroups::notify_receiver(const HubGroup& pair) {
   if (pair.parent().value == 0) return;
   const RankId to = pair.members().back();
   const auto waits = receivers_.find(receiver_of(pair));

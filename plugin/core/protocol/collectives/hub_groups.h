@@ -21,7 +21,7 @@ class HubGroups {
   [[nodiscard]] auto end() const { return groups_.end(); }
   [[nodiscard]] TimePoint next_deadline() const { return agenda_.next(); }
   [[nodiscard]] HubAgenda& agenda() { return agenda_; }
-  void tell_calls(CallsUnderWay& calls) const;
+  void collect_calls(CallsUnderWay& calls) const;
 
   void on_assemble(RankId rank, const wire::Assemble& message);
   void on_disband(RankId rank, const wire::Disband& message);
@@ -37,12 +37,12 @@ class HubGroups {
  private:
   using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // who waits, in which group, with which tag
   [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
-  void tell_differs(RankId rank, const HubGroup& group, std::uint64_t step);
+  void send_group_mismatch(RankId rank, const HubGroup& group, std::uint64_t step);
   void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
   [[nodiscard]] static Receiver receiver_of(const HubGroup& pair) {
     return {pair.members().back(), pair.parent(), pair.tag()};
   }
-  void tell_receiver(const HubGroup& pair);
+  void notify_receiver(const HubGroup& pair);
 
   [[nodiscard]] const std::set<GroupId>& of(RankId rank) const;
   void erase(const HubGroup& group);

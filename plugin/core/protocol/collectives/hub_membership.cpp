@@ -292,9 +292,9 @@ void HubMembership::judge_quorum() {
   if (enough || is_lone() || mutant(Mutant::kMinorityNotTold)) return;
   leads_ = false;
   for (Vote& vote : votes_) vote.promised = false;
-  world_.ranks.send_away("only " + std::to_string(rest.with_record) + " of " + std::to_string(rest.voters) +
-                         " sites can reach this coordinator; the other sites may go on without " +
-                         (rest.with_record == 1 ? "this one" : "these") + "; missing: " + names_text(names, {}));
+  world_.ranks.disconnect_all("only " + std::to_string(rest.with_record) + " of " + std::to_string(rest.voters) +
+                              " sites can reach this coordinator; the other sites may go on without " +
+                              (rest.with_record == 1 ? "this one" : "these") + "; missing: " + names_text(names, {}));
 }
 
 }  // namespace collab::protocol

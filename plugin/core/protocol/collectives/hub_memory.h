@@ -32,8 +32,10 @@ class HubMemory {
 
   [[nodiscard]] std::uint64_t recalls() const { return recalls_; }  // how often a rank has said what it remembers
   // Counts the parts of others that this rank has not taken, once their contributors have no more room.
-  [[nodiscard]] HubBudget& untaken(RankId rank) { return ranks_[rank.value].untaken; }
-  [[nodiscard]] bool leaves_too_much(RankId rank) { return untaken(rank).held() > untaken(rank).all().each(); }
+  [[nodiscard]] HubBudget& unacknowledged(RankId rank) { return ranks_[rank.value].unacknowledged; }
+  [[nodiscard]] bool leaves_too_much(RankId rank) {
+    return unacknowledged(rank).held() > unacknowledged(rank).all().each();
+  }
   // Whether there is room for what it names; else it is refused.
   [[nodiscard]] bool recall(const wire::Enter& message);
   // Whether the hub can remember so much more for this rank; else it is refused.
@@ -48,7 +50,7 @@ class HubMemory {
  private:
   struct Rank {
     HubBudget parts;  // what the hub holds of it
-    HubBudget untaken;
+    HubBudget unacknowledged;
     HubBudget memory;  // what the hub remembers for it
     std::map<GroupId, std::uint64_t> completed{};
     std::map<GroupId, Steps> held{};

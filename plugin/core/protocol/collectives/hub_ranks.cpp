@@ -59,7 +59,7 @@ bool HubRanks::all_left() const {
   });
 }
 
-TimePoint HubRanks::deserted_at() const {
+TimePoint HubRanks::abandoned_at() const {
   const HubConfig& config = world_.hub.config;
   return any_linked() ? kNever : later(heard_, std::max(config.join_timeout, 2 * config.link_grace));
 }
@@ -76,7 +76,7 @@ bool HubRanks::may_enter(LinkId link, RankId rank) {
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;
-  if (fresh) world_.hub.worlds.hang_up(rank.link, "its rank has entered over another link");
+  if (fresh) world_.hub.worlds.close_link(rank.link, "its rank has entered over another link");
   this->link(rank, link);
   rank.acceptor = message.acceptor;
   if (!std::exchange(rank.entered, true)) ++world_.hub.changes;
@@ -87,7 +87,7 @@ bool HubRanks::enter(LinkId link, const wire::Enter& message) {
 }
 
 void HubRanks::on_leave(RankId rank, const wire::Leave& message) {
-  world_.hub.worlds.hang_up(ranks_[rank.value].link, "its rank has left");
+  world_.hub.worlds.close_link(ranks_[rank.value].link, "its rank has left");
   ranks_[rank.value].left = true;
   ++world_.hub.changes;
   world_.hub.note(Note::Level::kDebug, "hub", text(rank) + " has left: " + message.reason);
@@ -104,7 +104,7 @@ void HubRanks::link(HubRank& rank, LinkId link) {
   linked_ -= rank.linked() ? 1 : 0;
   rank.link = link;
   linked_ += rank.linked() ? 1 : 0;
-  next_ = std::min(next_, deserted_at());
+  next_ = std::min(next_, abandoned_at());
 }
 
 void HubRanks::lose_link(RankId rank) {
@@ -116,7 +116,7 @@ void HubRanks::readmit_all() {
   for (HubRank& rank : ranks_) rank.in = false;
 }
 
-void HubRanks::send_away(const std::string& why) {
+void HubRanks::disconnect_all(const std::string& why) {
   ++world_.hub.changes;
   for (HubRank& rank : ranks_) rank.entered = false;
   expected_by_ = kNever;
@@ -124,7 +124,7 @@ void HubRanks::send_away(const std::string& why) {
   if (!any_linked()) return;
   for (HubRank& rank : ranks_) {
     world_.hub.send(rank.link, wire::Notice{std::string(kMinority), why});
-    world_.hub.worlds.hang_up(rank.link, why);
+    world_.hub.worlds.close_link(rank.link, why);
   }
   world_.hub.note(Note::Level::kWarning, "hub", why + " [hub.dismissed]");
 }
@@ -139,7 +139,7 @@ void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& wh
     if (link.value == 0) continue;
     const std::string reason = left_out_text(rank);
     world_.hub.send(link, wire::Refuse{reason});
-    world_.hub.worlds.hang_up(link, reason);
+    world_.hub.worlds.close_link(link, reason);
   }
   world_.hub.note(Note::Level::kWarning, "hub",
                   texts(ranks) + (ranks.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why +
@@ -173,7 +173,7 @@ bool HubRanks::is_silent(RankId rank) const { return world_.hub.now >= silent_at
 
 // The next time to look at the world or at a rank. A rank that has been judged is not looked at again.
 TimePoint HubRanks::next_look() const {
-  TimePoint next = deserted_at();
+  TimePoint next = abandoned_at();
   for (std::uint32_t i = 0; i < size(); ++i) {
     if (ranks_[i].away()) continue;
     const TimePoint limit = silent_at(RankId(i));

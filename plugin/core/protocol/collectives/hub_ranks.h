@@ -49,7 +49,7 @@ class HubRanks {
   [[nodiscard]] bool all_left() const;
   // When the world is forgotten, if no rank is linked. Until then a late rank can be told that the others have gone on,
   // and may find them at another hub.
-  [[nodiscard]] TimePoint deserted_at() const;
+  [[nodiscard]] TimePoint abandoned_at() const;
   // When a rank was heard last, if no rank is linked and none was heard for a grace: they may all have died.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
   // No rank, and not the world, needs attention before this. A rank that is heard meanwhile does not move it at once.
@@ -68,7 +68,7 @@ class HubRanks {
   void lose_link(RankId rank);
   void admit(RankId rank) { ranks_[rank.value].in = true; }
   void readmit_all();  // none is in until it is admitted again
-  void send_away(const std::string& why);
+  void disconnect_all(const std::string& why);
   void mark_gone(const std::vector<RankId>& ranks, const std::string& why);
 
  private:

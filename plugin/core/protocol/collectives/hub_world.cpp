@@ -30,8 +30,8 @@ TimePoint HubWorld::next_deadline() const { return std::min(ranks.next_deadline(
 
 void HubWorld::on_enter(LinkId link, const wire::Enter& message) {
   if (!ranks.may_enter(link, message.rank)) {
-    return hub.worlds.hang_up(link,
-                              ranks.text(message.rank) + " enters again and again over one link [hub.enters-again]");
+    return hub.worlds.close_link(link,
+                                 ranks.text(message.rank) + " enters again and again over one link [hub.enters-again]");
   }
   if (!ranks.any_linked() && !only_hub) ranks.await_ranks(message.returning);
   if (message.returning) ranks.expect_soon();

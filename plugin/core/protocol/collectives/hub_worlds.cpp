@@ -37,7 +37,7 @@ void HubWorlds::on_tick() {
   for (const auto& [number, world] : worlds_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) {
     if (all_.now >= worlds_.at(number).next_deadline()) worlds_.at(number).on_tick();
-    if (all_.now >= worlds_.at(number).ranks.deserted_at()) erase(number);
+    if (all_.now >= worlds_.at(number).ranks.abandoned_at()) erase(number);
   }
 }
 
@@ -118,18 +118,18 @@ const HubWorlds::Place* HubWorlds::find_place(LinkId link) const {
 void HubWorlds::refuse(LinkId link, const std::string& why) {
   all_.note(Note::Level::kWarning, "refused", "the world's collectives refuse a rank: " + why);
   all_.send(link, wire::Refuse{why});
-  hang_up(link, why);
+  close_link(link, why);
 }
 
-void HubWorlds::hang_up(LinkId link, const std::string& why) {
+void HubWorlds::close_link(LinkId link, const std::string& why) {
   if (link.value == 0) return;
   forget(link);
-  hung_up_.insert(link);
-  all_.out.emplace_back(Hangup{link, why});
+  closing_links_.insert(link);
+  all_.out.emplace_back(CloseLink{link, why});
 }
 
 void HubWorlds::on_closed(LinkId link) {
-  hung_up_.erase(link);
+  closing_links_.erase(link);
   forget(link);
 }
 

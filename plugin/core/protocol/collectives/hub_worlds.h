@@ -26,9 +26,9 @@ class HubWorlds {
   [[nodiscard]] HubWorld& at(std::uint64_t number) { return worlds_.at(number); }
   [[nodiscard]] auto begin() const { return worlds_.begin(); }
   [[nodiscard]] auto end() const { return worlds_.end(); }
-  [[nodiscard]] bool knows(LinkId link) const { return links_.contains(link) || hung_up_.contains(link); }
+  [[nodiscard]] bool knows(LinkId link) const { return links_.contains(link) || closing_links_.contains(link); }
   // What is on its way by it is no longer heard: its rank may have entered by another link since.
-  [[nodiscard]] bool is_hung_up(LinkId link) const { return hung_up_.contains(link); }
+  [[nodiscard]] bool is_closing(LinkId link) const { return closing_links_.contains(link); }
   [[nodiscard]] const Place* find_place(LinkId link) const;
 
   [[nodiscard]] std::size_t held() const { return parts_.held() + memory_.held(); }  // of all ranks
@@ -42,7 +42,7 @@ class HubWorlds {
   void on_closed(LinkId link);
   void enter(LinkId link, const Place& place) { links_[link] = place; }
   void refuse(LinkId link, const std::string& why);
-  void hang_up(LinkId link, const std::string& why);
+  void close_link(LinkId link, const std::string& why);
 
  private:
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
@@ -58,7 +58,7 @@ class HubWorlds {
   std::uint64_t begun_ = 0;
   std::map<std::uint64_t, HubWorld> worlds_;
   std::map<LinkId, Place> links_;
-  std::set<LinkId> hung_up_;  // until they are closed
+  std::set<LinkId> closing_links_;  // until they are closed
 };
 
 }  // namespace collab::protocol

@@ -16,7 +16,7 @@ void Admission::on_join(LinkId link, const wire::Join& join) {
   if (leadership.leads() && ours && all_->now >= free_at(join) && (leadership.founded() || refusal(join).empty())) {
     if (!all_->leadership.hear_of(link, join)) return;
   }
-  if (const Member* known = all_->membership.behind(link)) {
+  if (const Member* known = all_->membership.find_by_link(link)) {
     all_->note(Note::Level::kWarning, "ignored", known->name + " sent a second Join on one link [join.twice]");
     return;
   }
@@ -26,9 +26,9 @@ void Admission::on_join(LinkId link, const wire::Join& join) {
   }
   if (all_->now < free_at(join)) return claim(link, join);
   all_->generation.learn(join);
-  const Member* namesake = leadership.leads() ? all_->membership.named(join.site) : nullptr;
+  const Member* namesake = leadership.leads() ? all_->membership.find_by_name(join.site) : nullptr;
   if (namesake != nullptr) {
-    all_->out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
+    all_->out.emplace_back(CloseLink{namesake->link, "replaced by a new link of " + join.site});
     all_->membership.remove(namesake->id, "its old link was dead; it came back on a new one");
   }
   if (!leadership.leads()) return all_->leadership.apply(link, join);  // perhaps the namesake was the last member
@@ -53,15 +53,15 @@ void Admission::admit(LinkId link, const wire::Join& join) {
   record.voters = {};
   record.proposals = {};
   record.recent = {};
-  if (another) hang_up_helpers(join.site);
+  if (another) close_helper_links(join.site);
 }
 
 // The model or the settings that helpers were told are not those of the first site that trains. They give way to it.
-void Admission::hang_up_helpers(const std::string& site) {
+void Admission::close_helper_links(const std::string& site) {
   for (const SiteId id : all_->membership.ids()) {
     if (!all_->members().at(id).helper) continue;
-    all_->membership.hang_up(id, "the model or the settings of this helper differ from those of " + site +
-                                     ", the first site that trains [join.helper-differs]");
+    all_->membership.close_link(id, "the model or the settings of this helper differ from those of " + site +
+                                        ", the first site that trains [join.helper-differs]");
   }
 }
 
@@ -89,7 +89,7 @@ std::string Admission::damage(LinkId link, const wire::Message& message) const {
   } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
     look(promise->offer, promise->report.record);
   } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
-    if (all_->membership.behind(link) != nullptr) round = installed->round;
+    if (all_->membership.find_by_link(link) != nullptr) round = installed->round;
   }
   if (!wire::is_too_far_ahead(round, {})) return {};
   const RoundId agreed = std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second,
@@ -131,8 +131,8 @@ std::string Admission::refusal(const wire::Join& join) const {
 
 void Admission::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
   all_->out.emplace_back(Send{link, wire::Refuse{reason}});
-  all_->out.emplace_back(Hangup{link, reason});
-  if (all_->anchor.gathers() && all_->membership.named(who) == nullptr) {
+  all_->out.emplace_back(CloseLink{link, reason});
+  if (all_->anchor.gathers() && all_->membership.find_by_name(who) == nullptr) {
     refused_who_ = who;
     refused_why_ = reason;
   }
@@ -170,7 +170,7 @@ SiteId Admission::pick_id(const wire::Join& join) const {
 // before its old link was seen to die.
 std::optional<TimePoint> Admission::namesake_heard(const wire::Join& join) const {
   if (!all_->leadership.leads()) return all_->leadership.election().namesake_heard(join);
-  const Member* member = all_->membership.named(join.site);
+  const Member* member = all_->membership.find_by_name(join.site);
   const bool same_process = member != nullptr && join.process != 0 && join.process == member->join.process;
   return member == nullptr || same_process ? std::nullopt : std::optional(member->contact.last_heard());
 }
@@ -213,8 +213,8 @@ void Admission::refuse_claims_of(const std::string& name, const std::string& add
   }
 }
 
-void Admission::hang_up_claims(const std::string& reason) {
-  for (const auto& [link, join] : claims_) all_->out.emplace_back(Hangup{link, reason});
+void Admission::close_claims(const std::string& reason) {
+  for (const auto& [link, join] : claims_) all_->out.emplace_back(CloseLink{link, reason});
   claims_.clear();
 }
 

@@ -36,7 +36,7 @@ class Admission {
   // The member that has the name was heard.
   void refuse_claims_of(const std::string& name, const std::string& address);
   void drop_claim(LinkId link) { claims_.erase(link); }
-  void hang_up_claims(const std::string& reason);
+  void close_claims(const std::string& reason);
   void start_gathering() { refused_who_.clear(); }
   void forget() { reference_.reset(); }
 
@@ -44,7 +44,7 @@ class Admission {
   friend struct CoordinatorParts;
   friend struct Inside;
   void admit(LinkId link, const wire::Join& join);
-  void hang_up_helpers(const std::string& site);
+  void close_helper_links(const std::string& site);
   void claim(LinkId link, const wire::Join& join);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;

@@ -55,18 +55,18 @@ std::optional<AnchorChoice::Name> AnchorChoice::newest() const {
 }
 
 // Takes what was agreed, as far as the sites that elected this leader know.
-void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
+void AnchorChoice::inherit(const ElectionResult& elected, const wire::Offer& newest) {
   gathered_ = true;
-  if (!mandate.new_run.empty()) {  // from the newest anchor that they have
+  if (!elected.new_run.empty()) {  // from the newest anchor that they have
     begins_from_ = {newest.run, newest.round};
     return;
   }
   std::map<SiteId, Digest> held;
   for (const bool of_voters : {true, false}) {  // other sites' word counts only if no voter holds it
-    for (const Mandate::Comer& comer : mandate.comers) {
-      const wire::Offer& offer = comer.join.offer;
+    for (const ElectionResult::Applicant& applicant : elected.applicants) {
+      const wire::Offer& offer = applicant.join.offer;
       if (std::tie(offer.run, offer.round) != std::tie(newest.run, newest.round)) continue;
-      if (mandate.is_of_a_voter(comer) != of_voters) continue;
+      if (elected.is_of_a_voter(applicant) != of_voters) continue;
       held[SiteId{static_cast<std::uint32_t>(held.size())}] = offer.digest;
     }
     if (!held.empty()) break;
@@ -74,8 +74,8 @@ void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
   const CommittedRounds& history = all_->agreed.history();
   if (!held.empty()) {  // it may have been damaged since: the sites compare it before the next round
     anchor_ = AnchorRecord{newest.run, newest.round, most_reported(held)};
-  } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
-               const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
+  } else if (std::ranges::any_of(elected.applicants, [&](const ElectionResult::Applicant& applicant) {
+               const wire::Proposal* missed = history.missed_by(applicant.join.offer, applicant.join.report);
                return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
              })) {  // it is told now, and will hold it in a moment
     anchor_ = AnchorRecord{newest.run, newest.round, {}};
@@ -100,7 +100,7 @@ void AnchorChoice::lose() {
 
 // An attempt at the round after this anchor goes with it, as it is under the anchor's run.
 void AnchorChoice::drop() {
-  all_->round.start_afresh();
+  all_->round.discard_exchange();
   anchor_.reset();
   all_->installer.all_wait();
 }
@@ -196,12 +196,12 @@ bool AnchorChoice::init_from_missed() const {
   const auto is_named = [&](const auto& waits) { return waits.second.join.site == named; };
   if (std::ranges::any_of(all_->generation.generations().waiting(), is_named))
     return false;  // it waits for a later generation than the one here
-  const Member* site = named.empty() ? nullptr : all_->membership.named(named);
+  const Member* site = named.empty() ? nullptr : all_->membership.find_by_name(named);
   return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
 }
 
 // A state that a script had loaded is not dropped without a message.
-void AnchorChoice::tell_passed_over(Member& member, const std::string& why, const std::string& or_else) {
+void AnchorChoice::notify_passed_over(Member& member, const std::string& why, const std::string& or_else) {
   const wire::Offer offer = member.brought();
   if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
   if (!all_->installer.mark_passed_over(member)) return;  // it was told before
@@ -213,14 +213,14 @@ void AnchorChoice::tell_passed_over(Member& member, const std::string& why, cons
   all_->send(member, wire::Notice{"passed-over", text});
 }
 
-void AnchorChoice::tell_late(Member& joiner) {
-  tell_passed_over(
+void AnchorChoice::notify_late_joiner(Member& joiner) {
+  notify_passed_over(
       joiner, "the swarm already had an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it joined",
       "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
 }
 
 // If fresh sites brought different parameters, the log says why this site's were taken.
-void AnchorChoice::tell_whose(const Member& best, bool newborn) {
+void AnchorChoice::report_choice(const Member& best, bool newborn) {
   const auto differs = [this](const auto& entry) {
     const wire::Offer offer = entry.second.brought();
     return !entry.second.helper && offer.run.value == 0 && anchor_->digest != offer.digest;
@@ -234,7 +234,7 @@ void AnchorChoice::tell_whose(const Member& best, bool newborn) {
                  (chosen ? ", " + words + ", because the sites' parameters differ" : ""));
   const std::string why =
       best.name + (newborn ? ", " + words + ", has the parameters of round 0" : " holds an anchor, of " + taken);
-  for (auto& [id, member] : all_->members()) tell_passed_over(member, why, "");
+  for (auto& [id, member] : all_->members()) notify_passed_over(member, why, "");
 }
 
 // The anchor that the electing sites know; otherwise the newest that any site offers, in the election's order. When a
@@ -305,7 +305,7 @@ void AnchorChoice::choose() {
   }
   anchor_ = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   all_->installer.begin_from(source, chosen);
-  tell_whose(source, newborn);
+  report_choice(source, newborn);
 }
 
 // ---- until then ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@
 namespace collab::protocol {
 
 struct CoordinatorParts;
-struct Mandate;
+struct ElectionResult;
 
 struct AnchorRecord {
   RunId run;
@@ -52,14 +52,14 @@ class AnchorChoice {
   [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void inherit(const Mandate& mandate, const wire::Offer& newest);
+  void inherit(const ElectionResult& elected, const wire::Offer& newest);
   void choose();
   void set_digest(Digest digest) { anchor_->digest = digest; }
   void committed(RoundId round, bool moved);
-  void lose();                     // no site holds it any more
-  void drop();                     // it could not be used: choose again
-  void end() { anchor_.reset(); }  // the swarm ends in good order: no site has to bring it back
-  void tell_late(Member& joiner);  // the swarm had an anchor before this site joined
+  void lose();                              // no site holds it any more
+  void drop();                              // it could not be used: choose again
+  void end() { anchor_.reset(); }           // the swarm ends in good order: no site has to bring it back
+  void notify_late_joiner(Member& joiner);  // the swarm had an anchor before this site joined
   void on_tick();
   void forget();
 
@@ -74,8 +74,8 @@ class AnchorChoice {
   [[nodiscard]] Member& best() const;
   [[nodiscard]] RunId latest_run() const;
   void give_up_wanted(const std::string& why);
-  void tell_whose(const Member& best, bool newborn);  // whose anchor it is, and which are passed over
-  void tell_passed_over(Member& member, const std::string& why, const std::string& or_else);
+  void report_choice(const Member& best, bool newborn);  // whose anchor it is, and which are passed over
+  void notify_passed_over(Member& member, const std::string& why, const std::string& or_else);
   void start_gathering();
   void wait_for_wanted(std::optional<Duration> waited);
   [[nodiscard]] std::uint32_t least_sites() const;

@@ -31,7 +31,7 @@ void AnchorInstaller::welcome(Member& member) {
   const bool holds = anchor && offer.run == anchor->run && offer.round == anchor->round;
   if (holds) member.anchor.holds_ = wire::AnchorInstalled{offer.run, offer.round, offer.digest};
   if (repeat_commit(member) || !anchor) return;
-  all_->anchor.tell_late(member);
+  all_->anchor.notify_late_joiner(member);
   // Its parameters move, so it cannot take another anchor now. It comes to its trigger by itself.
   if (member.join.report.training && !holds) member.anchor.phase_ = MemberPhase::kStale;
 }
@@ -180,7 +180,7 @@ void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& instal
   member.anchor.overtaken_ = false;
   member.anchor.renamed_from_.reset();  // not earlier: one that holds another anchor is told again what was counted
   // A member that was its own source had the anchor before it came.
-  if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_came();
+  if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_arrived();
   if (!std::exchange(member.anchor.greeted_, true)) {
     all_->note(Note::Level::kInfo, "join",
                member.name + " joined as site " + std::to_string(member.id.value) + " at " +
@@ -217,7 +217,7 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
 // The digest is the one that was reported first. It may be wrong: then more than half of the membership say so, not
 // counting helpers, which may be one peer under many names. Or the anchor may be gone, and the others hold something
 // else: then most of them are right. It is not gone while a site that brought it has yet to say that it is in place.
-void AnchorInstaller::believe_holders() {
+void AnchorInstaller::trust_reported_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
   const auto says_so = [&](const auto& entry) {
     const auto& holds = entry.second.anchor.holds_;
@@ -234,11 +234,11 @@ void AnchorInstaller::believe_holders() {
     somebody_waits = somebody_waits || member.phase() == MemberPhase::kJoined;
     const bool keeps = member.phase() == MemberPhase::kInstalling && member.brought().digest == anchor.digest;
     somebody_holds = somebody_holds || keeps || holds_anchor(member);
-    const bool has_say = voters.contains(id) && !member.helper;
+    const bool is_voter = voters.contains(id) && !member.helper;
     helpers += voters.contains(id) && member.helper ? 1 : 0;
     const auto& holds = member.anchor.holds_;
     if (!holds || holds->run != anchor.run || holds->round != anchor.round) continue;
-    if (has_say) said_by_voters[id] = holds->digest;
+    if (is_voter) said_by_voters[id] = holds->digest;
     if (member.phase() == MemberPhase::kActive || member.phase() == MemberPhase::kJoined) said[id] = holds->digest;
   }
   std::optional<Digest> right;
@@ -264,7 +264,7 @@ void AnchorInstaller::believe_holders() {
 void AnchorInstaller::offer() {
   const auto& anchor = all_->anchor.record();
   if (!anchor || !anchor->digest || all_->round.attempt()) return;
-  believe_holders();
+  trust_reported_holders();
   for (auto& [id, member] : all_->members()) {
     if (member.phase() != MemberPhase::kJoined) continue;
     auto sources = pick_sources(member);
@@ -281,7 +281,7 @@ void AnchorInstaller::install(Member& to, std::vector<SiteId> sources) {
   if (!std::exchange(to.anchor.overtaken_, false)) to.anchor.progressed_at_ = all_->now;
   to.anchor.sources_ = std::move(sources);
   all_->round.retract(to);
-  if (!to.anchor.sources_.empty()) tell_sources(to);
+  if (!to.anchor.sources_.empty()) send_sources(to);
 }
 
 void AnchorInstaller::install_again(Member& member) { install(member, pick_sources(member)); }
@@ -292,7 +292,7 @@ void AnchorInstaller::digest_changed() {
   }
 }
 
-void AnchorInstaller::tell_sources(const Member& to) {
+void AnchorInstaller::send_sources(const Member& to) {
   const AnchorRecord& anchor = *all_->anchor.record();
   const auto [counted, attempt] =
       all_->agreed.counted(to.name, to.anchor.renamed_from().value_or(to.brought()), anchor.run, anchor.round);
@@ -310,7 +310,7 @@ void AnchorInstaller::add_source(const Member& holder) {
     const auto place = std::ranges::lower_bound(sources, holder.id);
     if (place != sources.end() && *place == holder.id) continue;
     sources.insert(place, holder.id);
-    tell_sources(member);
+    send_sources(member);
   }
 }
 
@@ -321,7 +321,7 @@ void AnchorInstaller::lost(SiteId source) {
     if (member.anchor.sources_.empty()) {
       member.anchor.phase_ = MemberPhase::kJoined;
     } else if (anchor && anchor->digest) {  // it goes on with the others
-      tell_sources(member);
+      send_sources(member);
     }
   }
 }
@@ -403,8 +403,9 @@ void AnchorInstaller::on_tick() {
                                      " had arrived. If its line needs longer, raise COLLAB_ROUND_TIMEOUT at all sites "
                                      "and coordinators; rounds wait for it meanwhile [join.anchor-slow]");
     } else {  // it may come again, and have more luck with other sources
-      all_->membership.hang_up(id, "no part of the anchor has reached it for " + in_seconds(all_->config.link_grace) +
-                                       " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
+      all_->membership.close_link(id, "no part of the anchor has reached it for " +
+                                          in_seconds(all_->config.link_grace) +
+                                          " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
     }
   }
 }

@@ -28,7 +28,7 @@ class AnchorInstaller {
   void all_wait();                                                  // until there is an anchor
   void wait(Member& member, const wire::AnchorInstalled& holding);  // it is ready to take one
   void left_out(Member& member);                                    // a round was committed without it
-  void says_it_holds(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
+  void set_held_anchor(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
   void on_installed(Member& member, const wire::AnchorInstalled& installed);
   void on_progress(Member& member, std::uint64_t progress);
   [[nodiscard]] bool mark_passed_over(Member& member);  // false: the member was told already
@@ -48,10 +48,10 @@ class AnchorInstaller {
   bool repeat_commit(Member& member);
   void installed_another(Member& member, const wire::AnchorInstalled& installed);
   void active(Member& member, const wire::AnchorInstalled& installed, bool waited_for);
-  void believe_holders();
+  void trust_reported_holders();
   [[nodiscard]] std::vector<SiteId> pick_sources(const Member& joiner);
   void install(Member& to, std::vector<SiteId> sources);
-  void tell_sources(const Member& to);
+  void send_sources(const Member& to);
   void add_source(const Member& holder);  // one more has the anchor, while others are fetching it
   [[nodiscard]] bool reaches_any(const Member& member, const std::vector<SiteId>& sources) const;
   [[nodiscard]] bool waits_until_reachable(Member& joiner, const std::vector<SiteId>& sources);

@@ -84,7 +84,7 @@ bool Coordinator::keeps_join_of(LinkId link) const {
          all.generation.generations().waiting().contains(link);
 }
 
-bool Coordinator::has_say(const std::string& site) const {
+bool Coordinator::is_voter(const std::string& site) const {
   const auto is_it = [&](const auto& entry) { return entry.second.name == site; };
   const AgreedMembership& agreed = parts_->agreed;
   return std::ranges::any_of(agreed.voters(), is_it) || std::ranges::any_of(agreed.next_voters(), is_it);
@@ -157,23 +157,23 @@ void tell_who_leads(CoordinatorParts& all, LinkId link, const wire::Inquire& inq
 }
 
 void on_event(CoordinatorParts& all, const Closed& event) {
-  if (const Member* member = all.membership.behind(event.link)) {
+  if (const Member* member = all.membership.find_by_link(event.link)) {
     const std::string why = event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message();
     return all.membership.remove(member->id, why);
   }
   all.admission.drop_claim(event.link);
   all.generation.forget(event.link);
-  all.leadership.go(event.link);
+  all.leadership.remove_applicant(event.link);
 }
 
 void on_event(CoordinatorParts& all, const Received& event) {
   const auto& [link, message] = event;
   if (const std::string why = all.admission.far_term(message); !why.empty()) {
-    all.out.emplace_back(Hangup{link, why});
+    all.out.emplace_back(CloseLink{link, why});
     return on_event(all, Closed{link, refused(why)});
   }
   if (const std::string why = all.admission.damage(link, message); !why.empty()) {
-    const Member* said = all.membership.behind(link);
+    const Member* said = all.membership.find_by_link(link);
     const auto* join = std::get_if<wire::Join>(&message);
     all.admission.refuse_link(link, said != nullptr ? said->name : join != nullptr ? join->site : "a site", why);
     return on_event(all, Closed{link, refused(why)});
@@ -186,12 +186,12 @@ void on_event(CoordinatorParts& all, const Received& event) {
   if (all.leadership.from_applicant(link, message)) return;
   const bool waits = all.generation.generations().waiting().contains(link);
   if (waits && std::holds_alternative<wire::Heartbeat>(message)) return;
-  Member* member = all.membership.behind(link);
+  Member* member = all.membership.find_by_link(link);
   if (member == nullptr) {
     all.generation.forget(link);
-    all.out.emplace_back(Hangup{link, "this link has not joined the swarm '" + all.config.swarm + "', but sent " +
-                                          std::string(wire::name_of(message)) +
-                                          "; a site sends Join first [link.not-joined]"});
+    all.out.emplace_back(CloseLink{link, "this link has not joined the swarm '" + all.config.swarm + "', but sent " +
+                                             std::string(wire::name_of(message)) +
+                                             "; a site sends Join first [link.not-joined]"});
     return;
   }
   all.membership.heard(*member);

@@ -61,7 +61,7 @@ class Coordinator {
   [[nodiscard]] bool knows(LinkId link) const;          // its site is a member, or waits to be one
   [[nodiscard]] bool keeps_join_of(LinkId link) const;  // it waits
   // True if the site of that name has a vote in the membership that is agreed on.
-  [[nodiscard]] bool has_say(const std::string& site) const;
+  [[nodiscard]] bool is_voter(const std::string& site) const;
   // Members whose ranks take part in that world's collectives, as they say themselves.
   [[nodiscard]] std::set<std::string> sites_of(std::uint64_t world) const;
   [[nodiscard]] std::size_t members() const;    // joining and active

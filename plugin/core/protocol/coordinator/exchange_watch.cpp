@@ -29,14 +29,14 @@ void ExchangeWatch::slept(Duration time) {
   for (auto& [id, site] : sites_) site.moved_at += time;
 }
 
-std::uint32_t ExchangeWatch::count_hold_up(const std::string& name) {
+std::uint32_t ExchangeWatch::count_stall(const std::string& name) {
   if (held_up_.size() >= kMostNames && held_up_.count(name) == 0) {
     held_up_.erase(std::ranges::min_element(held_up_, {}, [](const auto& each) { return each.second; }));
   }
   return ++held_up_[name];
 }
 
-std::map<SiteId, std::set<SiteId>> ExchangeWatch::who_lacks(bool means) const {
+std::map<SiteId, std::set<SiteId>> ExchangeWatch::missing_parts(bool means) const {
   std::map<SiteId, std::set<SiteId>> by;
   for (const auto& [id, site] : sites_) {
     if (site.said.means != means) continue;
@@ -62,8 +62,8 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
     std::erase_if(moving, [&](SiteId site) { return !open.contains(site); });
     if (!moving.empty()) return Stall{.newcomers = std::move(moving)};
   }
-  auto by = who_lacks(false);
-  if (by.empty()) by = who_lacks(true);
+  auto by = missing_parts(false);
+  if (by.empty()) by = missing_parts(true);
   if (by.empty()) {  // no site lacks anything, yet some do not say that they are done
     for (const SiteId site : open) by[site] = {};
   }
@@ -83,7 +83,7 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
 
 std::set<SiteId> ExchangeWatch::slow(const std::set<SiteId>& owners) const {
   std::set<SiteId> found;
-  for (const auto& [site, others] : who_lacks(false)) {
+  for (const auto& [site, others] : missing_parts(false)) {
     const auto lack = std::ranges::count_if(others, [&](SiteId other) {
       // A list that is cut short names the lowest sites, not the slowest.
       return owners.contains(other) && sites_.at(other).said.lacks.size() < wire::kMaxLacked;
@@ -93,15 +93,15 @@ std::set<SiteId> ExchangeWatch::slow(const std::set<SiteId>& owners) const {
   return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
 }
 
-std::set<SiteId> ExchangeWatch::keep_means_back() const {
+std::set<SiteId> ExchangeWatch::sites_withholding_means() const {
   std::set<SiteId> found;
-  for (const auto& [site, others] : who_lacks(true)) {
+  for (const auto& [site, others] : missing_parts(true)) {
     if (2 * others.size() > sites_.size() - 1) found.insert(site);
   }
   return 2 * found.size() < sites_.size() ? found : std::set<SiteId>{};
 }
 
-bool ExchangeWatch::gets_on(const std::set<SiteId>& open) {
+bool ExchangeWatch::is_progressing(const std::set<SiteId>& open) {
   std::size_t moving = 0;
   for (auto& [id, site] : sites_) {
     const std::uint64_t moved = site.said.moved;

@@ -48,12 +48,12 @@ class ExchangeWatch {
   // all sites or more. A single owner is believed: it could leave out any site anyway.
   [[nodiscard]] std::set<SiteId> slow(const std::set<SiteId>& owners) const;
   // Likewise the sites whose means, but no contributions, more than half of the other sites lack.
-  [[nodiscard]] std::set<SiteId> keep_means_back() const;
+  [[nodiscard]] std::set<SiteId> sites_withholding_means() const;
   // True if more than half of these sites moved a tenth of all they have moved since the last call, or since the begin.
-  bool gets_on(const std::set<SiteId>& open);
+  bool is_progressing(const std::set<SiteId>& open);
 
   // The site has held up an exchange. Returns how often by now.
-  std::uint32_t count_hold_up(const std::string& name);
+  std::uint32_t count_stall(const std::string& name);
 
  private:
   friend struct Inside;
@@ -62,7 +62,7 @@ class ExchangeWatch {
     TimePoint moved_at{};
     std::uint64_t moved_before = 0;  // when it was asked whether the exchange gets on
   };
-  [[nodiscard]] std::map<SiteId, std::set<SiteId>> who_lacks(bool means) const;  // by whose part it is
+  [[nodiscard]] std::map<SiteId, std::set<SiteId>> missing_parts(bool means) const;  // by whose part it is
 
   TimePoint began_{};
   std::map<SiteId, Site> sites_;

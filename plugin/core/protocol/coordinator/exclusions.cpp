@@ -10,16 +10,18 @@
 
 namespace collab::protocol {
 
-bool Exclusions::is_left_out(SiteId site) const { return faults_.is_out(site, all_->agreed.has_say(site), all_->now); }
+bool Exclusions::is_excluded(SiteId site) const {
+  return faults_.is_excluded(site, all_->agreed.is_voter(site), all_->now);
+}
 
 void Exclusions::begin_round() { faults_.begin_round(all_->members()); }
 
-void Exclusions::go_on_without(SiteId site, const std::string& why) {
+void Exclusions::exclude(SiteId site, const std::string& why) {
   faults_.set_aside(site);
-  tell_without(all_->membership.name_of(site), why);
+  report_exclusion(all_->membership.name_of(site), why);
 }
 
-void Exclusions::tell_without(const std::string& name, const std::string& why) {
+void Exclusions::report_exclusion(const std::string& name, const std::string& why) {
   const std::string round = std::to_string(all_->round.number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without " + name + why +
@@ -29,18 +31,18 @@ void Exclusions::tell_without(const std::string& name, const std::string& why) {
 
 // Counts failures that no other rule limits. Those of a site with a say count against the site itself. A site without a
 // say may come again under another name.
-void Exclusions::blame(SiteId site) {
+void Exclusions::count_failure_of(SiteId site) {
   const std::string name = all_->membership.name_of(site);
-  if (!all_->agreed.has_say(site)) {
+  if (!all_->agreed.is_voter(site)) {
     if (faults_.newcomer_failed(all_->now - all_->round.attempt_started(), all_->config.standstill()))
-      leave_newcomers_out({{site, name}});
-  } else if (faults_.gave_up(site)) {
-    tell_without(name, ", which made an attempt fail " + times_text(kMaxFailures + 1) + " in this round");
+      exclude_newcomers({{site, name}});
+  } else if (faults_.count_failure(site)) {
+    report_exclusion(name, ", which made an attempt fail " + times_text(kMaxFailures + 1) + " in this round");
   }
 }
 
 // The newcomers rest for as long as they have taken, as after a wait without success (round_gate.h).
-void Exclusions::leave_newcomers_out(const std::map<SiteId, std::string>& failed) {
+void Exclusions::exclude_newcomers(const std::map<SiteId, std::string>& failed) {
   if (failed.empty()) return;
   const Member* first = nullptr;
   std::set<SiteId> because;
@@ -50,15 +52,15 @@ void Exclusions::leave_newcomers_out(const std::map<SiteId, std::string>& failed
     names.push_back(name);
   }
   for (const auto& [id, member] : all_->members()) {
-    if (member.helper || all_->agreed.has_say(id) || because.contains(id) || member.phase() != MemberPhase::kActive)
+    if (member.helper || all_->agreed.is_voter(id) || because.contains(id) || member.phase() != MemberPhase::kActive)
       continue;
     if (first == nullptr || member.ticket < first->ticket) first = &member;
   }
   const Duration taken = std::max(all_->now - all_->round.attempt_started(), faults_.newcomers_cost());
   const Duration rest = std::min(taken, all_->config.standstill());
   const auto kept = first == nullptr ? std::nullopt : std::optional(first->id);
-  if (!faults_.leave_newcomers_out(because, kept, later(all_->now, rest))) return;
-  const bool keeps = first != nullptr && !is_left_out(first->id);
+  if (!faults_.exclude_newcomers(because, kept, later(all_->now, rest))) return;
+  const bool keeps = first != nullptr && !is_excluded(first->id);
   const std::string round = std::to_string(all_->round.number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without the sites that have not been in any round yet" +
@@ -76,17 +78,17 @@ bool Exclusions::is_needed(SiteId site) const {
 
 // The site is expelled, unless the word of other sites, which may be a lie, would end its training. Then the round goes
 // on without it.
-void Exclusions::give_up_on(SiteId id, const std::string& why, const std::string& code) {
+void Exclusions::expel_or_exclude(SiteId id, const std::string& why, const std::string& code) {
   all_->changed = true;
-  if (!all_->agreed.has_say(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
-  go_on_without(id, ": " + why);
+  if (!all_->agreed.is_voter(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);
+  exclude(id, ": " + why);
 }
 
 void Exclusions::lost(const Member& gone) {
-  if (!all_->agreed.has_say(gone.id)) {
-    leave_newcomers_out({{gone.id, gone.name}});
-  } else if (faults_.gave_up(gone.id)) {
-    tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
+  if (!all_->agreed.is_voter(gone.id)) {
+    exclude_newcomers({{gone.id, gone.name}});
+  } else if (faults_.count_failure(gone.id)) {
+    report_exclusion(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
 }
 

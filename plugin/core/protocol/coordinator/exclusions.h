@@ -16,19 +16,19 @@ struct CoordinatorParts;
 
 class Exclusions {
  public:
-  [[nodiscard]] bool is_left_out(SiteId site) const;  // of this round, for what it has made fail
+  [[nodiscard]] bool is_excluded(SiteId site) const;  // of this round, for what it has made fail
 
   void begin_round();
   void set_aside(SiteId site) { faults_.set_aside(site); }
-  void go_on_without(SiteId site, const std::string& why);             // likewise, and tells it
-  void tell_without(const std::string& name, const std::string& why);  // the round goes on
+  void exclude(SiteId site, const std::string& why);                       // likewise, and tells it
+  void report_exclusion(const std::string& name, const std::string& why);  // the round goes on
 
   // The member makes the attempt in flight fail in a way that no other rule limits.
-  void blame(SiteId site);
+  void count_failure_of(SiteId site);
   void lost(const Member& gone);  // which took part in it
   // Newcomers have made the attempt in flight fail, by their names.
-  void leave_newcomers_out(const std::map<SiteId, std::string>& failed);
-  void give_up_on(SiteId id, const std::string& why, const std::string& code);
+  void exclude_newcomers(const std::map<SiteId, std::string>& failed);
+  void expel_or_exclude(SiteId id, const std::string& why, const std::string& code);
 
   // How often by now: in this round; since its mean was right.
   std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }

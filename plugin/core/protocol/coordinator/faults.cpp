@@ -10,14 +10,16 @@ void Faults::begin_round(const Members& members) {
   std::erase_if(mean_repairs_,
                 [&](const auto& entry) { return !members.contains(entry.first) && !set_aside_.contains(entry.first); });
   set_aside_.clear();
-  gave_up_.clear();
+  failure_counts_.clear();
   state_repairs_.clear();
   newcomers_failed_ = 0;
   newcomers_cost_ = {};
-  newcomers_out_ = 0;
+  newcomer_exclusions_ = 0;
 }
 
-bool Faults::gave_up(SiteId site) { return ++gave_up_[site] > kMaxFailures && set_aside_.insert(site).second; }
+bool Faults::count_failure(SiteId site) {
+  return ++failure_counts_[site] > kMaxFailures && set_aside_.insert(site).second;
+}
 
 // An attempt counts in part only, however long it took. If a site's line to another breaks twice, the two are first
 // kept apart.
@@ -26,12 +28,12 @@ bool Faults::newcomer_failed(Duration after, Duration most) {
   return ++newcomers_failed_ > kMaxFailures || newcomers_cost_ >= most;
 }
 
-bool Faults::leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until) {
+bool Faults::exclude_newcomers(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until) {
   newcomers_from_ = std::max(newcomers_from_, until);
   const bool kept_one_failed = first_newcomer_ && because.contains(*first_newcomer_);
-  if (newcomers_out_ > 0 && !kept_one_failed) return false;  // they are out already
-  first_newcomer_ = newcomers_out_ == 0 ? first : std::nullopt;
-  ++newcomers_out_;
+  if (newcomer_exclusions_ > 0 && !kept_one_failed) return false;  // they are out already
+  first_newcomer_ = newcomer_exclusions_ == 0 ? first : std::nullopt;
+  ++newcomer_exclusions_;
   return true;
 }
 

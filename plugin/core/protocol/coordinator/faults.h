@@ -42,16 +42,16 @@ class Faults {
   void begin_round(const Members& members);
   void set_aside(SiteId site) { set_aside_.insert(site); }
   // Returns true when that was once too often: the member is left out from now on.
-  bool gave_up(SiteId site);
+  bool count_failure(SiteId site);
   // A newcomer made an attempt fail that had taken so long. True: newcomers have failed too often, or cost too much
   // time.
   [[nodiscard]] bool newcomer_failed(Duration after, Duration most);
   [[nodiscard]] Duration newcomers_cost() const { return newcomers_cost_; }
   // Leaves all sites without a say but `first` out of this round, and of the next until `until`; a second call leaves
   // out `first` too. Returns whether that changes anything.
-  bool leave_newcomers_out(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
-  [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
-    const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);
+  bool exclude_newcomers(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
+  [[nodiscard]] bool is_excluded(SiteId site, bool is_voter, TimePoint now) const {
+    const bool out = !is_voter && (newcomer_exclusions_ > 0 || now < newcomers_from_);
     return set_aside_.contains(site) || (out && site != first_newcomer_);
   }
 
@@ -63,10 +63,10 @@ class Faults {
  private:
   friend struct Inside;
   std::set<SiteId> set_aside_;  // the round goes on without them
-  std::map<SiteId, std::uint32_t> gave_up_, state_repairs_, mean_repairs_;
+  std::map<SiteId, std::uint32_t> failure_counts_, state_repairs_, mean_repairs_;
   std::uint32_t newcomers_failed_ = 0;
   Duration newcomers_cost_{};
-  std::uint32_t newcomers_out_ = 0;  // how often in this round
+  std::uint32_t newcomer_exclusions_ = 0;  // how often in this round
   std::optional<SiteId> first_newcomer_;
   TimePoint newcomers_from_{};
 };

@@ -43,9 +43,9 @@ void GenerationGate::settle() {
   } else if (const std::uint32_t trained = generations_.proven(trainers_here()); trained > generations_.current()) {
     begin(trained);
   }
-  if (trainers_here() == 0) return tell_who_waits();
-  for (const auto& [link, join] : generations_.take_earlier_than(generations_.current())) tell_stale(link, join.site);
-  tell_who_waits();
+  if (trainers_here() == 0) return report_waiting_sites();
+  for (const auto& [link, join] : generations_.take_earlier_than(generations_.current())) refuse_stale(link, join.site);
+  report_waiting_sites();
 }
 
 // Nothing of the model before counts: not its anchor, its membership or its rounds.
@@ -56,19 +56,19 @@ void GenerationGate::begin(std::uint32_t generation) {
     for (const SiteId id : all_->membership.ids()) {
       const Member member = all_->members().at(id);
       if (!member.helper) {
-        tell_stale(member.link, member.name);
+        refuse_stale(member.link, member.name);
         all_->membership.remove(id, "the swarm goes on to " + generation_text(generation) + " of the model");
       } else if (member.phase() == MemberPhase::kActive) {
         all_->membership.expel(id, kAnotherModel);
       } else {  // a helper without an anchor would take a refusal for its end
-        all_->membership.hang_up(id, kAnotherModel);
+        all_->membership.close_link(id, kAnotherModel);
       }
     }
     for (const auto& [link, join] : all_->leadership.dismiss()) {
       if (join.helper) {
-        all_->out.emplace_back(Hangup{link, kAnotherModel});
+        all_->out.emplace_back(CloseLink{link, kAnotherModel});
       } else {
-        tell_stale(link, join.site);
+        refuse_stale(link, join.site);
       }
     }
     all_->forget_swarm();
@@ -79,21 +79,21 @@ void GenerationGate::begin(std::uint32_t generation) {
   for (const auto& [link, join] : generations_.take(generation)) all_->admission.on_join(link, join);
 }
 
-void GenerationGate::tell_stale(LinkId link, const std::string& who) {
-  send_away(link, who,
-            "the swarm trains " + generation_text(generations_.current()) +
-                " of the model, a later one than this site (each model that a script trains after another is a "
-                "generation; a script that is started again begins with the first) [join.stale-generation]");
+void GenerationGate::refuse_stale(LinkId link, const std::string& who) {
+  refuse_and_close(link, who,
+                   "the swarm trains " + generation_text(generations_.current()) +
+                       " of the model, a later one than this site (each model that a script trains after another is a "
+                       "generation; a script that is started again begins with the first) [join.stale-generation]");
 }
 
-void GenerationGate::send_away(LinkId link, const std::string& who, const std::string& reason) {
+void GenerationGate::refuse_and_close(LinkId link, const std::string& who, const std::string& reason) {
   all_->out.emplace_back(Send{link, wire::Refuse{reason, true}});
-  all_->out.emplace_back(Hangup{link, reason});
+  all_->out.emplace_back(CloseLink{link, reason});
   all_->note(Note::Level::kWarning, "behind", who + " is sent away: " + reason,
              {{"who", json_quote(who)}, {"generation", std::to_string(generations_.current())}});
 }
 
-void GenerationGate::tell_who_waits() {
+void GenerationGate::report_waiting_sites() {
   const bool here = trainers_here() > 0;
   std::string trainers;  // all their names: made once, and only if a site is told
   for (auto& [link, waiting] : generations_.waiting()) {
@@ -159,17 +159,17 @@ void GenerationGate::learn(const wire::Join& join) {
 
 void GenerationGate::wait(LinkId link, const wire::Join& join) {
   if (join.helper) {  // it comes back with nothing
-    return send_away(link, join.site,
-                     "the swarm trains " + generation_text(generations_.current()) +
-                         " of the model, but this helper holds an anchor of " + generation_text(join.generation) +
-                         " [join.helper-generation]");
+    return refuse_and_close(link, join.site,
+                            "the swarm trains " + generation_text(generations_.current()) +
+                                " of the model, but this helper holds an anchor of " +
+                                generation_text(join.generation) + " [join.helper-generation]");
   }
   if (generations_.full()) {
     return all_->admission.refuse_link(link, join.site,
                                        "too many sites wait for another model; try again [join.too-many-wait]");
   }
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
-    all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+    all_->out.emplace_back(CloseLink{*replaced, "replaced by a new link of " + join.site});
   }
   all_->changed = true;  // it is settled once this event is handled
 }

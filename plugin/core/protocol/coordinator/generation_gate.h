@@ -41,9 +41,9 @@ class GenerationGate {
   [[nodiscard]] std::size_t trainers_here() const;
   [[nodiscard]] std::string trainers_text() const;
   void begin(std::uint32_t generation);
-  void tell_stale(LinkId link, const std::string& who);
-  void send_away(LinkId link, const std::string& who, const std::string& reason);
-  void tell_who_waits();
+  void refuse_stale(LinkId link, const std::string& who);
+  void refuse_and_close(LinkId link, const std::string& who, const std::string& reason);
+  void report_waiting_sites();
 
   CoordinatorParts* all_ = nullptr;
   Generations generations_;

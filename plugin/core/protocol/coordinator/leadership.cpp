@@ -42,15 +42,15 @@ TimePoint Leadership::next_deadline() const {
 
 void Leadership::seek() {
   if (leads_) return;
-  if (std::optional<Mandate> mandate = election_.seek(all_->now, all_->out)) lead(std::move(*mandate));
+  if (std::optional<ElectionResult> elected = election_.seek(all_->now, all_->out)) lead(std::move(*elected));
 }
 
 void Leadership::apply(LinkId link, const wire::Join& join) {
   if (election_.size() >= wire::kMaxSites) {
     return all_->admission.refuse_link(link, join.site, "too many sites join at once; try again [join.too-many]");
   }
-  if (const auto replaced = election_.come(all_->now, link, join)) {
-    all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+  if (const auto replaced = election_.add_applicant(all_->now, link, join)) {
+    all_->out.emplace_back(CloseLink{*replaced, "replaced by a new link of " + join.site});
   }
   seek();
 }
@@ -70,17 +70,17 @@ bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   return true;
 }
 
-void Leadership::go(LinkId link) {
-  if (!election_.go(all_->now, link)) return;
+void Leadership::remove_applicant(LinkId link) {
+  if (!election_.remove_applicant(all_->now, link)) return;
   all_->generation.somebody_trained();
   seek();
 }
 
 void Leadership::on_tick() {
   for (const LinkId link : election_.silent(all_->now)) {  // its promise would be waited for
-    all_->out.emplace_back(Hangup{link, "silent for longer than " + in_seconds(all_->config.link_grace) +
-                                            " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
-    election_.go(all_->now, link);
+    all_->out.emplace_back(CloseLink{link, "silent for longer than " + in_seconds(all_->config.link_grace) +
+                                               " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
+    election_.remove_applicant(all_->now, link);
   }
   seek();
   const auto text = election_.waiting(all_->now);
@@ -140,27 +140,28 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
                                         " (start them again, or forget them, too)");
 }
 
-// ---- from a mandate --------------------------------------------------------------------------------
+// ---- from the result of an election -----------------------------------------------------------------
 
-void Leadership::lead(Mandate mandate) {
+void Leadership::lead(ElectionResult elected) {
   leads_ = true;
-  founded_ = mandate.founded;
-  term_ = mandate.term;
+  founded_ = elected.founded;
+  term_ = elected.term;
   all_->generation.begin_term();
   all_->round.begin_term(term_);
-  if (!founded_) inherit(mandate);
-  for (const Mandate::Comer& comer : mandate.comers) {
-    if (comer.early) early_.insert(comer.link);
+  if (!founded_) inherit(elected);
+  for (const ElectionResult::Applicant& applicant : elected.applicants) {
+    if (applicant.early) early_.insert(applicant.link);
   }
   // The first trainer that is let in sets the model and the settings for all. So it is one that has agreed before.
-  std::ranges::stable_partition(mandate.comers, [&](const auto& comer) { return mandate.is_of_a_voter(comer); });
-  for (const Mandate::Comer& comer : mandate.comers) {
-    if (mandate.disproves(comer)) {
-      const bool kept = mandate.is_of_a_voter(comer) && disproved_.size() < wire::kMaxSites;
-      if (kept) disproved_.insert(comer.join.report.record.acceptor);
-      refuse_disproved(comer.link, comer.join, mandate.round());
+  std::ranges::stable_partition(elected.applicants,
+                                [&](const auto& applicant) { return elected.is_of_a_voter(applicant); });
+  for (const ElectionResult::Applicant& applicant : elected.applicants) {
+    if (elected.disproves(applicant)) {
+      const bool kept = elected.is_of_a_voter(applicant) && disproved_.size() < wire::kMaxSites;
+      if (kept) disproved_.insert(applicant.join.report.record.acceptor);
+      refuse_disproved(applicant.link, applicant.join, elected.round());
     } else {
-      all_->admission.on_join(comer.link, comer.join);
+      all_->admission.on_join(applicant.link, applicant.join);
     }
   }
 }
@@ -174,33 +175,33 @@ void Leadership::refuse_disproved(LinkId link, const wire::Join& join, RoundId a
                                   "what is in COLLAB_STATE_DIR away and start again [join.record-disproved]");
 }
 
-// The mandate holds what counts of the past: the newest anchor with its membership, and what may have been committed in
+// The result holds what counts of the past: the newest anchor with its membership, and what may have been committed in
 // the round after it.
-void Leadership::inherit(const Mandate& mandate) {
-  wire::Offer newest = mandate.newest;
-  const bool forks = !mandate.new_run.empty();
-  all_->agreed.inherit(mandate);
+void Leadership::inherit(const ElectionResult& elected) {
+  wire::Offer newest = elected.newest;
+  const bool forks = !elected.new_run.empty();
+  all_->agreed.inherit(elected);
   all_->note(forks ? Note::Level::kWarning : Note::Level::kInfo, "coordinator",
-             (forks ? mandate.new_run + " under another run's name; " : "") + "this coordinator leads term " +
-                 std::to_string(term_.value) + ", elected by " + std::to_string(mandate.comers.size()) + " sites, at " +
-                 anchor_text(newest.run, newest.round),
+             (forks ? elected.new_run + " under another run's name; " : "") + "this coordinator leads term " +
+                 std::to_string(term_.value) + ", elected by " + std::to_string(elected.applicants.size()) +
+                 " sites, at " + anchor_text(newest.run, newest.round),
              {{"term", std::to_string(term_.value)}});
   const auto tell = [this](const wire::StartAttempt& start, const std::string& what) {
     all_->note(
         Note::Level::kInfo, "coordinator",
         "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) + what);
   };
-  if (mandate.given_up && !forks) {  // by enough sites that would know
-    tell(*mandate.given_up, " is given up: not all had accepted it, so it was not committed");
-    all_->round.keep_slices(mandate.given_up->slices);
+  if (elected.given_up && !forks) {  // by enough sites that would know
+    tell(*elected.given_up, " is given up: not all had accepted it, so it was not committed");
+    all_->round.keep_slices(elected.given_up->slices);
   }
-  if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
-    const wire::StartAttempt& start = mandate.settled->start;
+  if (elected.settled && !mutant(Mutant::kSettledNotCommitted)) {
+    const wire::StartAttempt& start = elected.settled->start;
     tell(start, " is committed, because its leader may have committed it already");
-    all_->agreed.settle(mandate);
+    all_->agreed.settle(elected);
     newest = {start.run, start.round, {}};
   }
-  all_->anchor.inherit(mandate, newest);
+  all_->anchor.inherit(elected, newest);
 }
 
 // ---- the end of it ---------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
   const bool newer_term = record.promised > term_ && voter;
   if (ahead && !voter) {  // if so, its own leader will be found at another candidate
-    all_->out.emplace_back(Hangup{
+    all_->out.emplace_back(CloseLink{
         link,
         join.site + " knows of a later round than this leader, but is not a voter here [coordinator.later-round]"});
     return false;
@@ -224,9 +225,9 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   }
   if ((newer_term || ahead) && !may_depose(record.acceptor)) {
     all_->out.emplace_back(
-        Hangup{link, join.site + " made leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
-                         in_seconds(all_->config.link_grace) +
-                         " (COLLAB_LINK_GRACE); it may come again after that [coordinator.deposed]"});
+        CloseLink{link, join.site + " made leaders here step down " + std::to_string(kMaxRepeats) + " times in " +
+                            in_seconds(all_->config.link_grace) +
+                            " (COLLAB_LINK_GRACE); it may come again after that [coordinator.deposed]"});
     return false;
   }
   if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
@@ -293,8 +294,8 @@ void Leadership::judge_quorum() {
 void Leadership::step_down(const std::string& reason) {
   const std::string text = "this coordinator no longer leads: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
-  all_->membership.hang_up_all(text);
-  all_->admission.hang_up_claims(text);
+  all_->membership.close_all_links(text);
+  all_->admission.close_claims(text);
   stop();
 }
 

@@ -1,4 +1,4 @@
-// Whether this candidate leads: from a mandate (election.h) to a swarm, and back to being a candidate.
+// Whether this candidate leads: from the result of an election (election.h) to a swarm, and back to being a candidate.
 //
 //   candidate --elected--> leads --a newer term, an older swarm, no majority, no site here--> candidate
 //
@@ -44,7 +44,7 @@ class Leadership {
   void apply(LinkId link, const wire::Join& join);  // a site comes
   void heard(LinkId link);
   bool from_applicant(LinkId link, const wire::Message& message);  // whether it is one
-  void go(LinkId link);
+  void remove_applicant(LinkId link);
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss() { return election_.dismiss(); }
 
   // ---- while it does
@@ -61,8 +61,8 @@ class Leadership {
   friend struct CoordinatorParts;
   friend struct Inside;
   void seek();
-  void lead(Mandate mandate);
-  void inherit(const Mandate& mandate);
+  void lead(ElectionResult elected);
+  void inherit(const ElectionResult& elected);
   void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);
   void step_down(const std::string& reason);
   [[nodiscard]] bool may_depose(AcceptorId voter);            // counts: asked when it would

@@ -13,12 +13,12 @@
 
 namespace collab::protocol {
 
-Member* Membership::behind(LinkId link) {
+Member* Membership::find_by_link(LinkId link) {
   const auto found = links_.find(link);
   return found == links_.end() ? nullptr : &members_.at(found->second);
 }
 
-const Member* Membership::named(const std::string& name) const {
+const Member* Membership::find_by_name(const std::string& name) const {
   const auto found = std::ranges::find_if(members_, [&](const auto& entry) { return entry.second.name == name; });
   return found == members_.end() ? nullptr : &found->second;
 }
@@ -72,7 +72,7 @@ Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   };
   all_->send(member, wire::Welcome{term, id, as_ms(all_->config.heartbeat), as_ms(all_->config.link_grace), anew});
   if (!join.address.empty()) all_->out.emplace_back(ProbeAddress{link, join.address});
-  unreachable_told_ = unreachable_told_ && join.address.empty();
+  undialable_warned_ = undialable_warned_ && join.address.empty();
   auto& added = members_.emplace(id, std::move(member)).first->second;
   ++changes_;
   send_keys(added);
@@ -116,21 +116,21 @@ void Membership::remove(SiteId id, const std::string& reason) {
   const auto& voters = all_->agreed.voters();
   const auto voter = voters.find(id);
   const bool left = voter == voters.end() || voter->second.left;
-  if (gone.dialable() && (gone.helper || !left)) tell_unreachable(gone.name + " has gone, and ");
+  if (gone.dialable() && (gone.helper || !left)) warn_undialable(gone.name + " has gone, and ");
 }
 
-void Membership::hang_up(SiteId id, const std::string& reason) {
-  all_->out.emplace_back(Hangup{members_.at(id).link, reason});
+void Membership::close_link(SiteId id, const std::string& reason) {
+  all_->out.emplace_back(CloseLink{members_.at(id).link, reason});
   remove(id, reason);
 }
 
 void Membership::expel(SiteId id, const std::string& reason) {
   all_->send(members_.at(id), wire::Refuse{reason});
-  hang_up(id, reason);
+  close_link(id, reason);
 }
 
-void Membership::hang_up_all(const std::string& reason) {
-  for (const auto& [id, member] : members_) all_->out.emplace_back(Hangup{member.link, reason});
+void Membership::close_all_links(const std::string& reason) {
+  for (const auto& [id, member] : members_) all_->out.emplace_back(CloseLink{member.link, reason});
   members_.clear();
   links_.clear();
   ++changes_;
@@ -172,7 +172,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
   const std::string reason = "left: " + leave.reason;
   if (!member.helper) all_->generation.left_for(member.name, leave.next_generation);
   all_->send(member, wire::LeaveAck{});
-  if (const auto acceptor = all_->agreed.strike(voter_of(member), member.early)) {
+  if (const auto acceptor = all_->agreed.remove_voter(voter_of(member), member.early)) {
     Broadcast rest{{}, wire::MemberLeft{all_->leadership.term(), member.name, *acceptor}};
     for (const auto& [id, other] : members_) {
       if (id != member.id) rest.links.push_back(other.link);
@@ -189,7 +189,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
     if (last && other.helper && id != member.id) helpers.push_back(id);
   }
   for (const SiteId id : helpers) expel(id, "the last site has left [join.swarm-ended]");
-  hang_up(member.id, reason);
+  close_link(member.id, reason);
 }
 
 void Membership::forget() { next_heartbeat_ = kNever; }
@@ -229,7 +229,7 @@ void Membership::broadcast(wire::Message message) {
 // such pairs try each other all the same. From now on this site dials the others. It owns no slice while there are
 // sites that can be dialled for sure.
 void Membership::on_undialable(const Undialable& event) {
-  Member* member = behind(event.link);
+  Member* member = find_by_link(event.link);
   if (member == nullptr) return;
   member->contact.unverified_ = true;
   all_->note(Note::Level::kWarning, "address",
@@ -244,12 +244,12 @@ void Membership::on_undialable(const Undialable& event) {
                               "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot be dialled [link.dial-out]"});
   all_->installer.find_reachable_sources();
   all_->round.reform_if_owners_undialable();
-  tell_unreachable("");
+  warn_undialable("");
 }
 
-void Membership::tell_unreachable(const std::string& because) {
+void Membership::warn_undialable(const std::string& because) {
   const auto can = [](const auto& entry) { return entry.second.dialable(); };
-  if (members_.size() < 2 || std::ranges::any_of(members_, can) || std::exchange(unreachable_told_, true)) return;
+  if (members_.size() < 2 || std::ranges::any_of(members_, can) || std::exchange(undialable_warned_, true)) return;
   const std::string text = because + "none of " + join_words(names()) +
                            " can be dialled: unless they reach each other anyway, run `collab helper` on a "
                            "machine that all of them reach [link.nobody-dialable]";
@@ -308,7 +308,7 @@ void Membership::judge_silence() {
     }
   }
   if (suspected) send_roster();
-  for (const SiteId id : dead) hang_up(id, "silent for longer than " + limit + " [link.silent]");
+  for (const SiteId id : dead) close_link(id, "silent for longer than " + limit + " [link.silent]");
 }
 
 }  // namespace collab::protocol

@@ -29,9 +29,9 @@ class Membership {
   // Other parts change only their own fields of a member (member.h).
   [[nodiscard]] Members& members() { return members_; }
   [[nodiscard]] const Members& members() const { return members_; }
-  [[nodiscard]] Member* behind(LinkId link);  // or null
+  [[nodiscard]] Member* find_by_link(LinkId link);  // or null
   [[nodiscard]] bool has(LinkId link) const { return links_.count(link) != 0; }
-  [[nodiscard]] const Member* named(const std::string& name) const;
+  [[nodiscard]] const Member* find_by_name(const std::string& name) const;
   [[nodiscard]] std::string name_of(SiteId id) const;
   [[nodiscard]] std::vector<std::string> names() const;  // ascending SiteId
   [[nodiscard]] std::set<SiteId> ids() const;
@@ -47,9 +47,9 @@ class Membership {
 
   Member& add(LinkId link, SiteId id, const wire::Join& join);
   void remove(SiteId id, const std::string& reason);
-  void hang_up(SiteId id, const std::string& reason);  // and remove: it may come again
-  void expel(SiteId id, const std::string& reason);    // and refuse: it need not
-  void hang_up_all(const std::string& reason);         // all are members no more
+  void close_link(SiteId id, const std::string& reason);  // and remove: it may come again
+  void expel(SiteId id, const std::string& reason);       // and refuse: it need not
+  void close_all_links(const std::string& reason);        // all are members no more
   void on_leave(Member& member, const wire::Leave& leave);
   void on_undialable(const Undialable& event);
 
@@ -67,7 +67,7 @@ class Membership {
   void send_keys(const Member& joiner);
   [[nodiscard]] wire::Roster roster() const;
   void judge_silence();
-  void tell_unreachable(const std::string& because);  // once, while no site here can be dialled
+  void warn_undialable(const std::string& because);  // once, while no site here can be dialled
 
   CoordinatorParts* all_ = nullptr;
   Members members_;
@@ -75,8 +75,8 @@ class Membership {
   std::uint64_t tickets_ = 0;  // members admitted
   std::uint64_t changes_ = 0;  // of who is a member
   bool roster_due_ = false;
-  std::size_t rosters_ = 0;        // sent since the last heartbeat
-  bool unreachable_told_ = false;  // that no site here can be dialled
+  std::size_t rosters_ = 0;         // sent since the last heartbeat
+  bool undialable_warned_ = false;  // that no site here can be dialled
   TimePoint next_heartbeat_ = kNever;
   std::uint64_t heartbeat_sequence_ = 0;
 };

@@ -122,7 +122,8 @@ void Period::by_samples(RoundId round, const PeriodRule& rule, const std::set<Si
   char why[128];
   std::snprintf(why, sizeof why, "the sites train on %.4g samples a step, and a round is due every %llu", each,
                 static_cast<unsigned long long>(rule.samples));
-  tell(round, before, sites, why, {{"samples", std::to_string(rule.samples)}, {"samples_a_step", json_number(each)}});
+  report_change(round, before, sites, why,
+                {{"samples", std::to_string(rule.samples)}, {"samples_a_step", json_number(each)}});
 }
 
 void Period::by_time(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites) {
@@ -139,15 +140,15 @@ void Period::by_time(RoundId round, const PeriodRule& rule, const std::set<SiteI
                   "a round takes %.3g s, which may be at most %.3g %% of the training, and a step takes %.3g s",
                   pace.round, 100 * rule.target, pace.step);
   }
-  tell(round, before, sites, why,
-       {{"step_seconds", json_number(pace.step)},
-        {"round_seconds", json_number(pace.round)},
-        {"target", json_number(rule.target)},
-        {"overlap", rule.behind ? "true" : "false"}});
+  report_change(round, before, sites, why,
+                {{"step_seconds", json_number(pace.step)},
+                 {"round_seconds", json_number(pace.round)},
+                 {"target", json_number(rule.target)},
+                 {"overlap", rule.behind ? "true" : "false"}});
 }
 
-void Period::tell(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
-                  std::vector<std::pair<std::string, std::string>> fields) {
+void Period::report_change(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
+                           std::vector<std::pair<std::string, std::string>> fields) {
   const std::string steps = std::to_string(choice_.in_force());
   const std::string change = before == choice_.in_force() ? " as before" : " instead of " + std::to_string(before);
   std::vector<std::string> names;

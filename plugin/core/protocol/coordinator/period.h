@@ -48,8 +48,8 @@ class Period {
   void by_samples(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites);
   void by_time(RoundId round, const PeriodRule& rule, const std::set<SiteId>& sites);
   // `why`, in words, and as fields of the event.
-  void tell(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
-            std::vector<std::pair<std::string, std::string>> fields);
+  void report_change(RoundId round, std::uint32_t before, const std::set<SiteId>& sites, const std::string& why,
+                     std::vector<std::pair<std::string, std::string>> fields);
 
   CoordinatorParts* all_ = nullptr;
   PeriodChoice choice_;

@@ -33,7 +33,7 @@ RoundId Round::number() const {
 }
 
 bool Round::is_eligible(const Member& member) const {
-  return member.phase() == MemberPhase::kActive && !all_->exclusions.is_left_out(member.id);
+  return member.phase() == MemberPhase::kActive && !all_->exclusions.is_excluded(member.id);
 }
 
 TimePoint Round::next_deadline() const {
@@ -97,7 +97,7 @@ void Round::on_ready(Member& member, wire::Ready ready) {
     // The attempt was formed from a Ready that crossed a RoundSkipped: the site has trained on since.
     all_->note(Note::Level::kInfo, "ready",
                who + " with a different number of samples than the attempt counts on; another attempt is formed");
-    all_->exclusions.blame(member.id);
+    all_->exclusions.count_failure_of(member.id);
     abandon_attempt();
   }
   member.round.ready_ = ready;
@@ -105,7 +105,7 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
   member.round.measured_ = latest(member.round.measured_, ready.measured);
   const AnchorRecord& anchor = *all_->anchor.record();
-  all_->installer.says_it_holds(member, {anchor.run, anchor.round, ready.state});
+  all_->installer.set_held_anchor(member, {anchor.run, anchor.round, ready.state});
   if (!round_.waiting.running() && !member.helper) {
     round_.waiting.start(all_->now);
     round_.limit = later(all_->now, all_->config.round_timeout);
@@ -125,7 +125,7 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
   for (const auto& [id, other] : all_->members()) {
     if (id != member.id) all_->send(other, wire::Notice{"declined", text});
   }
-  all_->exclusions.blame(member.id);
+  all_->exclusions.count_failure_of(member.id);
   abandon_attempt();
 }
 
@@ -137,7 +137,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
                    "; another attempt is formed [round.peer-gone]");
-    all_->exclusions.blame(member.id);
+    all_->exclusions.count_failure_of(member.id);
     return abandon_attempt();
   }
   if (!peer->here) {
@@ -155,10 +155,10 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                                    : " cannot exchange with " + all_->membership.name_of(unreachable.peer) + ": ") +
                            unreachable.reason;
   const bool apart = reachability_.are_apart(member.id, unreachable.peer, unreachable.round);
-  if (apart || !all_->agreed.has_say(member.id)) {
-    all_->exclusions.blame(member.id);  // such a pair has nothing to exchange
-  } else if (!all_->agreed.has_say(unreachable.peer)) {
-    all_->exclusions.blame(unreachable.peer);
+  if (apart || !all_->agreed.is_voter(member.id)) {
+    all_->exclusions.count_failure_of(member.id);  // such a pair has nothing to exchange
+  } else if (!all_->agreed.is_voter(unreachable.peer)) {
+    all_->exclusions.count_failure_of(unreachable.peer);
   }
   const bool cut = reachability_.failed(member.id, unreachable.peer, unreachable.round, all_->now - round_.started);
   if (cut) round_.cut_because = text + (itself ? "; without it " : "; without one of the two ");
@@ -228,9 +228,9 @@ void Round::try_to_start() {
                                                       " after most sites were (COLLAB_STRAGGLER_GRACE)"
                                                 : ": " + verdict.why;
     if (verdict.why.empty()) all_->gate.missed(id);
-    all_->exclusions.tell_without(all_->membership.name_of(id), why);
+    all_->exclusions.report_exclusion(all_->membership.name_of(id), why);
   }
-  const std::set<SiteId> able = set_aside_the_cut(ready);
+  const std::set<SiteId> able = exclude_unreachable(ready);
   if (!able.empty() && (all_->membership.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
     return start(able);
   }
@@ -239,12 +239,11 @@ void Round::try_to_start() {
 }
 
 // If no site can reach all others, this round does not wait for the site that is cut off from most.
-std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
+std::set<SiteId> Round::exclude_unreachable(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);
     const bool itself = reachability_.fails_itself(id, number());
-    all_->exclusions.go_on_without(id,
-                                   itself ? ", which cannot do its part" : ", which cannot exchange with the others");
+    all_->exclusions.exclude(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
   }
   return sites;
 }
@@ -271,8 +270,8 @@ bool Round::repair_states(const std::set<SiteId>& sites) {
                              ") from that of " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
                              (tie ? "; with two sites, the lower one counts as right" : "");
     if (times > kMaxRepeats) {
-      all_->exclusions.give_up_on(id, text + "; it was repaired " + times_text(kMaxRepeats) + " without success",
-                                  "[round.state-beyond-repair]");
+      all_->exclusions.expel_or_exclude(id, text + "; it was repaired " + times_text(kMaxRepeats) + " without success",
+                                        "[round.state-beyond-repair]");
       continue;
     }
     all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",

@@ -61,7 +61,7 @@ class Round {
   void keep_slices(std::vector<wire::Slice> slices);  // of an attempt that a predecessor gave up
   void lost(const Member& gone);                      // it is no longer a member
   void end_without_ready();                           // no site is left that waits for it
-  void start_afresh();  // nothing of its exchange counts any more: the attempt in flight is given up
+  void discard_exchange();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // the member will report ready once more
   void reform_if_owners_undialable();  // where the attempt in flight needs a link that no site can make
   void slept(Duration time) { watch_.slept(time); }
@@ -92,14 +92,14 @@ class Round {
   [[nodiscard]] std::set<SiteId> eligible_sites() const;
   void try_to_start();
   [[nodiscard]] bool repair_states(const std::set<SiteId>& sites);  // whether all were right
-  [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
+  [[nodiscard]] std::set<SiteId> exclude_unreachable(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
   [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
   // ---- one in flight
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
-  void part_with(const Member& lost);                    // a participant of the attempt that is given up
+  void drop_participant(const Member& lost);             // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
   [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // those of `open` without a say
@@ -107,7 +107,7 @@ class Round {
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
   [[nodiscard]] bool means_are_alike() const;
-  [[nodiscard]] std::set<SiteId> with_other_means() const;
+  [[nodiscard]] std::set<SiteId> sites_with_wrong_mean() const;
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   void average_again(const std::set<SiteId>& wrong);
   void commit();

@@ -29,7 +29,7 @@ void Round::abandon_attempt() {
   for (auto& [id, member] : all_->members()) member.round.done_.reset();
 }
 
-void Round::start_afresh() {
+void Round::discard_exchange() {
   for (auto& [id, member] : all_->members()) member.round.since_ = AttemptId{};
   round_.gone.clear();
   round_.slices.clear();
@@ -39,12 +39,12 @@ void Round::start_afresh() {
 void Round::lost(const Member& gone) {
   reachability_.forget(gone.id);
   if (!round_.attempt || !takes_part(*round_.attempt, gone.id)) return;
-  part_with(gone);
+  drop_participant(gone);
   all_->exclusions.lost(gone);
   abandon_attempt();
 }
 
-void Round::part_with(const Member& lost) {
+void Round::drop_participant(const Member& lost) {
   const wire::StartAttempt& start = *round_.attempt;
   const bool owns = std::any_of(start.slices.begin(), start.slices.end(),
                                 [&](const wire::Slice& slice) { return slice.owner == lost.id; });
@@ -89,7 +89,7 @@ void Round::judge_exchange() {
   const std::vector<SiteId> open = waited_for();
   std::set<SiteId> say;
   for (const wire::Participant& p : round_.attempt->participants) {
-    if (all_->agreed.has_say(p.site)) say.insert(p.site);
+    if (all_->agreed.is_voter(p.site)) say.insert(p.site);
   }
   const auto stall = watch_.stall({open.begin(), open.end()}, say, limit, all_->now);
   if (!stall) return;
@@ -108,12 +108,12 @@ void Round::judge_exchange() {
   }
   if (stall->held_up_by.empty()) return skip("the exchange has made no progress for " + in_seconds(limit));
   for (const SiteId id : stall->held_up_by) {
-    const std::uint32_t times = watch_.count_hold_up(all_->membership.name_of(id));
+    const std::uint32_t times = watch_.count_stall(all_->membership.name_of(id));
     if (times >= kMaxRepeats) {
       all_->membership.expel(id, reason + ", " + times_text(times) + " [round.stalls-again]");
       continue;
     }
-    all_->membership.hang_up(id, reason + " [round.stalls]");
+    all_->membership.close_link(id, reason + " [round.stalls]");
   }
 }
 
@@ -127,7 +127,7 @@ void Round::on_tick() {
 
 std::set<SiteId> Round::open_newcomers(const std::set<SiteId>& open) const {
   std::set<SiteId> newcomers = open;
-  std::erase_if(newcomers, [this](SiteId id) { return all_->agreed.has_say(id); });
+  std::erase_if(newcomers, [this](SiteId id) { return all_->agreed.is_voter(id); });
   return newcomers;
 }
 
@@ -154,13 +154,13 @@ void Round::on_limit() {
   ++round_.limits;
   if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
     // Links and the first heartbeats take a moment.
-    const bool gets_on = watch_.gets_on(open) || all_->now - round_.started < all_->config.link_grace;
-    if (gets_on && round_.limits <= kMaxExtensions) {
+    const bool is_progressing = watch_.is_progressing(open) || all_->now - round_.started < all_->config.link_grace;
+    if (is_progressing && round_.limits <= kMaxExtensions) {
       return all_->note(Note::Level::kWarning, "waiting",
                         which + ": its exchange was not finished within " + limit +
                             "; it is making progress, so it gets the same time again [round.slow]");
     }
-    late = watch_.keep_means_back();
+    late = watch_.sites_withholding_means();
     if (!can_go_on(late)) late = open_newcomers(open);
     if (!can_go_on(late) || round_.limits > kMaxExtensions + 1) {
       return skip("its exchange was not finished within " + limit +
@@ -176,13 +176,13 @@ void Round::abandon_attempt_of(const std::set<SiteId>& late, const std::string& 
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : late) {
     const std::string& name = all_->membership.name_of(id);
-    if (!all_->agreed.has_say(id)) newcomers.emplace(id, name);
+    if (!all_->agreed.is_voter(id)) newcomers.emplace(id, name);
     all_->exclusions.set_aside(id);
     all_->note(Note::Level::kWarning, "straggler",
                "round " + std::to_string(number().value) + ": the exchange at " + name + " " + why,
                {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
-  all_->exclusions.leave_newcomers_out(newcomers);
+  all_->exclusions.exclude_newcomers(newcomers);
   abandon_attempt();
 }
 
@@ -195,7 +195,7 @@ std::vector<SiteId> Round::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : all_->members()) {
-    const bool waits = member.phase() != MemberPhase::kStale && !all_->exclusions.is_left_out(id);
+    const bool waits = member.phase() != MemberPhase::kStale && !all_->exclusions.is_excluded(id);
     if (waits && (!member.round.ready_ || member.phase() != MemberPhase::kActive)) sites.push_back(id);
   }
   return sites;

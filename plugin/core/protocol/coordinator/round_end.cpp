@@ -47,7 +47,7 @@ void Round::on_done(Member& member, const wire::Done& done) {
 
 void Round::finish_attempt() {
   if (round_.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round_.here)) return;
-  const std::set<SiteId> wrong = with_other_means();
+  const std::set<SiteId> wrong = sites_with_wrong_mean();
   if (wrong.empty()) return commit();
   average_again(wrong);
 }
@@ -63,7 +63,7 @@ bool Round::means_are_alike() const {
   });
 }
 
-std::set<SiteId> Round::with_other_means() const {
+std::set<SiteId> Round::sites_with_wrong_mean() const {
   std::set<SiteId> wrong;
   if (means_are_alike()) return wrong;
   for (std::size_t i = 0; i < round_.attempt->slices.size(); ++i) {
@@ -85,7 +85,7 @@ std::set<SiteId> Round::with_other_means() const {
 Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   std::map<SiteId, Digest> by_trainers = said;
   std::erase_if(by_trainers, [this](const auto& entry) {
-    return all_->members().at(entry.first).helper || !all_->agreed.has_say(entry.first);
+    return all_->members().at(entry.first).helper || !all_->agreed.is_voter(entry.first);
   });
   return most_reported(by_trainers.empty() ? said : by_trainers);
 }
@@ -96,18 +96,18 @@ void Round::average_again(const std::set<SiteId>& wrong) {
   const std::string of = std::to_string(round_.attempt->round.value);
   const std::string what = " has a different mean of round " + of + " from " +
                            (round_.here == 2 ? "the lower site, which counts as right if there are two" : "most sites");
-  start_afresh();
+  discard_exchange();
   all_->changed = true;
   std::map<SiteId, std::string> newcomers;
   for (const SiteId id : wrong) {
-    if (!all_->agreed.has_say(id)) newcomers.emplace(id, all_->membership.name_of(id));
+    if (!all_->agreed.is_voter(id)) newcomers.emplace(id, all_->membership.name_of(id));
   }
-  all_->exclusions.leave_newcomers_out(newcomers);
+  all_->exclusions.exclude_newcomers(newcomers);
   for (const SiteId id : wrong) {
     const std::uint32_t times = all_->exclusions.count_mean_repair(id);
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats) {
-      all_->exclusions.give_up_on(id, again, "[round.mean-beyond-repair]");
+      all_->exclusions.expel_or_exclude(id, again, "[round.mean-beyond-repair]");
     } else {
       all_->note(Note::Level::kError, "repair",
                  all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",

@@ -10,7 +10,7 @@
 namespace collab::protocol {
 
 void RoundGate::begin_round() {
-  majority_since_ = joiners_since_ = joiners_until_ = helpers_until_ = circle_since_ = circle_until_ = kNever;
+  majority_since_ = joiners_since_ = joiners_until_ = helpers_until_ = deadlock_since_ = deadlock_until_ = kNever;
   joiners_progressed_ = {};
 }
 
@@ -23,8 +23,8 @@ void RoundGate::missed(SiteId site) {
   stragglers_.missed(site, all_->now, all_->config.straggler_grace, all_->membership.ids());
 }
 
-void RoundGate::joiner_came() {
-  if (vain_waits_ > 0) --vain_waits_;
+void RoundGate::joiner_arrived() {
+  if (failed_waits_ > 0) --failed_waits_;
   // At the start of a swarm all sites are guests, so this wait may still succeed.
   const auto& anchor = all_->anchor.record();
   if (anchor && anchor->round == RoundId(0)) guests_since_ = kNever;
@@ -33,7 +33,7 @@ void RoundGate::joiner_came() {
 void RoundGate::forget() {
   begin_round();
   stragglers_.forget();
-  vain_waits_ = 0;
+  failed_waits_ = 0;
   guests_missing_ = false;
   guests_since_ = kNever;
   guests_rest_ = {};
@@ -44,7 +44,7 @@ void RoundGate::slept(Duration time) { guests_since_ = later(guests_since_, time
 TimePoint RoundGate::next_deadline() const {
   TimePoint next = kNever;
   for (const TimePoint until :
-       {later(majority_since_, all_->config.straggler_grace), circle_until_, joiners_until_, helpers_until_}) {
+       {later(majority_since_, all_->config.straggler_grace), deadlock_until_, joiners_until_, helpers_until_}) {
     if (until > all_->now) next = std::min(next, until);
   }
   return next;
@@ -58,13 +58,13 @@ RoundGate::Verdict RoundGate::judge() {
     guests_since_ = std::min(guests_since_, all_->now);
   } else if (const TimePoint since = std::exchange(guests_since_, kNever); since != kNever) {
     const Duration waited = all_->now - since;  // moments in which a site gets ready are no wait
-    if (waited >= kReplaceAfter * all_->config.heartbeat && waited_in_vain()) guests_rest_ = later(all_->now, waited);
+    if (waited >= kReplaceAfter * all_->config.heartbeat && wait_failed()) guests_rest_ = later(all_->now, waited);
   }
   return verdict;
 }
 
 // No more sites got ready, or a site has still not come.
-bool RoundGate::waited_in_vain() const {
+bool RoundGate::wait_failed() const {
   if (all_->round.ready_sites().size() <= ready_then_) return true;
   return std::ranges::any_of(all_->members(), [this](const auto& entry) {
     const Member& member = entry.second;
@@ -81,30 +81,31 @@ RoundGate::Verdict RoundGate::wait_for_guests() {
 RoundGate::Verdict RoundGate::look() {
   const Count count = count_eligible();
   if (!all_->anchor.record() || count.ready == 0) return {};
-  const Waits waits = look_at_waits(count);
+  const Waits waits = update_waits(count);
   return count.quorum.can_accept() ? with_quorum(count, waits) : without_quorum(waits);
 }
 
-RoundGate::Waits RoundGate::look_at_waits(const Count& count) {
+RoundGate::Waits RoundGate::update_waits(const Count& count) {
   const TimePoint now = all_->now;
   const Duration heartbeat = all_->config.heartbeat;
   Waits waits{.rests = now < guests_rest_, .all = count.ready == count.all};
   helpers_until_ =
       waits.all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
   waits.whole = waits.all && (count.helped || waits.rests || now >= helpers_until_);
-  const Circle circle = waits.whole || calls_.empty() ? Circle() : find_circle();
-  circle_since_ = circle.words.empty() ? kNever : std::min(circle_since_, now);
-  circle_until_ = circle.stands ? circle_since_ : later(circle_since_, kCircleHeartbeats * heartbeat);
-  waits.tied = now >= circle_until_;
-  waits.circle = circle.words;
+  const Deadlock deadlock = waits.whole || calls_.empty() ? Deadlock() : find_deadlock();
+  deadlock_since_ = deadlock.words.empty() ? kNever : std::min(deadlock_since_, now);
+  deadlock_until_ = deadlock.stands ? deadlock_since_ : later(deadlock_since_, kDeadlockHeartbeats * heartbeat);
+  waits.deadlocked = now >= deadlock_until_;
+  waits.deadlock = deadlock.words;
   return waits;
 }
 
 // No round can come about: the sites that are ready train on, once nobody is missing that could change that.
 RoundGate::Verdict RoundGate::without_quorum(const Waits& waits) {
-  if (!waits.whole && !waits.tied) return waits.all ? wait_for_guests() : Verdict{};
+  if (!waits.whole && !waits.deadlocked) return waits.all ? wait_for_guests() : Verdict{};
   if (waits_for_joiners()) return wait_for_guests();
-  return {Verdict::What::kSkip, waits.tied ? waits.circle : all_->membership.quorum_text(all_->round.ready_sites())};
+  return {Verdict::What::kSkip,
+          waits.deadlocked ? waits.deadlock : all_->membership.quorum_text(all_->round.ready_sites())};
 }
 
 // All are ready. Or most are, and the grace for the others is over, or these cannot come.
@@ -112,17 +113,17 @@ RoundGate::Verdict RoundGate::with_quorum(const Count& count, const Waits& waits
   using enum Verdict::What;
   if (2 * count.ready <= count.settled) {
     majority_since_ = kNever;
-    return waits.tied ? Verdict{kSkip, waits.circle} : Verdict{};
+    return waits.deadlocked ? Verdict{kSkip, waits.deadlock} : Verdict{};
   }
   majority_since_ = std::min(majority_since_, all_->now);
   const bool grace_over = all_->now >= later(majority_since_, all_->config.straggler_grace);
-  if (!waits.whole && !waits.tied && !grace_over) {
+  if (!waits.whole && !waits.deadlocked && !grace_over) {
     const bool guests_alone = count.ready == count.settled;
     if (!guests_alone) return {};
     if (!waits.rests) return wait_for_guests();
   }
   if (waits_for_joiners()) return wait_for_guests();
-  if (waits.tied) return {kStart, waits.circle};
+  if (waits.deadlocked) return {kStart, waits.deadlock};
   if (grace_over) return {kStart};
   return {kStart, waits.all ? "it is a helper, or was waited for in vain before"
                             : "it is new, and new sites have just held the others up"};
@@ -138,25 +139,25 @@ RoundGate::Count RoundGate::count_eligible() const {
   for (const auto& [id, member] : all_->members()) {
     if (!all_->round.is_eligible(member)) continue;
     while (voter != voters.end() && voter->first < id) ++voter;
-    const bool has_say = voter != voters.end() && voter->first == id;
+    const bool is_voter = voter != voters.end() && voter->first == id;
     const bool ready = member.round.ready().has_value();
     if (member.helper || (!ready && stragglers_.rests(id, all_->now))) {
       count.helped = count.helped && ready;
     } else {
       ++count.all;
-      count.settled += ready || has_say || voters.empty() ? 1 : 0;
+      count.settled += ready || is_voter || voters.empty() ? 1 : 0;
     }
     if (!ready) continue;
     count.ready += member.helper ? 0 : 1;
-    if (!has_say || voter->second.left) continue;
+    if (!is_voter || voter->second.left) continue;
     count.quorum.by_name += presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
   }
   return count;
 }
 
 // Ready sites wait for sites that stand in calls of their world, and these calls wait for the ready sites.
-RoundGate::Circle RoundGate::find_circle() const {
-  Circle found;
+RoundGate::Deadlock RoundGate::find_deadlock() const {
+  Deadlock found;
   std::vector<std::string> parts;
   for (const auto& [id, member] : all_->members()) {
     if (!all_->round.is_eligible(member) || member.round.ready()) continue;
@@ -179,7 +180,7 @@ RoundGate::Circle RoundGate::find_circle() const {
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   for (const auto& [id, member] : all_->members()) {
-    if (member.helper || !member.anchor.comes() || all_->exclusions.is_left_out(id)) continue;
+    if (member.helper || !member.anchor.comes() || all_->exclusions.is_excluded(id)) continue;
     joiners.push_back(member.name);
     if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // that is no progress
     joiners_progressed_ = std::max(joiners_progressed_, member.anchor.progressed_at());
@@ -192,12 +193,12 @@ bool RoundGate::waits_for_joiners() {
   if (all_->now < guests_rest_) return false;
   joiners_since_ = std::min(joiners_since_, all_->now);
   const Duration least = kReplaceAfter * all_->config.heartbeat;
-  const Duration idle_limit = std::max(least, all_->config.link_grace / (1U << vain_waits_));
-  const Duration limit = std::max(least, all_->config.round_timeout / (1U << vain_waits_));
+  const Duration idle_limit = std::max(least, all_->config.link_grace / (1U << failed_waits_));
+  const Duration limit = std::max(least, all_->config.round_timeout / (1U << failed_waits_));
   joiners_until_ =
       std::min(later(std::max(joiners_since_, joiners_progressed_), idle_limit), later(joiners_since_, limit));
   if (all_->now < joiners_until_) return true;
-  vain_waits_ = std::min(vain_waits_ + 1, kMostVainWaits);
+  failed_waits_ = std::min(failed_waits_ + 1, kMaxFailedWaits);
   const std::string round = std::to_string(all_->round.number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without " + join_words(joiners) + ", which " +

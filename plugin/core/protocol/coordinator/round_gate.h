@@ -27,8 +27,8 @@ struct CoordinatorParts;
 // How many heartbeats ready sites and sites in a collective may wait for each other. In a collective, a thread beside
 // the training may wait, so the training can still come to its round. In a world-wide barrier the training itself waits
 // and cannot come, so the round does not wait for it.
-inline constexpr int kCircleHeartbeats = 5;
-inline constexpr unsigned kMostVainWaits = 16;
+inline constexpr int kDeadlockHeartbeats = 5;
+inline constexpr unsigned kMaxFailedWaits = 16;
 // Heartbeats for which a round that is due waits for helpers that are not ready.
 inline constexpr int kHelperHeartbeats = 3;
 
@@ -43,7 +43,7 @@ class RoundGate {
   [[nodiscard]] TimePoint next_deadline() const;  // while no attempt is in flight
 
   void calls_under_way(std::map<std::string, InCall> calls) { calls_ = std::move(calls); }
-  void joiner_came();
+  void joiner_arrived();
   void begin_round();  // nothing was waited for yet
   void started(const std::set<SiteId>& with);
   void missed(SiteId site);  // the round waited for it, and it did not come
@@ -61,31 +61,31 @@ class RoundGate {
     bool helped = true;  // every helper is ready, and every straggler that has a rest
     Quorum quorum;       // of ready sites, helpers too
   };
-  struct Circle {
+  struct Deadlock {
     std::string words;   // empty: there is none
     bool stands = true;  // the training of each of the others stands in its call
   };
   struct Waits {
-    bool rests = false;    // no guest is waited for
-    bool all = false;      // sites that train are ready
-    bool whole = false;    // and helpers, or they were waited for
-    bool tied = false;     // the others stand in calls that wait for the ready sites
-    std::string circle{};  // these calls
+    bool rests = false;       // no guest is waited for
+    bool all = false;         // sites that train are ready
+    bool whole = false;       // and helpers, or they were waited for
+    bool deadlocked = false;  // the others stand in calls that wait for the ready sites
+    std::string deadlock{};   // these calls
   };
   [[nodiscard]] Verdict look();
   [[nodiscard]] Count count_eligible() const;
-  [[nodiscard]] Waits look_at_waits(const Count& count);
+  [[nodiscard]] Waits update_waits(const Count& count);
   [[nodiscard]] Verdict without_quorum(const Waits& waits);
   [[nodiscard]] Verdict with_quorum(const Count& count, const Waits& waits);
-  [[nodiscard]] Circle find_circle() const;
+  [[nodiscard]] Deadlock find_deadlock() const;
   [[nodiscard]] bool waits_for_joiners();
   Verdict wait_for_guests();
-  [[nodiscard]] bool waited_in_vain() const;
+  [[nodiscard]] bool wait_failed() const;
 
   CoordinatorParts* all_ = nullptr;
   Stragglers stragglers_;
   std::map<std::string, InCall> calls_;  // by site's name, as last told
-  unsigned vain_waits_ = 0;              // for joiners that did not come, less those that came since
+  unsigned failed_waits_ = 0;            // for joiners that did not come, less those that came since
   bool guests_missing_ = false;          // as last looked: nothing else is
   TimePoint guests_since_ = kNever;      // since when
   std::size_t ready_then_ = 0;           // how many were, then
@@ -95,8 +95,8 @@ class RoundGate {
   TimePoint joiners_progressed_{};       // one of them took part of the anchor last
   TimePoint joiners_until_ = kNever;     // then it goes on without them
   TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
-  TimePoint circle_since_ = kNever;      // all others are in calls that wait for the ready sites
-  TimePoint circle_until_ = kNever;      // then they are parted
+  TimePoint deadlock_since_ = kNever;    // all others are in calls that wait for the ready sites
+  TimePoint deadlock_until_ = kNever;    // then they are parted
 };
 
 }  // namespace collab::protocol

@@ -29,7 +29,7 @@ std::vector<wire::Slice> SliceOwners::divide(const wire::StartAttempt& start, co
   } else {
     by = partition_.divide(start.run, start.round, lines, mean_ratio_in(model.settings()));
   }
-  if (by.takes) tell(start.round, by.shares, *by.takes);
+  if (by.takes) report_division(start.round, by.shares, *by.takes);
   std::vector<wire::Slice> slices;
   const RoundId round = mutant(Mutant::kFragmentIsTheNext) ? RoundId{start.round.value + 1} : start.round;
   const ElementRange range = model.fragments().range_of(model.elements(), round);
@@ -40,7 +40,7 @@ std::vector<wire::Slice> SliceOwners::divide(const wire::StartAttempt& start, co
   return slices;
 }
 
-void SliceOwners::tell(RoundId round, const std::vector<Share>& shares, double takes) {
+void SliceOwners::report_division(RoundId round, const std::vector<Share>& shares, double takes) {
   double total = 0;
   for (const Share& share : shares) total += share.share;
   std::vector<std::string> parts;

@@ -24,7 +24,7 @@ class SliceOwners {
  private:
   friend struct CoordinatorParts;
   friend struct Inside;
-  void tell(RoundId round, const std::vector<Share>& shares, double takes);
+  void report_division(RoundId round, const std::vector<Share>& shares, double takes);
 
   CoordinatorParts* all_ = nullptr;
   BandwidthPartition partition_;

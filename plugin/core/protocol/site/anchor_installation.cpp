@@ -39,14 +39,14 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   if (all_->membership.join_done() && !same_round && !stays && all_->round.is_training()) {
     // Our parameters move: the site says what it holds, and takes this anchor at its next trigger.
     all_->membership.becomes_active();
-    return all_->held.tell();
+    return all_->held.announce();
   }
   if (names_us(install) && all_->held.anchor() && all_->membership.join().offer.digest != install.digest) {
     // It crossed our report that another anchor is in place here. The coordinator chooses again once it knows.
     all_->membership.begin_waiting();
     all_->round.retract_ready();
     drop();
-    return all_->held.tell();
+    return all_->held.announce();
   }
   all_->round.retract_ready();
   all_->acceptor.voters_are_newer();
@@ -224,7 +224,7 @@ void AnchorInstallation::done() {
   all_->membership.becomes_active();
   all_->inquiry.not_before(later(all_->now, all_->coordinator.grace()));
   all_->coordinator.forget_failures();
-  all_->held.tell();
+  all_->held.announce();
   all_->membership.installed(install);
   all_->held.answer_fetches();
   all_->round.send_ready();

@@ -66,7 +66,7 @@ void CoordinatorLink::go_to(std::uint32_t candidate) {
 
 void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
   if (all_->membership.phase() != SitePhase::kDialing) {
-    all_->out.emplace_back(Hangup{event.link, "another link to the coordinator is in use"});
+    all_->out.emplace_back(CloseLink{event.link, "another link to the coordinator is in use"});
     return;
   }
   link_ = event.link;
@@ -143,7 +143,7 @@ void CoordinatorLink::on_closed(const Status& why) {
 }
 
 void CoordinatorLink::drop(const std::string& reason) {
-  all_->out.emplace_back(Hangup{*link_, reason});
+  all_->out.emplace_back(CloseLink{*link_, reason});
   link_.reset();
   lose(reason);
 }
@@ -172,7 +172,7 @@ void CoordinatorLink::lose(const std::string& reason) {
 }
 
 void CoordinatorLink::end(const std::string& why) {
-  if (link_) all_->out.emplace_back(Hangup{*link_, why});
+  if (link_) all_->out.emplace_back(CloseLink{*link_, why});
   link_.reset();
 }
 

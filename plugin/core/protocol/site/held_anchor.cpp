@@ -21,13 +21,13 @@ void HeldAnchor::has_digest(const Digest& digest) {
   if (anchor_) anchor_->digest = digest;
 }
 
-void HeldAnchor::tell() {
+void HeldAnchor::announce() {
   all_->coordinator.send(wire::AnchorInstalled{anchor_->run, anchor_->round, anchor_->digest, all_->acceptor.id()});
 }
 
 void HeldAnchor::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
   auto& waiting = fetches_[link];
-  if (waiting.size() >= kMaxFetches) return all_->peers.hang_up(link, "it asks for more than is answered");
+  if (waiting.size() >= kMaxFetches) return all_->peers.close_link(link, "it asks for more than is answered");
   waiting.push_back(fetch);
   answer_fetches();
 }

@@ -24,7 +24,7 @@ class HeldAnchor {
 
   void hold(const wire::Offer& anchor);
   void has_digest(const Digest& digest);  // other than was thought
-  void tell();                            // the coordinator that it is in place
+  void announce();                        // the coordinator that it is in place
 
   // ---- asked of us; perhaps before it is in place
   void on_fetch(LinkId link, const wire::FetchAnchor& fetch);

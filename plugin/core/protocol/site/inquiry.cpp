@@ -81,7 +81,7 @@ void Inquiry::begin_asking(Duration soon) {
 
 void Inquiry::on_connected(LinkId link, std::optional<std::uint32_t> candidate) {
   if (!of_ || candidate.value_or(*of_) != *of_) {
-    all_->out.emplace_back(Hangup{link, "no questions are left"});
+    all_->out.emplace_back(CloseLink{link, "no questions are left"});
     return;
   }
   link_ = link;
@@ -97,12 +97,12 @@ void Inquiry::on_closed(const std::string& why) {
   end(why);
 }
 
-void Inquiry::hang_up(const std::string& why) {
-  if (link_) all_->out.emplace_back(Hangup{*link_, why});
+void Inquiry::close_link(const std::string& why) {
+  if (link_) all_->out.emplace_back(CloseLink{*link_, why});
 }
 
 void Inquiry::end(const std::string& why) {
-  hang_up(why);
+  close_link(why);
   link_.reset();
   of_.reset();
   const TimePoint soon =

@@ -38,7 +38,7 @@ class Inquiry {
   void on_dial_failed(std::optional<std::uint32_t> candidate, const std::string& why);
   void on_closed(const std::string& why);
   void on_leads(const wire::Leads& leads);
-  void hang_up(const std::string& why);
+  void close_link(const std::string& why);
   void on_tick();  // another candidate is asked, once in a while
 
  private:

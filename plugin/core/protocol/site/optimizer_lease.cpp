@@ -34,7 +34,7 @@ std::vector<LeaseAction> OptimizerLease::step(TimePoint now, const LeaseEvent& e
 TimePoint OptimizerLease::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [link, borrower] : borrowers_) next = std::min(next, later(borrower.heard, limit_));
-  if (waits_for_copy()) next = std::min(next, on_their_way_.empty() ? next_copy_ : parts_end_by_);
+  if (waits_for_copy()) next = std::min(next, in_flight_.empty() ? next_copy_ : parts_end_by_);
   return next;
 }
 
@@ -42,18 +42,18 @@ void OptimizerLease::on(const LeaseAsked& event) {
   if (event.asked.snapshot == 0) return ask_for_copy(event.from);
   const auto borrower = borrowers_.find(event.from);
   if (event.asked.snapshot != held_.snapshot || borrower == borrowers_.end()) {
-    if (event.asked.range != ElementRange{}) tell_none(event.from, "the copy is no longer held");
+    if (event.asked.range != ElementRange{}) send_refusal(event.from, "the copy is no longer held");
     return;
   }
   if (event.asked.range == ElementRange{}) return give_back(event.from);
-  const auto parts = on_their_way_.find(event.from);
-  if (event.asked.range.end > held_.bytes || (parts != on_their_way_.end() && parts->second >= kMaxPartsOut)) {
+  const auto parts = in_flight_.find(event.from);
+  if (event.asked.range.end > held_.bytes || (parts != in_flight_.end() && parts->second >= kMaxPartsOut)) {
     out_.emplace_back(
         RefuseBorrower{event.from, "a site asks for more of an optimizer's state than there is [optimizer.range]"});
     return give_back(event.from);
   }
   borrower->second.heard = now_;
-  ++on_their_way_[event.from];
+  ++in_flight_[event.from];
   out_.emplace_back(SendPart{event.from, event.asked});
 }
 
@@ -62,7 +62,7 @@ void OptimizerLease::ask_for_copy(LinkId from) {
   borrower.heard = now_;
   if (!holds_copy()) return make_copy();
   if (++borrower.told <= kMostTold) {
-    out_.emplace_back(TellBorrower{from, held_});
+    out_.emplace_back(SendOptimizerState{from, held_});
     return;
   }
   out_.emplace_back(
@@ -71,7 +71,7 @@ void OptimizerLease::ask_for_copy(LinkId from) {
 }
 
 void OptimizerLease::make_copy() {
-  if (now_ < next_copy_ || !on_their_way_.empty() || std::exchange(wanted_, true)) return;
+  if (now_ < next_copy_ || !in_flight_.empty() || std::exchange(wanted_, true)) return;
   out_.emplace_back(MakeCopy{});
 }
 
@@ -81,30 +81,30 @@ void OptimizerLease::on(const LeaseMade& event) {
     return;
   }
   if (event.bytes == 0) {
-    for (const auto& [link, borrower] : borrowers_) tell_none(link, event.reason);
+    for (const auto& [link, borrower] : borrowers_) send_refusal(link, event.reason);
     borrowers_.clear();
     return;
   }
   held_ = {++snapshots_, event.bytes, event.digest, event.description, {}};
   for (auto& [link, borrower] : borrowers_) {
     borrower.heard = now_;
-    out_.emplace_back(TellBorrower{link, held_});
+    out_.emplace_back(SendOptimizerState{link, held_});
   }
 }
 
 void OptimizerLease::on(const LeaseOver& event) {
-  on_their_way_.erase(event.link);
+  in_flight_.erase(event.link);
   give_back(event.link);
-  go_on_waiting();
+  retry_copy();
 }
 
 void OptimizerLease::on(const LeasePartSent& event) {
-  const auto parts = on_their_way_.find(event.link);
-  if (parts == on_their_way_.end()) return;
-  if (--parts->second == 0) on_their_way_.erase(parts);
+  const auto parts = in_flight_.find(event.link);
+  if (parts == in_flight_.end()) return;
+  if (--parts->second == 0) in_flight_.erase(parts);
   const auto borrower = borrowers_.find(event.link);
   if (borrower != borrowers_.end()) borrower->second.heard = now_;
-  go_on_waiting();
+  retry_copy();
 }
 
 void OptimizerLease::on(const LeaseTick&) {
@@ -113,21 +113,21 @@ void OptimizerLease::on(const LeaseTick&) {
     if (now_ >= later(borrower.heard, limit_)) silent.push_back(link);
   }
   for (const LinkId link : silent) {
-    tell_none(link, wanted_ ? "it has not come to the end of a step within " + in_seconds(limit_)
-                            : "nothing was asked of it for " + in_seconds(limit_));
+    send_refusal(link, wanted_ ? "it has not come to the end of a step within " + in_seconds(limit_)
+                               : "nothing was asked of it for " + in_seconds(limit_));
     give_back(link);
   }
-  go_on_waiting();
-  if (waits_for_copy() && now_ >= parts_end_by_) close_who_keeps_parts();
+  retry_copy();
+  if (waits_for_copy() && now_ >= parts_end_by_) close_unresponsive_borrowers();
 }
 
-void OptimizerLease::go_on_waiting() {
+void OptimizerLease::retry_copy() {
   if (waits_for_copy()) make_copy();
 }
 
-void OptimizerLease::close_who_keeps_parts() {
+void OptimizerLease::close_unresponsive_borrowers() {
   parts_end_by_ = kNever;
-  for (const auto& [link, parts] : on_their_way_) {
+  for (const auto& [link, parts] : in_flight_) {
     out_.emplace_back(RefuseBorrower{link,
                                      "a site has given an optimizer's state back and does not take the parts of it "
                                      "that it asked for [optimizer.not-taken]"});
@@ -143,8 +143,8 @@ void OptimizerLease::give_back(LinkId link) {
   out_.emplace_back(DropCopy{});
 }
 
-void OptimizerLease::tell_none(LinkId to, std::string reason) {
-  out_.emplace_back(TellBorrower{to, {0, 0, {}, {}, std::move(reason)}});
+void OptimizerLease::send_refusal(LinkId to, std::string reason) {
+  out_.emplace_back(SendOptimizerState{to, {0, 0, {}, {}, std::move(reason)}});
 }
 
 }  // namespace collab::protocol

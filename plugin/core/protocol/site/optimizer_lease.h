@@ -37,7 +37,7 @@ using LeaseEvent = std::variant<LeaseAsked, LeaseMade, LeaseOver, LeasePartSent,
 
 struct MakeCopy {};  // between two steps; answered by LeaseMade
 struct DropCopy {};  // or do not make it any more
-struct TellBorrower {
+struct SendOptimizerState {
   LinkId to;
   wire::OptimizerState message;
 };
@@ -49,7 +49,7 @@ struct RefuseBorrower {  // it breaks the rules: close its link
   LinkId link;
   std::string why;
 };
-using LeaseAction = std::variant<MakeCopy, DropCopy, TellBorrower, SendPart, RefuseBorrower>;
+using LeaseAction = std::variant<MakeCopy, DropCopy, SendOptimizerState, SendPart, RefuseBorrower>;
 
 class OptimizerLease {
  public:
@@ -74,16 +74,16 @@ class OptimizerLease {
   void ask_for_copy(LinkId from);
   // Unless one was made a moment ago, or parts of one keep it in memory: then a little later.
   void make_copy();
-  void go_on_waiting();
-  void close_who_keeps_parts();
+  void retry_copy();
+  void close_unresponsive_borrowers();
   [[nodiscard]] bool waits_for_copy() const { return !borrowers_.empty() && !holds_copy() && !wanted_; }
   void give_back(LinkId link);
-  void tell_none(LinkId to, std::string reason);
+  void send_refusal(LinkId to, std::string reason);
 
   Duration limit_;
   std::map<LinkId, Borrower> borrowers_;  // who waits for the copy, or takes it
   // Parts, by link: also to those that have given the copy back since.
-  std::map<LinkId, std::uint32_t> on_their_way_;
+  std::map<LinkId, std::uint32_t> in_flight_;
   bool wanted_ = false;
   TimePoint next_copy_{};            // none is made before
   TimePoint parts_end_by_ = kNever;  // of the copy that was dropped

@@ -52,14 +52,14 @@ void PeerLinks::Dial::over(TimePoint now) {
   backoff = std::min(2 * backoff, kLastBackoff);
 }
 
-bool PeerLinks::stands_in_roster(const Peer& peer) const {
+bool PeerLinks::is_in_roster(const Peer& peer) const {
   const wire::Member* const member = all_->roster.find(peer.site);
   if (!all_->membership.self() || member == nullptr || member->name != peer.name) return false;
   return peer.state == Peer::State::kUnlisted || member->address == peer.address;
 }
 
-bool PeerLinks::is_proved(const Peer& peer) const {
-  return stands_in_roster(peer) && all_->roster.is_key_of(peer.site, peer.key);
+bool PeerLinks::is_authenticated(const Peer& peer) const {
+  return is_in_roster(peer) && all_->roster.is_key_of(peer.site, peer.key);
 }
 
 void PeerLinks::on_roster(const wire::Roster& update) {
@@ -68,10 +68,10 @@ void PeerLinks::on_roster(const wire::Roster& update) {
   std::vector<LinkId> gone;
   std::vector<LinkId> arrived;
   for (const auto& [link, peer] : peers_) {
-    if (peer.state >= Peer::State::kAnswered && !stands_in_roster(peer)) gone.push_back(link);
-    if (peer.state == Peer::State::kUnlisted && is_proved(peer)) arrived.push_back(link);
+    if (peer.state >= Peer::State::kAnswered && !is_in_roster(peer)) gone.push_back(link);
+    if (peer.state == Peer::State::kUnlisted && is_authenticated(peer)) arrived.push_back(link);
   }
-  for (const LinkId link : gone) hang_up(link, "the roster does not list " + peers_.at(link).name + " any more");
+  for (const LinkId link : gone) close_link(link, "the roster does not list " + peers_.at(link).name + " any more");
   for (const LinkId link : arrived) answer(link);
   std::erase_if(dials_, [this](const auto& entry) { return !all_->roster.lists(entry.first); });
   dial_everyone();
@@ -86,7 +86,7 @@ void PeerLinks::on_keys(const wire::Keys& told) {
     for (const auto& [link, peer] : peers_) {
       if (peer.site != each.site) continue;
       if (peer.state == Peer::State::kGreeting) greet(link);  // the other may know the new key only
-      if (peer.state == Peer::State::kUnlisted && is_proved(peer)) arrived.push_back(link);
+      if (peer.state == Peer::State::kUnlisted && is_authenticated(peer)) arrived.push_back(link);
     }
     for (const LinkId link : arrived) answer(link);
   }
@@ -97,9 +97,9 @@ const PeerLinks::Peer* PeerLinks::on_message(LinkId link, const std::string& wha
   if (peer == peers_.end() || peer->second.state < Peer::State::kAnswered) {
     const std::string why = what + " came before Hello";
     if (peer != peers_.end()) {
-      hang_up(link, why);
+      close_link(link, why);
     } else {
-      all_->out.emplace_back(Hangup{link, why});
+      all_->out.emplace_back(CloseLink{link, why});
     }
     return nullptr;
   }
@@ -113,11 +113,12 @@ void PeerLinks::on_connected(const PeerConnected& event) {
   dial.over(all_->now);
   if (!all_->membership.self() || !all_->roster.lists(event.site)) {
     dials_.erase(event.site);
-    all_->out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no longer a member"});
+    all_->out.emplace_back(
+        CloseLink{event.link, "site " + std::to_string(event.site.value) + " is no longer a member"});
     return;
   }
   if (linked(event.site)) {  // the site has dialled us meanwhile, and the exchange may use that link
-    all_->out.emplace_back(Hangup{event.link, "there is a link with " + all_->name_of(event.site) + " already"});
+    all_->out.emplace_back(CloseLink{event.link, "there is a link with " + all_->name_of(event.site) + " already"});
     return;
   }
   const std::string& address = all_->roster.find(event.site)->address;
@@ -145,24 +146,26 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
   if (!fresh && peer.state > Peer::State::kUnlisted) return;
   const std::string who = json_quote(hello.name) + " (site " + std::to_string(hello.site.value) + ")";
   if (hello.swarm != all_->membership.join().swarm) {
-    return hang_up(link, who + " belongs to the swarm " + json_quote(hello.swarm) + ", this site to " +
-                             json_quote(all_->membership.join().swarm));
+    return close_link(link, who + " belongs to the swarm " + json_quote(hello.swarm) + ", this site to " +
+                                json_quote(all_->membership.join().swarm));
   }
   if (hello.site == all_->membership.self())
-    return hang_up(link, who + " claims the number of this site, " + all_->membership.join().site);
+    return close_link(link, who + " claims the number of this site, " + all_->membership.join().site);
   if (peer.dialled) {
     if (hello.site != peer.site || hello.name != peer.name) {
-      return hang_up(link, "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
+      return close_link(link,
+                        "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
     }
-    if (!stands_in_roster(peer)) return hang_up(link, peer.name + " is no longer a member");
-    if (!is_proved(peer) || hello.key != peer.key) return hang_up(link, who + " does not prove that it is that site");
+    if (!is_in_roster(peer)) return close_link(link, peer.name + " is no longer a member");
+    if (!is_authenticated(peer) || hello.key != peer.key)
+      return close_link(link, who + " does not prove that it is that site");
     all_->out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use(link);
   }
   peer.site = hello.site;
   peer.name = hello.name;
   peer.key = hello.key;
-  if (is_proved(peer)) return answer(link);
+  if (is_authenticated(peer)) return answer(link);
   make_room_for_unknown();
 }
 
@@ -175,7 +178,7 @@ void PeerLinks::make_room_for_unknown() {
     ++unknown;
     if (oldest == peers_.end() || entry->second.since < oldest->second.since) oldest = entry;
   }
-  if (unknown > kMaxUnknownPeers) hang_up(oldest->first, "too many links of unknown sites");
+  if (unknown > kMaxUnknownPeers) close_link(oldest->first, "too many links of unknown sites");
 }
 
 void PeerLinks::greet(LinkId link) {
@@ -200,11 +203,11 @@ void PeerLinks::use(LinkId link) {
     const auto by_the_higher = [&](const Peer& p) { return p.dialled == (*all_->membership.self() > site); };
     const LinkId old = other->second;
     if (by_the_higher(peers_.at(old)) && !by_the_higher(peer)) {
-      return hang_up(link, "there is another link between " + all_->membership.join().site + " and " + peer.name);
+      return close_link(link, "there is another link between " + all_->membership.join().site + " and " + peer.name);
     }
     peer.state = Peer::State::kUsable;
     other->second = link;
-    return hang_up(old, "replaced by another link between " + all_->membership.join().site + " and " + peer.name);
+    return close_link(old, "replaced by another link between " + all_->membership.join().site + " and " + peer.name);
   }
   peer.state = Peer::State::kUsable;
   link_of_[site] = link;
@@ -218,21 +221,21 @@ void PeerLinks::pursue() {
 }
 
 // For links that this site ends. forget() is also for links that end by themselves.
-void PeerLinks::hang_up(LinkId link, const std::string& why) {
-  all_->out.emplace_back(Hangup{link, why});
+void PeerLinks::close_link(LinkId link, const std::string& why) {
+  all_->out.emplace_back(CloseLink{link, why});
   forget(link, why);
 }
 
-void PeerLinks::hang_up_on(SiteId site, const std::string& why) {
-  if (const auto link = link_to(site)) hang_up(*link, why);
+void PeerLinks::close_link_to(SiteId site, const std::string& why) {
+  if (const auto link = link_to(site)) close_link(*link, why);
 }
 
-void PeerLinks::hang_up_each(const std::string& why) {
-  while (!peers_.empty()) hang_up(peers_.begin()->first, why);
+void PeerLinks::close_each_link(const std::string& why) {
+  while (!peers_.empty()) close_link(peers_.begin()->first, why);
 }
 
 void PeerLinks::end(const std::string& why) {
-  for (const auto& [link, peer] : peers_) all_->out.emplace_back(Hangup{link, why});
+  for (const auto& [link, peer] : peers_) all_->out.emplace_back(CloseLink{link, why});
   peers_.clear();
   link_of_.clear();
 }
@@ -294,9 +297,9 @@ void PeerLinks::on_tick() {
   }
   for (const LinkId link : silent) {
     const Peer& peer = peers_.at(link);
-    hang_up(link, peer.state == Peer::State::kUnlisted
-                      ? "the coordinator does not list " + json_quote(peer.name) + " as a member"
-                      : "no Hello within " + in_seconds(kHelloLimit));
+    close_link(link, peer.state == Peer::State::kUnlisted
+                         ? "the coordinator does not list " + json_quote(peer.name) + " as a member"
+                         : "no Hello within " + in_seconds(kHelloLimit));
   }
   dial_everyone();
   pursue();

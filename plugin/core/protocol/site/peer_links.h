@@ -66,9 +66,9 @@ class PeerLinks {
   bool dial(SiteId site);  // unless a dial is out or its back-off runs: whether it does
   void dial_everyone();    // for a site that cannot be dialled: so many at once, in turn
   void forget_dial(SiteId site) { dials_.erase(site); }
-  void hang_up(LinkId link, const std::string& why);
-  void hang_up_on(SiteId site, const std::string& why);  // where a link is usable
-  void hang_up_each(const std::string& why);
+  void close_link(LinkId link, const std::string& why);
+  void close_link_to(SiteId site, const std::string& why);  // where a link is usable
+  void close_each_link(const std::string& why);
   void end(const std::string& why);  // this site goes: nothing is pursued any more
 
  private:
@@ -82,8 +82,8 @@ class PeerLinks {
     std::string last_reason = "no answer";
     void over(TimePoint now);
   };
-  [[nodiscard]] bool stands_in_roster(const Peer& peer) const;
-  [[nodiscard]] bool is_proved(const Peer& peer) const;  // it is who it says it is
+  [[nodiscard]] bool is_in_roster(const Peer& peer) const;
+  [[nodiscard]] bool is_authenticated(const Peer& peer) const;  // it is who it says it is
   void greet(LinkId link);
   void answer(LinkId link);  // dialled by them, and listed
   void use(LinkId link);

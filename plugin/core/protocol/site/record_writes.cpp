@@ -16,7 +16,7 @@ void RecordWrites::keep() {
   all_->out.emplace_back(Persist{++asked_, all_->membership.report().record});
 }
 
-void RecordWrites::say_when_durable(wire::Message message) {
+void RecordWrites::send_when_durable(wire::Message message) {
   keep();
   if (all_->coordinator.link()) held_.push_back({asked_, *all_->coordinator.link(), std::move(message)});
 }

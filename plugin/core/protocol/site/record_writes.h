@@ -19,9 +19,9 @@ class RecordWrites {
  public:
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void keep();                                   // durable before long; nothing waits for it
-  void say_when_durable(wire::Message message);  // to the leader
-  void take_back_done();                         // what was accepted is given up, and a later record does not hold it
+  void keep();                                    // durable before long; nothing waits for it
+  void send_when_durable(wire::Message message);  // to the leader
+  void take_back_done();                          // what was accepted is given up, and a later record does not hold it
   void on_persisted(const Persisted& event);
   void on_tick();
 

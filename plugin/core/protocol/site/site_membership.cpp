@@ -84,7 +84,7 @@ void SiteMembership::send_join() {
   all_->coordinator.send(join_);
 }
 
-void SiteMembership::say_join_again() {
+void SiteMembership::resend_join() {
   if (phase_ != SitePhase::kAsking || !join_sent_) return;
   join_.report = report();
   all_->coordinator.send(join_);
@@ -141,7 +141,7 @@ void SiteMembership::on_prepare(const wire::Prepare& prepare) {
   all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
   wire::Promise promise{prepare.term, join_.offer, report()};
   if (mutant(Mutant::kPromiseBeforeDurable)) all_->coordinator.send(promise);
-  all_->writes.say_when_durable(std::move(promise));
+  all_->writes.send_when_durable(std::move(promise));
 }
 
 void SiteMembership::on_accept(const wire::Accept& accept) {
@@ -158,7 +158,7 @@ void SiteMembership::on_accept(const wire::Accept& accept) {
   }
   all_->acceptor.settle(accept.proposals[0]);
   if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);
-  all_->writes.say_when_durable(accepted);
+  all_->writes.send_when_durable(accepted);
 }
 
 void SiteMembership::on_notice(const wire::Notice& notice) {
@@ -173,7 +173,7 @@ void SiteMembership::on_welcome(const wire::Welcome& welcome) {
   }
   if (self_ && *self_ != welcome.site) {
     all_->round.contribute_anew();
-    all_->peers.hang_up_each("this site has another number now");
+    all_->peers.close_each_link("this site has another number now");
   }
   if (welcome.anew) all_->acceptor.forget_promises();
   const TermId term = all_->acceptor.term();
@@ -198,7 +198,7 @@ void SiteMembership::on_welcome(const wire::Welcome& welcome) {
   anchor_by_ = join_done_ ? kNever : later(all_->now, limit);
   phase_ = SitePhase::kWaiting;
   told_.clear();
-  if (leave_) return say_leave();
+  if (leave_) return send_leave();
   all_->round.send_ready();
 }
 
@@ -231,18 +231,18 @@ void SiteMembership::depart(const Depart& event) {
   if (leave_) return;
   all_->round.back_to_ready("this site leaves");
   leave_ = wire::Leave{event.reason, event.next_generation};
-  if (!is_outside() && all_->coordinator.is_up()) return say_leave();
+  if (!is_outside() && all_->coordinator.is_up()) return send_leave();
   // The others must go on without us in good order. So a coordinator that was just lost gets a moment to come back.
   leave_by_ = later(all_->now, kDepartLimit);
   if (!join_done_) leave_done();
 }
 
 // The others go on counting this site's name. So the memory behind that name must be dead before they do.
-void SiteMembership::say_leave() {
+void SiteMembership::send_leave() {
   all_->installation.drop();
   if (!mutant(Mutant::kAcceptorAfterLeave)) all_->acceptor.renounce();
   if (mutant(Mutant::kLeaveBeforeDurable)) all_->coordinator.send(*leave_);
-  all_->writes.say_when_durable(*leave_);
+  all_->writes.send_when_durable(*leave_);
   phase_ = SitePhase::kLeaving;
   leave_by_ = later(all_->now, kLeaveAckLimit);
 }
@@ -257,7 +257,7 @@ void SiteMembership::on_leave_tick() {
 
 void SiteMembership::end(const std::string& why) {
   all_->coordinator.end(why);
-  all_->inquiry.hang_up(why);
+  all_->inquiry.close_link(why);
   all_->peers.end(why);
 }
 

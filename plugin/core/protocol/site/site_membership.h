@@ -85,8 +85,8 @@ class SiteMembership {
   void becomes_active();
   void installed(const wire::InstallAnchor& install);
   void coordinator_lost();
-  void applied();         // the commit that Join waited for
-  void say_join_again();  // to the same coordinator: others wait by what Join said
+  void applied();      // the commit that Join waited for
+  void resend_join();  // to the same coordinator: others wait by what Join said
   void may_ask_for(Duration limit);
   void take_generation(std::uint32_t generation) { join_.generation = generation; }
   void offer(const wire::Offer& offer) { join_.offer = offer; }
@@ -97,7 +97,7 @@ class SiteMembership {
   friend struct SiteParts;
   friend struct Inside;
   void send_join();
-  void say_leave();
+  void send_leave();
   void end(const std::string& why);
   [[nodiscard]] std::string not_let_in_text() const;
 

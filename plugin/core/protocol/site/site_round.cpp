@@ -109,13 +109,13 @@ void SiteRound::on_exchanged(const ExchangeComplete& event) {
   all_->acceptor.accept(event.slices);
   // All contributors have begun this attempt, so no earlier one can be committed any more.
   if (!contributes()) work_.close();
-  say_done(event.slices);
+  send_done(event.slices);
 }
 
-void SiteRound::say_done(const std::vector<Digest>& slices) {
+void SiteRound::send_done(const std::vector<Digest>& slices) {
   const wire::Done done{all_->acceptor.term(), round_.start->round, round_.start->attempt, slices};
   if (mutant(Mutant::kDoneBeforeDurable)) all_->coordinator.send(done);
-  all_->writes.say_when_durable(done);
+  all_->writes.send_when_durable(done);
 }
 
 void SiteRound::on_unfit(const ContributionUnfit& event) {
@@ -134,7 +134,7 @@ void SiteRound::on_exchange_failed(const ExchangeFailed& event) {
   // Over a link that is made anew, nothing of before counts as delivered. A site that was lost and is back has a new
   // link.
   const wire::Participant* const peer = participant_of(*round_.start, event.peer);
-  if (peer == nullptr || peer->here) all_->peers.hang_up_on(event.peer, event.reason);
+  if (peer == nullptr || peer->here) all_->peers.close_link_to(event.peer, event.reason);
   if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
 }
 
@@ -236,7 +236,7 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
   if (start.slices.empty()) {  // no site has anything to contribute
     round_.phase = Phase::kDone;
     all_->acceptor.accept({});
-    return say_done({});
+    return send_done({});
   }
   all_->writes.keep();
   round_.phase = Phase::kLinking;
@@ -315,7 +315,7 @@ void SiteRound::lose_exchange_link(SiteId peer, const std::string& why) {
 void SiteRound::confirm(const wire::Commit& commit) {
   if (commit.round != all_->held.anchor()->round || all_->membership.phase() != SitePhase::kWaiting) return;
   all_->membership.becomes_active();
-  all_->held.tell();
+  all_->held.announce();
   retract_ready();  // an earlier one reached a leader that took this site for one without this anchor
   send_ready();
 }
@@ -380,9 +380,9 @@ void SiteRound::on_applied(const Applied& event) {
   all_->held.hold(anchor);
   all_->acceptor.agree_on_attempt(anchor);
   all_->writes.keep();
-  if (all_->membership.phase() == SitePhase::kActive) all_->held.tell();
-  all_->membership.say_join_again();
-  if (goes_on()) {
+  if (all_->membership.phase() == SitePhase::kActive) all_->held.announce();
+  all_->membership.resend_join();
+  if (trigger_still_due()) {
     all_->note(Note::Level::kInfo, "resume",
                "round " + std::to_string(event.round.value) +
                    " was committed while this site trained on, and is applied now; what it trained since goes into the "
@@ -404,7 +404,7 @@ void SiteRound::on_applied(const Applied& event) {
 
 // The trigger was for the round that the others make now. Without this site's Ready they would wait for its next
 // trigger, and there may be none.
-bool SiteRound::goes_on() const {
+bool SiteRound::trigger_still_due() const {
   if (!round_.owed || all_->membership.leaves()) return false;
   const Counted counted = work_.counted(fragments().in_turn(all_->held.next_round()));
   return counted.samples < round_.trigger.samples || counted.steps < round_.trigger.steps;

@@ -113,16 +113,16 @@ class SiteRound {
   [[nodiscard]] bool contributes() const;                    // to the current attempt
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void start_exchange();
-  void say_done(const std::vector<Digest>& slices);
+  void send_done(const std::vector<Digest>& slices);
   void report_unreachable(SiteId peer, const std::string& reason);
   void lose_exchange_link(SiteId peer, const std::string& why);
   // ---- its end
   [[nodiscard]] bool is_counted(const wire::InstallAnchor& install) const;  // what we contributed and is open
   void confirm(const wire::Commit& commit);
   void apply(const wire::Commit& commit);
-  [[nodiscard]] bool goes_on() const;           // from an owed commit to the round after it, with the same trigger
-  void forget();                                // all of the round that came after another anchor
-  [[nodiscard]] TimePoint gives_up_at() const;  // on the round it stands at its trigger for
+  [[nodiscard]] bool trigger_still_due() const;  // from an owed commit to the round after it, with the same trigger
+  void forget();                                 // all of the round that came after another anchor
+  [[nodiscard]] TimePoint gives_up_at() const;   // on the round it stands at its trigger for
 
   SiteParts* all_ = nullptr;
   Record round_;

@@ -122,11 +122,11 @@ std::uint64_t AnchorStreams::bytes_of(const wire::FetchAnchor& part) const {
 
 // A joiner that takes nothing holds no more than its share, so the others go on.
 bool AnchorStreams::has_room(const Outgoing& job, std::uint64_t bytes) const {
-  if (bytes_on_their_way_ + bytes > kMostInAll) return false;
+  if (bytes_in_flight_ + bytes > kMostInAll) return false;
   return job.in_flight == 0 || job.bytes + bytes <= kShared / outgoing_.size();
 }
 
-std::optional<LinkId> AnchorStreams::in_the_way() const {
+std::optional<LinkId> AnchorStreams::stalled_receiver() const {
   const bool waits = std::ranges::any_of(outgoing_, [this](const auto& job) {
     return job.second.in_flight == 0 && !job.second.asked.empty() &&
            !has_room(job.second, bytes_of(job.second.asked.front()));
@@ -151,7 +151,7 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
     if (!has_room(job, bytes)) return;
     job.asked.pop_front();
     if (part.run != run || part.round != round) {  // a commit has moved the anchor away
-      parts_.sender->tell(to, wire::AnchorMoved{run, round});
+      parts_.sender->send_control(to, wire::AnchorMoved{run, round});
       continue;
     }
     BufferPtr payload = payload_of(part);
@@ -165,9 +165,9 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
                             .payload_hash = hash64(payload->view())};
     if (job.in_flight++ == 0) job.since = parts_.clock->now();
     job.bytes += bytes;
-    bytes_on_their_way_ += bytes;
+    bytes_in_flight_ += bytes;
     const std::uint64_t token = parts_.sender->next_token();
-    on_their_way_[token] = {to, bytes};
+    in_flight_[token] = {to, bytes};
     parts_.sender->send(to, chunk, std::move(payload), token);
   }
 }
@@ -195,10 +195,10 @@ void AnchorStreams::drop_idle() {
 }
 
 bool AnchorStreams::sent(std::uint64_t token) {
-  const auto part = on_their_way_.extract(token);
+  const auto part = in_flight_.extract(token);
   if (!part) return false;
   const auto [to, bytes] = part.mapped();
-  bytes_on_their_way_ -= bytes;
+  bytes_in_flight_ -= bytes;
   Outgoing& job = outgoing_.at(to);
   --job.in_flight;
   job.bytes -= bytes;
@@ -210,9 +210,9 @@ bool AnchorStreams::sent(std::uint64_t token) {
 // What was on its way is dropped, and is not reported again.
 void AnchorStreams::link_closed(LinkId link) {
   if (outgoing_.erase(link) == 0) return;
-  std::erase_if(on_their_way_, [&](const auto& part) {
+  std::erase_if(in_flight_, [&](const auto& part) {
     if (part.second.to != link) return false;
-    bytes_on_their_way_ -= part.second.bytes;
+    bytes_in_flight_ -= part.second.bytes;
     return true;
   });
   pump_after(link);
@@ -277,7 +277,7 @@ AnchorStreams::Events AnchorStreams::fetch(const protocol::AnchorFetchEvent& eve
   bool whole = false;
   for (const protocol::AnchorFetchAction& action : receiving_->fetch.step(event)) {
     if (const auto* ask = std::get_if<protocol::AskPart>(&action)) {
-      if (const auto& link = receiving_->sources[ask->of].link) parts_.sender->tell(*link, ask->message);
+      if (const auto& link = receiving_->sources[ask->of].link) parts_.sender->send_control(*link, ask->message);
     } else if (const auto* part = std::get_if<protocol::TakePart>(&action)) {
       take_part(*part, *incoming);
     } else if (const auto* held = std::get_if<protocol::TakeHeld>(&action)) {
@@ -292,7 +292,7 @@ AnchorStreams::Events AnchorStreams::fetch(const protocol::AnchorFetchEvent& eve
       whole = true;
     }
   }
-  tell_progress(whole);
+  report_progress(whole);
   if (whole) events.emplace_back(seal_received());
   return events;
 }
@@ -321,7 +321,7 @@ protocol::SiteEvent AnchorStreams::seal_received() {
 }
 
 // {"event":"fetch","round":4,"bytes":...,"percent":...,"bytes_per_second":...,"held_bytes":...,"sources":{"paris":...}}
-void AnchorStreams::tell_progress(bool whole) {
+void AnchorStreams::report_progress(bool whole) {
   const TimePoint now = parts_.clock->now();
   if (!parts_.tell || (!whole && now - receiving_->told < kProgressEvery)) return;
   receiving_->told = now;

@@ -51,7 +51,7 @@ class AnchorStreams {
 
   Status send(const protocol::SendAnchor& action);
   // If a site waits for room: the site with most on its way of those that have taken nothing for a while.
-  [[nodiscard]] std::optional<LinkId> in_the_way() const;
+  [[nodiscard]] std::optional<LinkId> stalled_receiver() const;
   // Whether it was a part of an anchor.
   bool sent(std::uint64_t token);
   void link_closed(LinkId link);
@@ -75,7 +75,7 @@ class AnchorStreams {
     std::uint64_t bytes = 0;  // of those
     TimePoint since{};        // it took one last, or the first of them left
   };
-  struct OnItsWay {
+  struct InFlight {
     LinkId to;
     std::uint64_t bytes = 0;
   };
@@ -102,14 +102,14 @@ class AnchorStreams {
   Events fetch(const protocol::AnchorFetchEvent& event, const IncomingChunk* incoming);
   void take_part(const protocol::TakePart& part, const IncomingChunk& incoming);
   [[nodiscard]] protocol::SiteEvent seal_received();
-  void tell_progress(bool whole);
+  void report_progress(bool whole);
 
   Parts parts_;
   std::uint64_t elements_;
   std::uint64_t tile_elements_;
   std::map<LinkId, Outgoing> outgoing_;
-  std::map<std::uint64_t, OnItsWay> on_their_way_;  // by token
-  std::uint64_t bytes_on_their_way_ = 0;
+  std::map<std::uint64_t, InFlight> in_flight_;  // by token
+  std::uint64_t bytes_in_flight_ = 0;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;
 };

@@ -27,7 +27,7 @@ class ChunkSender {
     return bytes;
   }
   // A message without a payload, of which nothing is heard again.
-  void tell(LinkId link, const wire::Message& message) {
+  void send_control(LinkId link, const wire::Message& message) {
     transport_.send(link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
   }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  // of chunks, so far

@@ -98,7 +98,7 @@ ExchangeData::Events ExchangeData::start(const protocol::StartExchange& action) 
 
 void ExchangeData::cancel() {
   attempt_.reset();
-  chunks_on_their_way_.clear();
+  chunks_in_flight_.clear();
 }
 
 std::optional<ExchangeData::Complete> ExchangeData::complete() {
@@ -177,7 +177,7 @@ ExchangeData::Events ExchangeData::close_lossy() {
 ExchangeData::Events ExchangeData::on_sent(std::uint64_t token) {
   const std::uint64_t left = traffic_.left(parts_.clock->now(), token);
   if (attempt_) attempt_->moved += left;
-  const auto sent = chunks_on_their_way_.extract(token);
+  const auto sent = chunks_in_flight_.extract(token);
   return sent ? advance(sent.mapped(), attempt_->self) : Events();
 }
 
@@ -429,7 +429,7 @@ ExchangeData::Events ExchangeData::run(const protocol::ExchangeDone&) {
 
 void ExchangeData::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more) {
   const std::uint64_t token = sender_.next_token();
-  chunks_on_their_way_.insert({token, {to, chunk.kind}});
+  chunks_in_flight_.insert({token, {to, chunk.kind}});
   traffic_.leaves(parts_.clock->now(), token, payload->bytes().size());
   const std::uint64_t follows = up_.usual_size(more.contributions) + down_.usual_size(more.means);
   traffic_.sending(sender_.send(attempt_->links[to], chunk, std::move(payload), token, follows));

@@ -143,7 +143,7 @@ class ExchangeData {
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;
   EarlyChunks early_;
-  std::map<std::uint64_t, protocol::ChunkSent> chunks_on_their_way_;  // of the attempt under way, by token
+  std::map<std::uint64_t, protocol::ChunkSent> chunks_in_flight_;  // of the attempt under way, by token
   LineTraffic traffic_;
 };
 

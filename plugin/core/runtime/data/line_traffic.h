@@ -29,7 +29,7 @@ class LineTraffic {
  public:
   void begin_round() {
     round_ = {};
-    on_their_way_.clear();  // some were lost with their links
+    in_flight_.clear();  // some were lost with their links
     up_.begin_round();
     down_.begin_round();
   }
@@ -39,17 +39,17 @@ class LineTraffic {
     down_.add(now, payload);
   }
   void leaves(TimePoint now, std::uint64_t token, std::uint64_t payload) {
-    on_their_way_[token] = payload;
+    in_flight_[token] = payload;
     up_.set_busy(now, true);
     round_.passed(now);
   }
   void sending(std::uint64_t bytes) { round_.bytes_sent += bytes; }  // head and payload
   // How many bytes of a payload of this round have left with it.
   std::uint64_t left(TimePoint now, std::uint64_t token) {
-    const auto sent = on_their_way_.extract(token);
+    const auto sent = in_flight_.extract(token);
     if (!sent) return 0;
     up_.add(now, sent.mapped());
-    if (on_their_way_.empty()) up_.set_busy(now, false);
+    if (in_flight_.empty()) up_.set_busy(now, false);
     return sent.mapped();
   }
 
@@ -62,7 +62,7 @@ class LineTraffic {
   RoundTraffic round_;
   protocol::RateMeter up_;
   protocol::RateMeter down_;
-  std::map<std::uint64_t, std::uint64_t> on_their_way_;  // payloads of the round, by token
+  std::map<std::uint64_t, std::uint64_t> in_flight_;  // payloads of the round, by token
 };
 
 }  // namespace collab

@@ -40,7 +40,7 @@ void OptimizerTransfer::serve(std::string why_none) {
 void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std::string& why_none) {
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
-    if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
+    if (!why.empty()) return act(protocol::SendOptimizerState{action.to, {0, 0, {}, {}, why}});
     const auto line = asks_.allow(clock_.now(), action.name + " is joining and asks for the optimizer's state");
     if (line) log_info(*line);
   }
@@ -68,15 +68,15 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
 }
 
 void OptimizerTransfer::sent(std::uint64_t token) {
-  const auto found = on_their_way_.find(token);
-  if (found == on_their_way_.end()) return;
+  const auto found = in_flight_.find(token);
+  if (found == in_flight_.end()) return;
   const LinkId to = found->second;
-  on_their_way_.erase(found);
+  in_flight_.erase(found);
   run(protocol::LeasePartSent{to});
 }
 
 void OptimizerTransfer::link_closed(LinkId link) {
-  std::erase_if(on_their_way_, [&](const auto& each) { return each.second == link; });
+  std::erase_if(in_flight_, [&](const auto& each) { return each.second == link; });
   run(protocol::LeaseOver{link});
 }
 
@@ -93,7 +93,7 @@ void OptimizerTransfer::act(const protocol::DropCopy&) {
   copy_.reset();
 }
 
-void OptimizerTransfer::act(const protocol::TellBorrower& action) {
+void OptimizerTransfer::act(const protocol::SendOptimizerState& action) {
   transport_.send(action.to, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
 }
 
@@ -109,7 +109,7 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
                           .codec = CodecId::kFp32,
                           .payload_hash = hash64(payload->view())};
   const std::uint64_t token = next_token_++;
-  on_their_way_[token] = action.to;
+  in_flight_[token] = action.to;
   TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = payload};
   bytes_sent_ += message.bytes();
   transport_.send(action.to, std::move(message), token);

@@ -57,7 +57,7 @@ class OptimizerTransfer {
   void run(const protocol::LeaseEvent& event);
   void act(const protocol::MakeCopy& action);
   void act(const protocol::DropCopy& action);
-  void act(const protocol::TellBorrower& action);
+  void act(const protocol::SendOptimizerState& action);
   void act(const protocol::SendPart& action);
   void act(const protocol::RefuseBorrower& action);
 
@@ -69,7 +69,7 @@ class OptimizerTransfer {
   RateLimit asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
   std::string why_none_;  // empty: there is one to lend
   std::shared_ptr<const OptimizerCopy> copy_;
-  std::map<std::uint64_t, LinkId> on_their_way_;  // by token
+  std::map<std::uint64_t, LinkId> in_flight_;  // by token
   std::uint64_t next_token_ = kFirstToken;
 
   protocol::OptimizerOffered offer_;

@@ -19,13 +19,13 @@ struct RecordWriter::Job {
 
 // Outlives the writer if its thread hangs in a call of the disk.
 struct RecordWriter::Shared {
-  Shared(RecordStore of, Told callback) : store(std::move(of)), told(std::move(callback)) {
+  Shared(RecordStore of, Callback callback) : store(std::move(of)), told(std::move(callback)) {
     durable = store.durable();
     stale = store.stale();
   }
 
   void run();
-  void tell(const Job& job, const Status& how);
+  void notify(const Job& job, const Status& how);
 
   RecordStore store;  // the writer's thread only
   std::atomic<bool> durable{false};
@@ -38,7 +38,7 @@ struct RecordWriter::Shared {
   bool ended = false;
 
   std::mutex telling;  // guards `told`; held during a call of it
-  Told told;
+  Callback told;
 };
 
 void RecordWriter::Shared::run() {
@@ -63,21 +63,21 @@ void RecordWriter::Shared::run() {
     }
     durable = store.durable();
     stale = store.stale();
-    tell(job, how);
+    notify(job, how);
   }
   const std::lock_guard lock(mutex);
   ended = true;
   changed.notify_all();
 }
 
-void RecordWriter::Shared::tell(const Job& job, const Status& how) {
+void RecordWriter::Shared::notify(const Job& job, const Status& how) {
   const std::lock_guard lock(telling);
   for (const std::uint64_t number : job.numbers) {
     if (told) told(number, how);
   }
 }
 
-RecordWriter::RecordWriter(RecordStore store, Told told, std::chrono::milliseconds patience)
+RecordWriter::RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds patience)
     : shared_(std::make_shared<Shared>(std::move(store), std::move(told))), patience_(patience) {
   thread_ = std::thread([shared = shared_] { shared->run(); });
 }

@@ -27,9 +27,9 @@ namespace collab {
 class RecordWriter {
  public:
   // Called on the writer's thread, once for each number in the order they were given, never after the destructor.
-  using Told = std::function<void(std::uint64_t number, const Status& how)>;
+  using Callback = std::function<void(std::uint64_t number, const Status& how)>;
 
-  RecordWriter(RecordStore store, Told told, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds patience = std::chrono::seconds(10));
   ~RecordWriter();  // what waits is written first
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;

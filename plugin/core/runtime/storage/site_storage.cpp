@@ -7,7 +7,7 @@
 
 namespace collab {
 
-SiteStorage::SiteStorage(Options options, ArenaWriter& arena, RecordWriter::Told told)
+SiteStorage::SiteStorage(Options options, ArenaWriter& arena, RecordWriter::Callback told)
     : options_(std::move(options)),
       arena_(arena),
       saver_(options_.path, options_.disk != nullptr ? *options_.disk : system_disk()) {
@@ -17,8 +17,8 @@ SiteStorage::SiteStorage(Options options, ArenaWriter& arena, RecordWriter::Told
 
 void SiteStorage::state_changes(const Residual& residual) {
   slot_changes();
-  saver_.let_go(arena_.outer());
-  saver_.let_go(residual.values());
+  saver_.release_for_write(arena_.outer());
+  saver_.release_for_write(residual.values());
 }
 
 void SiteStorage::joined() {

@@ -29,11 +29,11 @@ class SiteStorage {
     std::optional<RecordStore> record{};  // none: it is in memory
     Disk* disk = nullptr;                 // none: the system's
   };
-  SiteStorage(Options options, ArenaWriter& arena, RecordWriter::Told told);
+  SiteStorage(Options options, ArenaWriter& arena, RecordWriter::Callback told);
 
   // ---- the state. What a save may still read is about to change: the arena's other slot; that, outer state and
   // residual.
-  void slot_changes() { saver_.let_go(arena_.scratch()); }
+  void slot_changes() { saver_.release_for_write(arena_.scratch()); }
   void state_changes(const Residual& residual);
   // The site goes on from this one; see StateSaver.
   void takes(const wire::Offer& anchor) { saver_.takes(anchor); }

@@ -90,7 +90,7 @@ StateSaver::~StateSaver() { wait(); }
 bool StateSaver::enabled() const { return !shared_->path.empty(); }
 
 void StateSaver::found(const wire::Offer& anchor) {
-  lies_there_ = anchor;
+  anchor_on_disk_ = anchor;
   const std::lock_guard lock(shared_->mutex);
   shared_->run_there = anchor.run;
 }
@@ -98,11 +98,11 @@ void StateSaver::found(const wire::Offer& anchor) {
 void StateSaver::takes(const wire::Offer& anchor) {
   const std::lock_guard lock(shared_->mutex);
   shared_->run_taken = anchor.run;
-  if (!lies_there_) return;
-  if (anchor.run == lies_there_->run) return shared_->passed_over.clear();
-  if (anchor.round > lies_there_->round || anchor.digest == lies_there_->digest) return;
-  shared_->passed_over = "the state of round " + std::to_string(lies_there_->round.value) + " of run " +
-                         std::to_string(lies_there_->run.value) + " in " + shared_->path +
+  if (!anchor_on_disk_) return;
+  if (anchor.run == anchor_on_disk_->run) return shared_->passed_over.clear();
+  if (anchor.round > anchor_on_disk_->round || anchor.digest == anchor_on_disk_->digest) return;
+  shared_->passed_over = "the state of round " + std::to_string(anchor_on_disk_->round.value) + " of run " +
+                         std::to_string(anchor_on_disk_->run.value) + " in " + shared_->path +
                          " is not what the swarm goes on from: it is at round " + std::to_string(anchor.round.value) +
                          " of run " + std::to_string(anchor.run.value);
 }
@@ -110,7 +110,7 @@ void StateSaver::takes(const wire::Offer& anchor) {
 void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
                       std::span<const float> residual) {
   Save next{std::move(header), {Save::Source{anchor}, Save::Source{outer}, Save::Source{residual}}};
-  lies_there_ = wire::Offer{next.header.run, next.header.round, next.header.digest};
+  anchor_on_disk_ = wire::Offer{next.header.run, next.header.round, next.header.digest};
   {
     const std::lock_guard lock(shared_->mutex);
     next.passes_over = !shared_->passed_over.empty();
@@ -251,7 +251,7 @@ bool StateSaver::overdue() const {
   return shared_->overdue;
 }
 
-void StateSaver::let_go(std::span<const float> elements) {
+void StateSaver::release_for_write(std::span<const float> elements) {
   std::optional<Save> dropped;
   {
     const std::lock_guard lock(shared_->mutex);

@@ -2,11 +2,11 @@
 // disk.
 //
 // A save copies memory that belongs to the rounds, piece by piece; while one save runs, the next waits. Code that is
-// about to change some of that memory calls let_go(). If the save has not copied that part yet, it is given up, with a
-// warning, and another is due at the next round. A state from which the swarm does not go on is not overwritten: it is
-// moved aside. Threads: one caller; one writer thread at a time. Ownership: the thread; borrows what is saved, until
-// wait() has returned. If the disk takes nothing for `patience`, the thread stays until the process ends, but no longer
-// touches memory of the rounds.
+// about to change some of that memory calls release_for_write(). If the save has not copied that part yet, it is given
+// up, with a warning, and another is due at the next round. A state from which the swarm does not go on is not
+// overwritten: it is moved aside. Threads: one caller; one writer thread at a time. Ownership: the thread; borrows what
+// is saved, until wait() has returned. If the disk takes nothing for `patience`, the thread stays until the process
+// ends, but no longer touches memory of the rounds.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,8 @@ class StateSaver {
   void found(const wire::Offer& anchor);
   // The site goes on from this one: that of another run which is at no later round passes over what lies there.
   void takes(const wire::Offer& anchor);
-  // Returns at once. The spans stay valid until wait() has returned, and unchanged until let_go(). Of saves that wait,
-  // the newest counts.
+  // Returns at once. The spans stay valid until wait() has returned, and unchanged until release_for_write(). Of saves
+  // that wait, the newest counts.
   void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
             std::span<const float> residual);
   // What lies there once all is saved is of a site that has ended in good order, or that goes on; what lies there of
@@ -43,7 +43,7 @@ class StateSaver {
   // The last one was given up.
   [[nodiscard]] bool overdue() const;
   // These elements are about to change. Waits for the copy of one piece at most, never for the disk.
-  void let_go(std::span<const float> elements);
+  void release_for_write(std::span<const float> elements);
   void wait();  // for the disk, while it takes something
 
  private:
@@ -52,7 +52,7 @@ class StateSaver {
   void start();
   std::shared_ptr<Shared> shared_;
   std::chrono::milliseconds patience_;
-  std::optional<wire::Offer> lies_there_;
+  std::optional<wire::Offer> anchor_on_disk_;
   std::thread thread_;
 };
 

@@ -17,7 +17,7 @@ namespace collab::tcp {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
 
-class SignsOfLife {
+class Keepalive {
  public:
   void ask(TimePoint now, Duration heartbeat) {
     next_ = now + heartbeat;

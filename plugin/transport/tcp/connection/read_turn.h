@@ -12,7 +12,7 @@ namespace collab::tcp {
 class ReadTurn {
  public:
   void begin() { bytes_ = frames_ = 0; }
-  [[nodiscard]] bool goes_on() const { return bytes_ < kBytesAtOnce && frames_ < kFramesAtOnce; }
+  [[nodiscard]] bool has_budget() const { return bytes_ < kBytesAtOnce && frames_ < kFramesAtOnce; }
   // How much to read at once into room for `bytes`.
   [[nodiscard]] std::size_t most(std::size_t bytes) const {
     return many_frames_ ? std::min(bytes, kReadOfMany) : bytes;

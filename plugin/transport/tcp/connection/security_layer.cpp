@@ -19,15 +19,15 @@ SecurityLayer::FirstByte SecurityLayer::settle(std::byte first, TlsKeys* keys) {
   first_byte_seen_ = true;
   const bool clear = first == static_cast<std::byte>(kMagic[0]);
   if (dialled_) {
-    unproven_ = clear;
-    return FirstByte::kGoesOn;
+    unauthenticated_ = clear;
+    return FirstByte::kProceeds;
   }
   if (keys != nullptr && first == kTlsRecord) {
     tls_ = std::make_unique<TlsStream>(keys->current(), false);
-    return FirstByte::kGoesOn;
+    return FirstByte::kProceeds;
   }
   if (keys == nullptr && clear) {
-    hello_came_ = true;
+    hello_received_ = true;
     return FirstByte::kClear;
   }
   return clear || first == kTlsRecord ? FirstByte::kMismatch : FirstByte::kForeign;
@@ -35,11 +35,11 @@ SecurityLayer::FirstByte SecurityLayer::settle(std::byte first, TlsKeys* keys) {
 
 Result<bool> SecurityLayer::handshake() {
   const Result<bool> done = tls_->handshake();
-  if (done.ok()) hello_came_ = hello_came_ || *done || has_outgoing();
+  if (done.ok()) hello_received_ = hello_received_ || *done || has_outgoing();
   return done;
 }
 
-std::vector<std::string> SecurityLayer::proved_names() const {
+std::vector<std::string> SecurityLayer::authenticated_names() const {
   return tls_ != nullptr && tls_->open() ? tls_->names() : std::vector<std::string>();
 }
 

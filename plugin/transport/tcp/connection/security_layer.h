@@ -21,7 +21,7 @@ class SecurityLayer {
   // A dialler's, once connected; null: in the clear.
   Status begin(TlsKeys* keys);
   enum class FirstByte : std::uint8_t {
-    kGoesOn,    // by TLS, or with what the other side says in the clear to a dial in TLS
+    kProceeds,  // by TLS, or with what the other side says in the clear to a dial in TLS
     kClear,     // accepted, in the clear as all is here
     kForeign,   // no transport of ours
     kMismatch,  // one side is for TLS and the other is not
@@ -30,7 +30,7 @@ class SecurityLayer {
   [[nodiscard]] bool settled() const { return first_byte_seen_; }
 
   // What comes is frames as they are.
-  [[nodiscard]] bool clear() const { return tls_ == nullptr || unproven_; }
+  [[nodiscard]] bool clear() const { return tls_ == nullptr || unauthenticated_; }
   // So it is known to be before more has come.
   [[nodiscard]] bool known_clear() const { return (first_byte_seen_ || dialled_) && tls_ == nullptr; }
   [[nodiscard]] TlsStream* tls() { return tls_.get(); }  // null: in the clear
@@ -39,18 +39,18 @@ class SecurityLayer {
   Result<bool> handshake();
 
   // It is more than open: a ClientHello came, and fits (with a token: was made with it); in the clear, the first byte.
-  [[nodiscard]] bool hello_came() const { return hello_came_; }
+  [[nodiscard]] bool hello_came() const { return hello_received_; }
   // It answers in the clear where all is encrypted: it may only refuse, and what it says may be anybody's word.
-  [[nodiscard]] bool unproven() const { return unproven_; }
-  [[nodiscard]] std::vector<std::string> proved_names() const;
+  [[nodiscard]] bool unproven() const { return unauthenticated_; }
+  [[nodiscard]] std::vector<std::string> authenticated_names() const;
   [[nodiscard]] bool fits(const TlsContext& keys) const { return tls_ == nullptr || keys.accepts(tls_->key()); }
 
  private:
   std::unique_ptr<TlsStream> tls_;
   bool dialled_ = false;
   bool first_byte_seen_ = false;
-  bool hello_came_ = false;
-  bool unproven_ = false;
+  bool hello_received_ = false;
+  bool unauthenticated_ = false;
 };
 
 }  // namespace collab::tcp

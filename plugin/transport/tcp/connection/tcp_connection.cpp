@@ -17,7 +17,7 @@ constexpr std::size_t kParts = 64;  // of what is written, at once
 
 }  // namespace
 
-Connection::Connection(ConnectionContext& context, Carrier own_name)
+Connection::Connection(ConnectionContext& context, ConnectionId own_name)
     : name(own_name), context_(context), socket_(context.io) {}
 
 void Connection::dial(const Endpoint& to) {
@@ -104,18 +104,18 @@ void Connection::resume_reading() {
 
 void Connection::read_ready() {
   turn_.begin();
-  while (turn_.goes_on() && !life_.is(State::kClosed)) {
+  while (turn_.has_budget() && !life_.is(State::kClosed)) {
     const std::size_t now = read_some();
     if (now == 0) break;
     turn_.took(now, decoder_.take_count());
     if (!context_.owner.may_read(*this, now)) {
-      context_.owner.reading_paused(*this);
+      context_.owner.on_reading_paused(*this);
       return;
     }
   }
   if (life_.is(State::kClosed)) return;
   turn_.end();
-  context_.owner.reading_paused(*this);
+  context_.owner.on_reading_paused(*this);
   if (security_.has_outgoing()) flush();
   wait_to_read();
 }
@@ -179,7 +179,7 @@ std::size_t Connection::read_tls() {
 // False: the connection is given up.
 bool Connection::settle_first_byte(std::byte first) {
   switch (security_.settle(first, context_.keys.get())) {
-    case SecurityLayer::FirstByte::kGoesOn: return true;
+    case SecurityLayer::FirstByte::kProceeds: return true;
     case SecurityLayer::FirstByte::kClear: life_.greet(); return true;
     case SecurityLayer::FirstByte::kForeign:
       fail(Fault::kBroken,
@@ -251,21 +251,21 @@ void Connection::broken(const Status& why) {
   fail(Fault::kBroken, why);
 }
 
-Result<std::optional<std::span<std::byte>>> Connection::segment_begins(const SegmentHeader& header) {
+Result<std::optional<std::span<std::byte>>> Connection::on_segment_begin(const SegmentHeader& header) {
   if (life_.ends()) return std::optional<std::span<std::byte>>();
   if (!life_.is(State::kAttached)) return corrupt("a segment before the greeting");
-  return context_.owner.segment_begins(*this, header);
+  return context_.owner.on_segment_begin(*this, header);
 }
 
-Status Connection::segment_ended(const SegmentHeader& header, bool placed) {
+Status Connection::on_segment_end(const SegmentHeader& header, bool placed) {
   if (!life_.is(State::kAttached)) return {};
-  return context_.owner.segment_ended(*this, header, placed);
+  return context_.owner.on_segment_end(*this, header, placed);
 }
 
-Status Connection::frame_came(FrameType type, std::span<const std::byte> body) {
+Status Connection::on_frame(FrameType type, std::span<const std::byte> body) {
   if (life_.ends()) return {};
   if (security_.unproven() && type != FrameType::kRefuse) return corrupt("an answer in the clear to a dial in TLS");
-  return context_.owner.frame_came(*this, type, body);
+  return context_.owner.on_frame(*this, type, body);
 }
 
 // ---- writing -------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ void Connection::wait_to_write() {
   socket_.wait_to_write([self = shared_from_this()] {
     if (self->life_.is(State::kClosed)) return;
     self->flush();
-    if (self->life_.is(State::kAttached) && self->idle()) self->context_.owner.ran_dry(*self);
+    if (self->life_.is(State::kAttached) && self->idle()) self->context_.owner.on_send_queue_empty(*self);
   });
 }
 
@@ -309,7 +309,7 @@ void Connection::write_clear() {
     std::array<iovec, kParts> parts;
     const auto taken = put(std::span(parts).first(queue_.gather(parts)));
     if (!taken) return;
-    queue_.sent(*taken, [this](Lane lane, std::uint64_t number) { segment_written(lane, number); });
+    queue_.sent(*taken, [this](Lane lane, std::uint64_t number) { on_segment_written(lane, number); });
   }
 }
 
@@ -334,7 +334,7 @@ void Connection::encrypt_queue() {
   const auto encrypt = [&](std::span<const std::byte> bytes) {
     if (sound.ok()) sound = security_.tls()->write(bytes);
   };
-  queue_.take(encrypt, [this](Lane lane, std::uint64_t number) { segment_written(lane, number); });
+  queue_.take(encrypt, [this](Lane lane, std::uint64_t number) { on_segment_written(lane, number); });
   if (!sound.ok()) broken(sound);
 }
 

@@ -14,13 +14,13 @@
 
 #include "collab/clock.h"
 #include "transport/tcp/connection/batch_size.h"
+#include "transport/tcp/connection/keepalive.h"
 #include "transport/tcp/connection/lifecycle.h"
 #include "transport/tcp/connection/link_slot.h"
 #include "transport/tcp/connection/nonblocking_socket.h"
 #include "transport/tcp/connection/read_turn.h"
 #include "transport/tcp/connection/security_layer.h"
 #include "transport/tcp/connection/send_queue.h"
-#include "transport/tcp/connection/signs_of_life.h"
 #include "transport/tcp/connection/socket_pace.h"
 #include "transport/tcp/wire/tcp_decoder.h"
 
@@ -40,14 +40,15 @@ enum class Fault : std::uint8_t {
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
-  virtual Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header) = 0;
-  virtual Status segment_ended(Connection& from, const SegmentHeader& header, bool placed) = 0;
-  virtual Status frame_came(Connection& from, FrameType type, std::span<const std::byte> body) = 0;
+  virtual Result<std::optional<std::span<std::byte>>> on_segment_begin(Connection& from,
+                                                                       const SegmentHeader& header) = 0;
+  virtual Status on_segment_end(Connection& from, const SegmentHeader& header, bool placed) = 0;
+  virtual Status on_frame(Connection& from, FrameType type, std::span<const std::byte> body) = 0;
   // All bytes that were there have been taken in.
-  virtual void reading_paused(Connection& from) = 0;
+  virtual void on_reading_paused(Connection& from) = 0;
   virtual bool may_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: not before resume_reading()
-  virtual void ran_dry(Connection& from) = 0;                      // more can be sent at once
-  virtual void segment_written(Connection& from, Lane lane, std::uint64_t number) = 0;
+  virtual void on_send_queue_empty(Connection& from) = 0;          // more can be sent at once
+  virtual void on_segment_written(Connection& from, Lane lane, std::uint64_t number) = 0;
   virtual void failed(const ConnectionPtr& from, Fault fault, const Status& why) = 0;
 };
 
@@ -65,7 +66,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
  public:
   using State = Lifecycle::State;
 
-  Connection(ConnectionContext& context, Carrier name);
+  Connection(ConnectionContext& context, ConnectionId name);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   void dial(const Endpoint& to);
@@ -101,16 +102,16 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] Pause paused() const { return pause_; }
   void pause(Pause why) { pause_ = why; }
 
-  const Carrier name;
-  LinkSlot slot;      // the engine's Dialler, Greeter and Sessions
-  SignsOfLife signs;  // its Liveness
-  BatchSize batch;    // its Striping
-  SocketPace pace;    // its Pacing
+  const ConnectionId name;
+  LinkSlot slot;        // the engine's Dialler, Greeter and Sessions
+  Keepalive keepalive;  // its Liveness
+  BatchSize batch;      // its Striping
+  SocketPace pace;      // its Pacing
 
  private:
-  Result<std::optional<std::span<std::byte>>> segment_begins(const SegmentHeader& header) override;
-  Status segment_ended(const SegmentHeader& header, bool placed) override;
-  Status frame_came(FrameType type, std::span<const std::byte> body) override;
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(const SegmentHeader& header) override;
+  Status on_segment_end(const SegmentHeader& header, bool placed) override;
+  Status on_frame(FrameType type, std::span<const std::byte> body) override;
 
   void connected();
   void wait_to_read();
@@ -131,7 +132,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool transmit_tls();
   void encrypt_queue();
   std::optional<std::size_t> put(std::span<iovec> parts);
-  void segment_written(Lane lane, std::uint64_t number) { context_.owner.segment_written(*this, lane, number); }
+  void on_segment_written(Lane lane, std::uint64_t number) { context_.owner.on_segment_written(*this, lane, number); }
   void ended(int error);
   void finish_drain();
 

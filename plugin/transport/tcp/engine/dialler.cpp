@@ -18,7 +18,7 @@ constexpr Duration kRedialLimit = std::chrono::seconds(3);
 Dialler::Dialler(EngineParts& all) : all_(all), prng_(std::random_device{}()) {}
 
 void Dialler::begin(const LinkId id, const std::string& address, TimePoint deadline) {
-  all_.strangers.make_room_for_link(/*dialled=*/true);
+  all_.pending.make_room_for_link(/*dialled=*/true);
   TcpLink& link = all_.links.make(id, address);
   link.dial(address, draw_id());
   link.redial.begin(deadline);
@@ -85,7 +85,7 @@ void Dialler::resolved(TcpLink& link, Result<Endpoints> endpoints) {
 void Dialler::dial(TcpLink& link, std::uint16_t index) {
   link.redial.dialled(index);
   const Endpoint to = link.redial.to();
-  if (!all_.strangers.allowed(to)) {
+  if (!all_.pending.allowed(to)) {
     all_.links.end(link,
                    refused("cannot connect to " + link.peer() + ": " + to_text(to) +
                            " is neither this machine nor a private address, and there is no key to encrypt with: set "
@@ -98,7 +98,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
   connection->slot.belong_to(link.id(), index);
   const bool opens = !link.open();
   const Duration limit =
-      std::clamp<Duration>(kRedialLimit + 4 * link.round_trip.value(), kRedialLimit, Strangers::kGreetLimit);
+      std::clamp<Duration>(kRedialLimit + 4 * link.round_trip.value(), kRedialLimit, PendingConnections::kGreetLimit);
   connection->wait_until(opens ? link.redial.opening_limit(all_.now()) : all_.now() + limit);
   connection->send(encode_preface());
   connection->send(encode(Hello{link.name(), all_.context.process, index, opens}));
@@ -142,7 +142,7 @@ void Dialler::redial(TcpLink& link, TimePoint now) {
 
 // A data connection without a file descriptor gets its turn again later. False: there was none.
 bool Dialler::dial_or_wait(TcpLink& link, std::uint16_t index, bool room) {
-  room = room && (index == 0 || all_.strangers.has_room_to_dial_data(link));
+  room = room && (index == 0 || all_.pending.has_room_to_dial_data(link));
   if (room || index == 0) {
     dial(link, index);
   } else {
@@ -180,7 +180,7 @@ void Dialler::failed(TcpLink& link, std::uint16_t index, Fault fault, const Stat
     all_.greeter.detach(link, *connection);
   }
   if (known && (fault == Fault::kBroken || fault == Fault::kNotAllowed)) {
-    all_.links.end_with_words(
+    all_.links.end_with_reason(
         link, Status(why.code(), "the link to " + link.peer() + " broke: " + why.message() + " [tcp.broke]"));
     return;
   }

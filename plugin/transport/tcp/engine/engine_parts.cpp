@@ -42,7 +42,7 @@ EngineParts::EngineParts(TcpOptions options, std::shared_ptr<TlsKeys> keys, Conn
                          std::vector<std::byte>(std::size_t{256} << 10),
                          std::vector<std::byte>(std::size_t{16} << 10)},
       links(*this),
-      strangers(*this),
+      pending(*this),
       dialler(*this),
       greeter(*this),
       sessions(*this),

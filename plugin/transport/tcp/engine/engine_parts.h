@@ -1,7 +1,7 @@
 // The parts of the engine.
 //
 //   links      which links there are, and how they end
-//   strangers  the ports, and connections that have not said who they are
+//   pending    the ports, and connections that have not said who they are
 //   dialler    when and where connections are dialled, and again after a failure
 //   greeter    hello and welcome: how a connection becomes a link's, and ceases to be
 //   sessions   what arrives and is acknowledged, and how a link is closed
@@ -10,7 +10,7 @@
 //   balance    that links which share a line are done together
 //   number     how many data connections a link has
 //   caps       what the user's caps leave to each
-//   liveness   signs of life, and what is done without them
+//   liveness   keepalives, and what is done without them
 //   tokens     connections whose token was taken out of the file
 //   upkeep     the ticker, and memory that goes back
 //
@@ -33,8 +33,8 @@
 #include "transport/tcp/engine/mailbox.h"
 #include "transport/tcp/engine/number_search.h"
 #include "transport/tcp/engine/pacing.h"
+#include "transport/tcp/engine/pending_connections.h"
 #include "transport/tcp/engine/sessions.h"
-#include "transport/tcp/engine/strangers.h"
 #include "transport/tcp/engine/striping.h"
 #include "transport/tcp/engine/tcp_context.h"
 #include "transport/tcp/engine/token_watch.h"
@@ -58,9 +58,9 @@ struct EngineParts {
   TcpContext context;
   const std::shared_ptr<Mailbox> mailbox;
   ConnectionContext connection_context;
-  Carrier next_carrier = 1;
+  ConnectionId next_carrier = 1;
   Links links;
-  Strangers strangers;
+  PendingConnections pending;
   Dialler dialler;
   Greeter greeter;
   Sessions sessions;

@@ -8,7 +8,7 @@
 namespace collab::tcp {
 
 Status Greeter::on_hello(Connection& from, const Hello& hello) {
-  const ConnectionPtr connection = all_.strangers.find(from);
+  const ConnectionPtr connection = all_.pending.find(from);
   if (from.dialled() || connection == nullptr) return corrupt("a hello out of turn");
   TcpLink* link = all_.links.find(hello.link);
   if (link != nullptr && (link->dialled() || link->process() != hello.process || hello.opens)) {
@@ -16,20 +16,20 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
   }
   if (link == nullptr && !hello.opens) {
     const bool well = all_.links.ended_well(hello.link);
-    all_.strangers.turn_away(
+    all_.pending.refuse_connection(
         from, well ? Refusal::kEnded : Refusal::kUnknownLink,
         well ? "that link has ended"
              : "that link is not known here: it was given up after its grace, or the process was restarted");
     return {};
   }
   const bool fresh = link == nullptr;
-  if (!fresh && hello.connection != 0 && !all_.strangers.has_room_for_data()) {
+  if (!fresh && hello.connection != 0 && !all_.pending.has_room_for_data()) {
     from.close();  // the dialler tries again after a while, and has its other connections
     return {};
   }
-  all_.strangers.let_in(from);
+  all_.pending.admit(from);
   if (fresh) link = &open_link(from, hello);
-  all_.strangers.remember_host(from.peer().address());
+  all_.pending.remember_host(from.peer().address());
   from.send(encode_preface());
   from.send(encode_welcome(all_.context.process));
   if (!fresh) {
@@ -43,7 +43,7 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
     detach(*link, *old);
   }
   if (fresh) {
-    tell_proved(*link, from);
+    log_authenticated(*link, from);
     all_.context.handler->on_accepted(link->id(), link->peer());
   }
   attach(*link, connection);
@@ -51,16 +51,16 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
 }
 
 TcpLink& Greeter::open_link(Connection& from, const Hello& hello) {
-  all_.strangers.make_room_for_link(/*dialled=*/false);
+  all_.pending.make_room_for_link(/*dialled=*/false);
   TcpLink& link = all_.links.make(all_.links.next_id(), {});
   link.accept(to_text(from.peer()), hello.link, hello.process);
   all_.links.name(link);
   return link;
 }
 
-void Greeter::tell_proved(const TcpLink& link, const Connection& by) const {
-  const std::vector<std::string> names = by.security().proved_names();
-  if (!names.empty()) all_.context.handler->on_proved(link.id(), names);
+void Greeter::log_authenticated(const TcpLink& link, const Connection& by) const {
+  const std::vector<std::string> names = by.security().authenticated_names();
+  if (!names.empty()) all_.context.handler->on_authenticated(link.id(), names);
 }
 
 Status Greeter::on_welcome(Connection& from, const Id& process) {
@@ -77,7 +77,7 @@ Status Greeter::on_welcome(Connection& from, const Id& process) {
   if (!link->open()) {
     link->welcomed(process);
     link->session.go_on(all_.now());
-    tell_proved(*link, from);
+    log_authenticated(*link, from);
     all_.context.handler->on_connected(link->id());
   }
   attach(*link, connection);
@@ -114,13 +114,13 @@ void Greeter::attach(TcpLink& link, const ConnectionPtr& connection) {
   if (index != 0) link.pacing.connection_attached();
   if (const auto absence = link.connections.end_absence(time)) {
     ++all_.context.counters.resumed;
-    tell_return(link, *absence);
+    log_reconnect(link, *absence);
   }
   const std::string congestion = congestion_of(connection->handle());
   link.rotation.attached(*connection, congestion);
   NumberSearch::attached(link, congestion);
-  if (!connection->peer().address().is_loopback() && !std::exchange(told_congestion_, true)) {
-    tell_congestion(congestion);
+  if (!connection->peer().address().is_loopback() && !std::exchange(warned_congestion_, true)) {
+    warn_congestion(congestion);
   }
   if (index == 0) all_.caps.control_attached(link, time);
   if (index == 0) NumberSearch::control_attached(link, *connection);
@@ -129,7 +129,7 @@ void Greeter::attach(TcpLink& link, const ConnectionPtr& connection) {
   all_.striping.pump(link);
 }
 
-void Greeter::tell_return(const TcpLink& link, const LinkConnections::Absence& absence) {
+void Greeter::log_reconnect(const TcpLink& link, const LinkConnections::Absence& absence) {
   const auto away = std::chrono::duration_cast<std::chrono::seconds>(absence.lasted);
   const std::string again =
       absence.cut_bytes == 0 ? std::string()
@@ -140,7 +140,7 @@ void Greeter::tell_return(const TcpLink& link, const LinkConnections::Absence& a
   if (line) log_info(*line);
 }
 
-void Greeter::tell_congestion(const std::string& name) {
+void Greeter::warn_congestion(const std::string& name) {
   const std::string& wanted = all_.context.options.congestion;
   if (wanted.empty() || name == wanted) return log_debug("tcp: congestion control is " + name);
   const std::string words =

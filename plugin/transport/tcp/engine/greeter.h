@@ -25,12 +25,12 @@ class Greeter {
  private:
   TcpLink& open_link(Connection& from, const Hello& hello);
   void attach(TcpLink& link, const ConnectionPtr& connection);
-  void tell_return(const TcpLink& link, const LinkConnections::Absence& absence);
-  void tell_proved(const TcpLink& link, const Connection& by) const;
-  void tell_congestion(const std::string& name);
+  void log_reconnect(const TcpLink& link, const LinkConnections::Absence& absence);
+  void log_authenticated(const TcpLink& link, const Connection& by) const;
+  void warn_congestion(const std::string& name);
 
   EngineParts& all_;
-  bool told_congestion_ = false;
+  bool warned_congestion_ = false;
   RateLimit returned_{16, 0.1};  // a cut line ends many links at once; a peer may cut its own again and again
 };
 

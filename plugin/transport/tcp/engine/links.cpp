@@ -41,7 +41,7 @@ std::vector<LinkId> Links::ids() const {
   return ids;
 }
 
-void Links::end_with_words(TcpLink& link, const Status& why) {
+void Links::end_with_reason(TcpLink& link, const Status& why) {
   if (Connection* const control = link.connections.control(); control != nullptr && !link.ended()) {
     control->send(encode_abort(why.message()));
   }
@@ -60,7 +60,7 @@ void Links::end(TcpLink& link, const Status& why) {
     if (connection == nullptr) continue;
     connection->slot.leave_link();
     if (connection->state() == Connection::State::kAttached) {
-      all_.strangers.let_drain(connection);
+      all_.pending.adopt_draining(connection);
     } else if (connection->state() != Connection::State::kDraining) {
       connection->close();
     }

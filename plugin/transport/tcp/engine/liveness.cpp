@@ -16,22 +16,22 @@ std::int64_t milliseconds(Duration time) { return std::chrono::duration_cast<std
 }  // namespace
 
 void Liveness::attached(Connection& connection, TimePoint now) {
-  connection.signs.ask(now, all_.context.options.heartbeat);
-  connection.signs.heard(now);
+  connection.keepalive.ask(now, all_.context.options.heartbeat);
+  connection.keepalive.heard(now);
   connection.send(encode_ping(stamp_of(now)));
 }
 
-void Liveness::heard(Connection& from) { from.signs.heard(all_.now()); }
+void Liveness::heard(Connection& from) { from.keepalive.heard(all_.now()); }
 
 Status Liveness::on_ping(Connection& from, std::uint64_t stamp) {
   if (from.overfull()) return corrupt("it asks for signs of life and does not read them");
-  from.signs.asked_for_one(stamp, all_.now());
+  from.keepalive.asked_for_one(stamp, all_.now());
   return {};
 }
 
 void Liveness::answer(Connection& from) {
   if (from.state() != Connection::State::kAttached) return;
-  const auto question = from.signs.take_question();
+  const auto question = from.keepalive.take_question();
   if (!question) return;
   from.send(encode(Pong{question->stamp, stamp_of(question->came)}));
   from.flush();
@@ -40,18 +40,18 @@ void Liveness::answer(Connection& from) {
 void Liveness::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
   const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
   if (from.slot.index() == 0 && -kFarApart < way && way < kFarApart) {  // no own data is in front of it
-    link.pacing.note_way_out(Duration(way));
+    link.pacing.note_one_way_delay(Duration(way));
   }
-  const std::optional<Duration> took = from.signs.answered(all_.now(), pong.stamp);
+  const std::optional<Duration> took = from.keepalive.answered(all_.now(), pong.stamp);
   if (!took) return;
   link.connections.answered();
   if (from.slot.index() != 0 && link.round_trip.value() != Duration(0)) return;  // data is in front of it
   link.round_trip.note(*took);
 }
 
-void Liveness::excuse(const TcpLink& link, TimePoint now) {
+void Liveness::reset_silence(const TcpLink& link, TimePoint now) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
-    if (link.connections.attached(i)) link.connections.at(i)->signs.heard(now);
+    if (link.connections.attached(i)) link.connections.at(i)->keepalive.heard(now);
   }
 }
 
@@ -69,20 +69,20 @@ void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
     if (connection.deadline() <= now) connection.fail(Fault::kNoAnswer, timed_out("no answer in time"));
     return;
   }
-  SignsOfLife& signs = connection.signs;
+  Keepalive& keepalive = connection.keepalive;
   const Duration heartbeat = all_.context.options.heartbeat;
-  if (!signs.answer_due()) {
+  if (!keepalive.answer_due()) {
     // Data connections are asked rarely: the control connection shows which peers live, and a ping spoils a rest.
-    if (connection.slot.index() != 0 && signs.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
-    if (!signs.may_ask(now)) return;
-    signs.ask(now, heartbeat);
+    if (connection.slot.index() != 0 && keepalive.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
+    if (!keepalive.may_ask(now)) return;
+    keepalive.ask(now, heartbeat);
     connection.send(encode_ping(stamp_of(now)));
     connection.flush();
     return;
   }
   if (connection.paused() != Connection::Pause::kNone) return;
   const Duration round_trip = link.round_trip.value();
-  const Duration silent = signs.silent(now);
+  const Duration silent = keepalive.silent(now);
   const Duration soft = std::max(all_.context.soft_limit, 4 * round_trip);
   if (silent < soft) return;
   const bool kernel_answers = connection.kernel_silence().value_or(silent) < soft;

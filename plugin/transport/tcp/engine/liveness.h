@@ -1,7 +1,7 @@
 // Signs of life: which connections are asked for them. Without them a connection, or after its grace a link, is given
 // up.
 //
-// Threads: the IO thread. Ownership: none. A connection knows when it was heard (connection/signs_of_life.h).
+// Threads: the IO thread. Ownership: none. A connection knows when it was heard (connection/keepalive.h).
 #pragma once
 
 #include "transport/tcp/link/link.h"
@@ -20,7 +20,7 @@ class Liveness {
   void answer(Connection& from);  // answers the last ping that was read, once all bytes are read
   void on_pong(TcpLink& link, Connection& from, const Pong& pong);
   // For an open link, at each tick. This thread was held up: what others said meanwhile waits to be read.
-  static void excuse(const TcpLink& link, TimePoint now);
+  static void reset_silence(const TcpLink& link, TimePoint now);
   void tick(TcpLink& link, TimePoint now);
 
  private:

@@ -27,11 +27,11 @@ void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
   }
   if (carriers.front()->peer().address().is_loopback()) return;
   const bool seen = link.pacing.keep(now, link.connections, carriers, backlogged, round_trip);
-  if (seen && backlogged) ask_way_out(link, now);
+  if (seen && backlogged) probe_one_way_delay(link, now);
 }
 
 // Pings on the control connection show how long the way out takes: none of our data holds them up.
-void Pacing::ask_way_out(const TcpLink& link, TimePoint now) {
+void Pacing::probe_one_way_delay(const TcpLink& link, TimePoint now) {
   if (off(Mechanism::kWayOut) || !link.connections.attached(0)) return;
   Connection& control = *link.connections.at(0);
   if (control.slot.held() || control.overfull()) return;

@@ -17,7 +17,7 @@ class Pacing {
 
  private:
   static void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
-  static void ask_way_out(const TcpLink& link, TimePoint now);
+  static void probe_one_way_delay(const TcpLink& link, TimePoint now);
 
   EngineParts& all_;
 };

@@ -1,4 +1,4 @@
-#include "transport/tcp/engine/strangers.h"
+#include "transport/tcp/engine/pending_connections.h"
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -22,7 +22,7 @@ constexpr std::size_t kLeastDataConnections = 128;
 
 // A process may usually have 1,024 files, and needs some itself, above all for its record. An eighth is for strangers,
 // another eighth for links of which nothing was handled yet, and a quarter for data. Another eighth is for links that
-// were taken in (runtime/taken_links.h). Data that is dialled here has its own quarter, in a process that usually no
+// were taken in (runtime/admitted_links.h). Data that is dialled here has its own quarter, in a process that usually no
 // other dials. If both quarters are full, an eighth is left.
 std::size_t most_strangers() { return std::clamp<std::size_t>(most_open_files() / 8, kLeastStrangers, kMaxStrangers); }
 std::size_t most_data_connections() { return std::max(kLeastDataConnections, most_open_files() / 4); }
@@ -31,7 +31,7 @@ std::size_t most_data_connections() { return std::max(kLeastDataConnections, mos
 
 // ---- ports -----------------------------------------------------------------------------------------
 
-Result<std::string> Strangers::listen(const std::string& address) {
+Result<std::string> PendingConnections::listen(const std::string& address) {
   if (all_.context.in_child())
     return unavailable("cannot listen on " + address + ": this process is the child of a fork [tcp.forked]");
   const Result<HostPort> parts = parse_host_port(address);
@@ -65,7 +65,7 @@ Result<std::string> Strangers::listen(const std::string& address) {
   return to_string(HostPort{host, port});
 }
 
-void Strangers::accept_on(const Acceptor& acceptor) {
+void PendingConnections::accept_on(const Acceptor& acceptor) {
   acceptor->async_accept([this, acceptor](const boost::system::error_code& error, asio::ip::tcp::socket socket) {
     if (all_.context.stopped || error == asio::error::operation_aborted) return;
     if (!error) {
@@ -87,41 +87,41 @@ void Strangers::accept_on(const Acceptor& acceptor) {
   });
 }
 
-bool Strangers::allowed(const Endpoint& peer) const {
+bool PendingConnections::allowed(const Endpoint& peer) const {
   return all_.encrypts() || all_.context.options.insecure || is_near(peer.address());
 }
 
-void Strangers::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
+void PendingConnections::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
   make_room();
   const ConnectionPtr connection = all_.make_connection();
   connection->accept(std::move(socket), from);
   connection->wait_until(all_.now() + kGreetLimit);
-  loose_.push_back(connection);
+  connections_.push_back(connection);
   all_.upkeep.keep_ticking();
   if (allowed(from)) return;
   const std::string words =
       "without a key only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
       "(made once by `collab token`), or COLLAB_INSECURE=1 to speak in the clear";
-  tell_turned_away(from, words);
-  turn_away(*connection, Refusal::kNotAllowed, words);
+  log_refusal(from, words);
+  refuse_connection(*connection, Refusal::kNotAllowed, words);
 }
 
 // ---- room ------------------------------------------------------------------------------------------
 
 // Connections whose hello has not come go first. With a token, only holders of it can send one. So however many
 // strangers knock, a newcomer keeps its place through the handshake, however far away it is.
-void Strangers::make_room() {
+void PendingConnections::make_room() {
   const auto is_silent = [](const ConnectionPtr& connection) { return !connection->security().hello_came(); };
   const std::size_t most = most_strangers();
-  while (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) turn_out(is_silent);
-  while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
+  while (std::cmp_greater_equal(std::ranges::count_if(connections_, is_silent), most / 2)) evict(is_silent);
+  while (connections_.size() >= most) evict([](const ConnectionPtr&) { return true; });
 }
 
 // Links come as fast as others open them, while this process may be busy elsewhere. A peer whose link is closed may
 // take what was queued for it as slowly as it likes. So two kinds are limited: links without a handled message, and
 // links that are being closed. The network with the most of them loses one: one that is being closed, otherwise the
 // oldest.
-void Strangers::make_room_for_link(bool dialled) {
+void PendingConnections::make_room_for_link(bool dialled) {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
   for (const auto& [id, link] : all_.links.all()) {
@@ -142,27 +142,27 @@ void Strangers::make_room_for_link(bool dialled) {
 
 // Turns out the oldest of the networks with the most connections, so that one scanner cannot push others out. Hosts
 // that have had a link here come last.
-void Strangers::turn_out(const Among& among) {
+void PendingConnections::evict(const Among& among) {
   std::map<asio::ip::address, std::size_t> by_network;
-  for (const ConnectionPtr& connection : loose_) {
+  for (const ConnectionPtr& connection : connections_) {
     if (among(connection)) ++by_network[network_of(connection->peer().address())];
   }
-  auto chosen = loose_.end();
+  auto chosen = connections_.end();
   std::pair<bool, std::size_t> worst;
-  for (auto at = loose_.begin(); at != loose_.end(); ++at) {
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
     if (!among(*at)) continue;
     const asio::ip::address address = (*at)->peer().address();
     const std::pair<bool, std::size_t> rank(!hosts_.contains(address), by_network.at(network_of(address)));
-    if (chosen != loose_.end() && rank <= worst) continue;  // the oldest comes first
+    if (chosen != connections_.end() && rank <= worst) continue;  // the oldest comes first
     worst = rank;
     chosen = at;
   }
   (*chosen)->close();
-  loose_.erase(chosen);
+  connections_.erase(chosen);
   ++all_.context.counters.refused;
 }
 
-void Strangers::remember_host(const boost::asio::ip::address& host) {
+void PendingConnections::remember_host(const boost::asio::ip::address& host) {
   if (!hosts_.insert(host).second) return;
   hosts_in_order_.push_back(host);
   if (hosts_in_order_.size() <= kMaxHosts) return;
@@ -170,7 +170,7 @@ void Strangers::remember_host(const boost::asio::ip::address& host) {
   hosts_in_order_.pop_front();
 }
 
-void Strangers::turn_away(Connection& connection, Refusal why, const std::string& words) {
+void PendingConnections::refuse_connection(Connection& connection, Refusal why, const std::string& words) {
   ++all_.context.counters.refused;
   Bytes answer = encode_preface();
   const Bytes refusal = encode(Refuse{why, words});
@@ -180,20 +180,20 @@ void Strangers::turn_away(Connection& connection, Refusal why, const std::string
   connection.drain();
 }
 
-void Strangers::tell_turned_away(const Endpoint& from, const std::string& words) {
-  const auto line = turned_away_.allow(
+void PendingConnections::log_refusal(const Endpoint& from, const std::string& words) {
+  const auto line = refusal_log_limit_.allow(
       all_.now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words + " [tcp.turned-away]");
   if (line) log_warning(*line);
 }
 
-bool Strangers::has_room_for_data() const {
+bool PendingConnections::has_room_for_data() const {
   std::size_t count = 0;
   for (const auto& [id, link] : all_.links.all()) count += link->dialled() ? 0 : link->connections.attached_data();
   return count < most_data_connections();
 }
 
 // The peer also says how many it has. Each link may have one. Above half of the room, no link has more than its share.
-bool Strangers::has_room_to_dial_data(const TcpLink& link) const {
+bool PendingConnections::has_room_to_dial_data(const TcpLink& link) const {
   const std::size_t own = link.connections.data();
   if (own == 0) return true;
   std::size_t count = 0, links = 0;
@@ -206,29 +206,29 @@ bool Strangers::has_room_to_dial_data(const TcpLink& link) const {
   return count < most && (count < most / 2 || own < most / links);
 }
 
-ConnectionPtr Strangers::find(const Connection& connection) const {
-  const auto at = std::ranges::find_if(loose_, [&](const auto& entry) { return entry.get() == &connection; });
-  return at != loose_.end() ? *at : nullptr;
+ConnectionPtr PendingConnections::find(const Connection& connection) const {
+  const auto at = std::ranges::find_if(connections_, [&](const auto& entry) { return entry.get() == &connection; });
+  return at != connections_.end() ? *at : nullptr;
 }
 
-void Strangers::let_in(const Connection& connection) {
-  std::erase_if(loose_, [&](const auto& entry) { return entry.get() == &connection; });
+void PendingConnections::admit(const Connection& connection) {
+  std::erase_if(connections_, [&](const auto& entry) { return entry.get() == &connection; });
 }
 
-void Strangers::let_drain(const ConnectionPtr& connection) {
+void PendingConnections::adopt_draining(const ConnectionPtr& connection) {
   connection->wait_until(all_.now() + kDrainLimit);
   make_room();
-  loose_.push_back(connection);
+  connections_.push_back(connection);
   connection->drain();
 }
 
 // ---- what becomes of them --------------------------------------------------------------------------
 
-void Strangers::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
+void PendingConnections::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
   if (!from->dialled() && from->slot.link() == LinkId() && fault != Fault::kEndedByPeer) {
     ++all_.context.counters.refused;
     if (fault == Fault::kNotAllowed) {
-      tell_turned_away(from->peer(), why.message());
+      log_refusal(from->peer(), why.message());
     } else if (const auto line = dropped_.allow(
                    all_.now(), "tcp: a connection from " + to_text(from->peer()) + " was dropped: " + why.message())) {
       log_info(*line);
@@ -238,8 +238,8 @@ void Strangers::failed(const ConnectionPtr& from, Fault fault, const Status& why
   drop_closed();
 }
 
-void Strangers::tick(TimePoint now) {
-  const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
+void PendingConnections::tick(TimePoint now) {
+  const std::vector<ConnectionPtr> loose(connections_.begin(), connections_.end());
   for (const ConnectionPtr& connection : loose) {
     if (connection->deadline() > now) continue;
     if (connection->state() == Connection::State::kDraining) {
@@ -251,13 +251,13 @@ void Strangers::tick(TimePoint now) {
   drop_closed();
 }
 
-void Strangers::drop_closed() {
-  std::erase_if(loose_, [](const ConnectionPtr& entry) { return entry->state() == Connection::State::kClosed; });
+void PendingConnections::drop_closed() {
+  std::erase_if(connections_, [](const ConnectionPtr& entry) { return entry->state() == Connection::State::kClosed; });
 }
 
-void Strangers::stop() {
-  for (const ConnectionPtr& connection : loose_) connection->close();
-  loose_.clear();
+void PendingConnections::stop() {
+  for (const ConnectionPtr& connection : connections_) connection->close();
+  connections_.clear();
   for (const Acceptor& acceptor : acceptors_) close_own(*acceptor);
 }
 

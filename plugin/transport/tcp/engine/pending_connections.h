@@ -20,23 +20,23 @@ namespace collab::tcp {
 struct EngineParts;
 class TcpLink;
 
-class Strangers {
+class PendingConnections {
  public:
   static constexpr Duration kGreetLimit = std::chrono::seconds(10);  // until a connection has said who it is
 
-  explicit Strangers(EngineParts& all) : all_(all) {}
+  explicit PendingConnections(EngineParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
   [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without a key, only near addresses
-  [[nodiscard]] bool empty() const { return loose_.empty(); }
+  [[nodiscard]] bool empty() const { return connections_.empty(); }
   [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is not one of these
 
   // The connection said who it is, and now belongs to a link.
-  void let_in(const Connection& connection);
+  void admit(const Connection& connection);
   void remember_host(const boost::asio::ip::address& host);  // of a link: turned out last
-  void turn_away(Connection& connection, Refusal why, const std::string& words);
+  void refuse_connection(Connection& connection, Refusal why, const std::string& words);
   // Its link has ended: what it was given is still sent.
-  void let_drain(const ConnectionPtr& connection);
+  void adopt_draining(const ConnectionPtr& connection);
   // Room for one more link. For a link that is dialled here, only links that are being closed go. And room for one more
   // data connection: of links that others have dialled, or of this one that was dialled here.
   void make_room_for_link(bool dialled);
@@ -54,17 +54,17 @@ class Strangers {
   void accept_on(const Acceptor& acceptor);
   void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void make_room();
-  void turn_out(const Among& among);
-  void tell_turned_away(const Endpoint& from, const std::string& words);
+  void evict(const Among& among);
+  void log_refusal(const Endpoint& from, const std::string& words);
   void drop_closed();
 
   EngineParts& all_;
   std::vector<Acceptor> acceptors_;
-  std::deque<ConnectionPtr> loose_;           // the oldest first
+  std::deque<ConnectionPtr> connections_;     // the oldest first
   std::set<boost::asio::ip::address> hosts_;  // hosts that have had a link here
   std::deque<boost::asio::ip::address> hosts_in_order_;
   RateLimit not_accepted_{std::chrono::seconds(10)};
-  RateLimit turned_away_{std::chrono::seconds(1)};
+  RateLimit refusal_log_limit_{std::chrono::seconds(1)};
   RateLimit dropped_{std::chrono::minutes(1)};  // strangers knock at a public port all day
 };
 

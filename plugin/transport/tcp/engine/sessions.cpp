@@ -15,7 +15,7 @@ Sessions::Sessions(EngineParts& all) : all_(all), ack_timer_(all.context.io) {}
 
 // ---- receiving -----------------------------------------------------------------------------------
 
-Result<std::optional<std::span<std::byte>>> Sessions::segment_begins(Connection& from, const SegmentHeader& header) {
+Result<std::optional<std::span<std::byte>>> Sessions::on_segment_begin(Connection& from, const SegmentHeader& header) {
   TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return std::optional<std::span<std::byte>>();
   link->connections.answered();
@@ -31,19 +31,19 @@ Result<std::optional<std::span<std::byte>>> Sessions::segment_begins(Connection&
   return std::optional((*place)->data);
 }
 
-Status Sessions::segment_ended(Connection& from, const SegmentHeader& header) {
+Status Sessions::on_segment_end(Connection& from, const SegmentHeader& header) {
   TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return {};
   std::vector<TransportMessage> messages;
   COLLAB_RETURN_IF_ERROR(link->session.end(header, messages));
-  if (header.lane == Lane::kData) link->caps.data_came(all_.now());
+  if (header.lane == Lane::kData) link->caps.data_received(all_.now());
   if (link->session.left()) return {};  // what it says no longer matters, and does not keep the link
   const LinkId id = link->id();
   for (TransportMessage& message : messages) all_.context.handler->on_message(id, std::move(message));
   return {};
 }
 
-void Sessions::segment_written(Connection& from, Lane lane, std::uint64_t number) {
+void Sessions::on_segment_written(Connection& from, Lane lane, std::uint64_t number) {
   TcpLink* const link = all_.links.find(from.slot.link());
   if (link == nullptr) return;
   Outbox& out = link->session.outbox(lane);
@@ -105,7 +105,7 @@ Status Sessions::on_ack(TcpLink& link, Connection& from, const Arrivals& arrival
 void Sessions::send(TcpLink& link, TransportMessage message, std::uint64_t token) {
   if (link.session.closing()) return;
   const Status fits = link.session.push(std::move(message), token, link.peer());
-  if (!fits.ok()) all_.links.end_with_words(link, fits);
+  if (!fits.ok()) all_.links.end_with_reason(link, fits);
 }
 
 // What is queued is sent once the link is open, within the time of the dial.
@@ -125,7 +125,7 @@ void Sessions::go_on_closing(TcpLink& link) {
   if (link.session.may_say_bye()) {
     Connection* const control = link.connections.control();
     if (control == nullptr) return;
-    link.session.say_bye();
+    link.session.mark_bye_sent();
     control->send(encode(link.session.bye()));
     control->flush();
   }
@@ -133,7 +133,7 @@ void Sessions::go_on_closing(TcpLink& link) {
 }
 
 Status Sessions::on_bye(TcpLink& link, const Bye& bye) {
-  COLLAB_RETURN_IF_ERROR(link.session.bye_came(bye));
+  COLLAB_RETURN_IF_ERROR(link.session.receive_bye(bye));
   if (!link.session.closing()) {
     begin_closing(link);
   } else {
@@ -143,7 +143,7 @@ Status Sessions::on_bye(TcpLink& link, const Bye& bye) {
 }
 
 void Sessions::check_closing(TcpLink& link, TimePoint now) {
-  if (!link.session.closing() || !link.session.closes_in_vain(now)) return;
+  if (!link.session.closing() || !link.session.close_timed_out(now)) return;
   all_.links.end(link, link.session.all_arrived()
                            ? Status()
                            : timed_out("what was queued when the link to " + link.peer() +

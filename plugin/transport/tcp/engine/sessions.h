@@ -18,9 +18,9 @@ class Sessions {
  public:
   explicit Sessions(EngineParts& all);
 
-  Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header);
-  Status segment_ended(Connection& from, const SegmentHeader& header);
-  void segment_written(Connection& from, Lane lane, std::uint64_t number);
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(Connection& from, const SegmentHeader& header);
+  Status on_segment_end(Connection& from, const SegmentHeader& header);
+  void on_segment_written(Connection& from, Lane lane, std::uint64_t number);
   Status on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals);
   // All bytes that were there have been read.
   void acknowledge_soon(TcpLink& link);

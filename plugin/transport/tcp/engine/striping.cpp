@@ -52,7 +52,7 @@ bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration p
   const std::uint64_t again = out.sent_again();
   while (bytes < most && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name, now);
-    if (!piece && data && !off(Mechanism::kSecondCopies)) piece = out.hung(connection.name, now - patience);
+    if (!piece && data && !off(Mechanism::kSecondCopies)) piece = out.second_copy(connection.name, now - patience);
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;

@@ -25,8 +25,8 @@ struct TcpContext {
   [[nodiscard]] TimePoint now() const { return clock.now(); }
   [[nodiscard]] bool in_child() const;  // in the child of a fork, sockets and thread belong to the parent
 
-  // Each counter has one part: Greeter counts opened and resumed, Strangers refused, Striping again and bytes, Sessions
-  // twice.
+  // Each counter has one part: Greeter counts opened and resumed, PendingConnections refused, Striping again and bytes,
+  // Sessions twice.
   struct Counters {
     std::atomic<std::uint64_t> opened{0}, refused{0}, again{0}, twice{0}, bytes{0}, resumed{0};
   };

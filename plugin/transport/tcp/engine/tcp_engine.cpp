@@ -106,25 +106,25 @@ void TcpEngine::run(Command& command) {
 void TcpEngine::stop() {
   all_.context.stopped = true;
   all_.links.stop();
-  all_.strangers.stop();
+  all_.pending.stop();
   all_.context.io.stop();
 }
 
 // ---- what connections tell -------------------------------------------------------------------------
 
-Result<std::optional<std::span<std::byte>>> TcpEngine::segment_begins(Connection& from, const SegmentHeader& header) {
-  return all_.sessions.segment_begins(from, header);
+Result<std::optional<std::span<std::byte>>> TcpEngine::on_segment_begin(Connection& from, const SegmentHeader& header) {
+  return all_.sessions.on_segment_begin(from, header);
 }
 
-Status TcpEngine::segment_ended(Connection& from, const SegmentHeader& header, bool placed) {
-  return placed ? all_.sessions.segment_ended(from, header) : Status();
+Status TcpEngine::on_segment_end(Connection& from, const SegmentHeader& header, bool placed) {
+  return placed ? all_.sessions.on_segment_end(from, header) : Status();
 }
 
-void TcpEngine::segment_written(Connection& from, Lane lane, std::uint64_t number) {
-  all_.sessions.segment_written(from, lane, number);
+void TcpEngine::on_segment_written(Connection& from, Lane lane, std::uint64_t number) {
+  all_.sessions.on_segment_written(from, lane, number);
 }
 
-Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const std::byte> body) {
+Status TcpEngine::on_frame(Connection& from, FrameType type, std::span<const std::byte> body) {
   switch (type) {
     case FrameType::kHello:
       return with(decode_hello(body), [&](const Hello& hello) { return all_.greeter.on_hello(from, hello); });
@@ -136,10 +136,10 @@ Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const s
   }
   if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
   TcpLink* const link = all_.links.find(from.slot.link());
-  return link != nullptr ? link_frame_came(*link, from, type, body) : Status();
+  return link != nullptr ? on_link_frame(*link, from, type, body) : Status();
 }
 
-Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body) {
+Status TcpEngine::on_link_frame(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body) {
   switch (type) {
     case FrameType::kAck:
       return with(decode_ack(body), [&](const Arrivals& of) { return all_.sessions.on_ack(link, from, of); });
@@ -166,7 +166,7 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
   return internal_error("a frame that belongs elsewhere");
 }
 
-void TcpEngine::reading_paused(Connection& from) {
+void TcpEngine::on_reading_paused(Connection& from) {
   all_.liveness.heard(from);
   all_.liveness.answer(from);
   TcpLink* const link = all_.links.find(from.slot.link());
@@ -175,14 +175,14 @@ void TcpEngine::reading_paused(Connection& from) {
   all_.striping.pump(*link);
 }
 
-void TcpEngine::ran_dry(Connection& from) {
+void TcpEngine::on_send_queue_empty(Connection& from) {
   if (TcpLink* const link = all_.links.find(from.slot.link()); link != nullptr) all_.striping.pump(*link);
 }
 
 void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
   if (all_.context.stopped) return;
   TcpLink* const link = all_.links.find(from->slot.link());
-  if (link == nullptr) return all_.strangers.failed(from, fault, why);
+  if (link == nullptr) return all_.pending.failed(from, fault, why);
   if (!link->open()) return all_.dialler.opening_failed(*link, fault, why);
   all_.dialler.failed(*link, from->slot.index(), fault, why);
 }
@@ -196,14 +196,14 @@ void TcpEngine::tick() {
   for (const LinkId id : all_.links.ids()) {
     TcpLink* const link = all_.links.find(id);
     if (link == nullptr) continue;
-    if (held_up) Liveness::excuse(*link, now);
+    if (held_up) Liveness::reset_silence(*link, now);
     tick_link(*link, now);
   }
   all_.tokens.tick(now);
   all_.balance.tick(now);
   all_.caps.tick(now);
-  all_.upkeep.ease(now);
-  all_.strangers.tick(now);
+  all_.upkeep.trim_idle(now);
+  all_.pending.tick(now);
   all_.upkeep.keep_ticking();
 }
 

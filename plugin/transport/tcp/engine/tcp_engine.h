@@ -26,7 +26,7 @@ class TcpEngine final : private ConnectionOwner {
 
   // From any thread.
   Status start(TransportHandler* handler);
-  Result<std::string> listen(const std::string& address) { return all_.strangers.listen(address); }
+  Result<std::string> listen(const std::string& address) { return all_.pending.listen(address); }
   LinkId connect(const std::string& address, Duration timeout);
   void send(LinkId link, TransportMessage message, std::uint64_t token);
   void close(LinkId link);
@@ -36,14 +36,14 @@ class TcpEngine final : private ConnectionOwner {
 
  private:
   // Events of connections.
-  Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header) override;
-  Status segment_ended(Connection& from, const SegmentHeader& header, bool placed) override;
-  Status frame_came(Connection& from, FrameType type, std::span<const std::byte> body) override;
-  Status link_frame_came(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body);
-  void reading_paused(Connection& from) override;
+  Result<std::optional<std::span<std::byte>>> on_segment_begin(Connection& from, const SegmentHeader& header) override;
+  Status on_segment_end(Connection& from, const SegmentHeader& header, bool placed) override;
+  Status on_frame(Connection& from, FrameType type, std::span<const std::byte> body) override;
+  Status on_link_frame(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body);
+  void on_reading_paused(Connection& from) override;
   bool may_read(Connection& from, std::size_t bytes) override { return all_.caps.may_read(from, bytes); }
-  void ran_dry(Connection& from) override;
-  void segment_written(Connection& from, Lane lane, std::uint64_t number) override;
+  void on_send_queue_empty(Connection& from) override;
+  void on_segment_written(Connection& from, Lane lane, std::uint64_t number) override;
   void failed(const ConnectionPtr& from, Fault fault, const Status& why) override;
 
   void run_commands();

@@ -23,7 +23,7 @@ void TokenWatch::tick(TimePoint now) {
   for (const auto& [id, link] : all_.links.all()) {
     if (close_old(*link, *keys)) peers.push_back(link->peer());
   }
-  if (!peers.empty()) tell(now, peers);
+  if (!peers.empty()) report_closed(now, peers);
 }
 
 // Reported as no answer, not as the other side's end. If the other side dials, the link waits for that for all of its
@@ -38,7 +38,7 @@ bool TokenWatch::close_old(const TcpLink& link, const TlsContext& keys) {
   return any;
 }
 
-void TokenWatch::tell(TimePoint now, const std::vector<std::string>& peers) {
+void TokenWatch::report_closed(TimePoint now, const std::vector<std::string>& peers) {
   std::string named = peers.front();
   const std::size_t most = std::min(peers.size(), kMostNamed);
   for (std::size_t i = 1; i < most; ++i) named += ", " + peers[i];

@@ -22,7 +22,7 @@ class TokenWatch {
 
  private:
   static bool close_old(const TcpLink& link, const TlsContext& keys);  // whether there were any
-  void tell(TimePoint now, const std::vector<std::string>& peers);
+  void report_closed(TimePoint now, const std::vector<std::string>& peers);
 
   EngineParts& all_;
   TimePoint next_{};

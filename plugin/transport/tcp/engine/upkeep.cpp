@@ -18,7 +18,7 @@ Upkeep::Upkeep(EngineParts& all, std::function<void()> tick)
     : all_(all), tick_(std::move(tick)), ticker_(all.context.io) {}
 
 void Upkeep::keep_ticking() {
-  const bool idle = all_.links.empty() && all_.strangers.empty() && !trims_.owes();
+  const bool idle = all_.links.empty() && all_.pending.empty() && !trims_.owes();
   if (ticking_ || all_.context.stopped || idle) return;
   ticking_ = true;
   const TimePoint now = all_.now();
@@ -34,16 +34,16 @@ void Upkeep::keep_ticking() {
 
 bool Upkeep::begin_tick(TimePoint now) { return now - std::exchange(last_tick_, now) > all_.context.soft_limit / 2; }
 
-void Upkeep::ease(TimePoint now) {
+void Upkeep::trim_idle(TimePoint now) {
   const TcpContext& context = all_.context;
   if (all_.links.empty()) context.pool->trim();
   const std::size_t held =
       context.unfinished->held + context.unhandled->held + context.control->held + all_.links.data_cost();
   // Small blocks lie in pieces all over the heap.
   if (trims_.is_due(now, held, context.counters.opened + context.counters.refused)) ::malloc_trim(0);
-  if (now < ease_at_) return;
-  ease_at_ = now + kEaseEvery;
-  context.pool->ease();
+  if (now < trim_at_) return;
+  trim_at_ = now + kEaseEvery;
+  context.pool->trim_idle();
 }
 
 }  // namespace collab::tcp

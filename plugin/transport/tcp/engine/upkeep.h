@@ -21,14 +21,14 @@ class Upkeep {
   void keep_ticking();
   // Called first at each tick: whether this thread was held up since the last one.
   [[nodiscard]] bool begin_tick(TimePoint now);
-  void ease(TimePoint now);
+  void trim_idle(TimePoint now);
 
  private:
   EngineParts& all_;
   const std::function<void()> tick_;
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;
-  TimePoint last_tick_{}, ease_at_{};
+  TimePoint last_tick_{}, trim_at_{};
   TrimPolicy trims_;
 };
 

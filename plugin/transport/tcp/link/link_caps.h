@@ -22,8 +22,8 @@ class LinkCaps {
   [[nodiscard]] TimePoint opens_at(TimePoint now) const { return allowed_.opens_at(now); }
   void take(std::uint64_t bytes) { allowed_.take(bytes); }
 
-  void data_came(TimePoint now) { data_came_ = now; }
-  [[nodiscard]] bool sends(TimePoint now) const { return now - data_came_ < std::chrono::seconds(1); }
+  void data_received(TimePoint now) { data_received_ = now; }
+  [[nodiscard]] bool sends(TimePoint now) const { return now - data_received_ < std::chrono::seconds(1); }
   // What the peer is to be told of our own cap. Nothing if it is not worth it.
   [[nodiscard]] std::optional<std::uint64_t> tell(double allowance) {
     const auto told = static_cast<double>(told_);
@@ -37,7 +37,7 @@ class LinkCaps {
   static constexpr double kWorthTelling = 0.02;
   TokenBucket allowed_{0};
   std::uint64_t told_ = 0;  // 0: nothing yet
-  TimePoint data_came_{};
+  TimePoint data_received_{};
 };
 
 }  // namespace collab::tcp

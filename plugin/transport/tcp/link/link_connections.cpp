@@ -30,7 +30,7 @@ Connection* LinkConnections::control() const {
   return nullptr;
 }
 
-Connection* LinkConnections::named(Carrier name) const {
+Connection* LinkConnections::named(ConnectionId name) const {
   for (const ConnectionPtr& connection : places_) {
     if (connection != nullptr && connection->name == name) return connection.get();
   }

@@ -26,7 +26,7 @@ class LinkConnections {
   [[nodiscard]] bool alone() const;        // none is attached
   // The connection that carries control: the control connection, otherwise any. Null: there is none.
   [[nodiscard]] Connection* control() const;
-  [[nodiscard]] Connection* named(Carrier name) const;
+  [[nodiscard]] Connection* named(ConnectionId name) const;
 
   void grow(std::size_t places);  // to at least so many
   void put(std::size_t index, ConnectionPtr connection);

@@ -42,26 +42,26 @@ bool LinkPacing::arrives(TimePoint now, Duration round_trip) const {
 
 bool LinkPacing::keep(TimePoint now, const LinkConnections& connections, const std::vector<Connection*>& carriers,
                       bool backlogged, Duration round_trip) {
-  LinkPace::Sight sight;
+  LinkPace::PathSample path_sample;
   if (backlogged) {
-    const std::optional<LinkPace::Sight> seen = look(connections, carriers);
+    const std::optional<LinkPace::PathSample> seen = look(connections, carriers);
     if (!seen) return false;
-    sight = *seen;
-    silent_ =
-        silence_.observe(now, sight.delivered, sight.round_trip != Duration(0), std::max(round_trip, sight.round_trip));
+    path_sample = *seen;
+    silent_ = silence_.observe(now, path_sample.delivered, path_sample.round_trip != Duration(0),
+                               std::max(round_trip, path_sample.round_trip));
   } else {
     silence_.forget();
-    way_out_.reset();  // clocks drift apart: old values are wrong
+    one_way_delay_.reset();  // clocks drift apart: old values are wrong
   }
-  const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, sight);
+  const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, path_sample);
   const double share = rate / static_cast<double>(carriers.size());
   const std::size_t unsent = unsent_of(carriers.size(), share);
   for (Connection* const carrier : carriers) carrier->pace.keep(carrier->handle(), share, unsent);
   return true;
 }
 
-std::optional<LinkPace::Sight> LinkPacing::look(const LinkConnections& connections,
-                                                const std::vector<Connection*>& carriers) {
+std::optional<LinkPace::PathSample> LinkPacing::look(const LinkConnections& connections,
+                                                     const std::vector<Connection*>& carriers) {
   for (std::size_t i = 1; i < connections.size(); ++i) {
     if (!connections.attached(i)) continue;
     Connection& carrier = *connections.at(i);
@@ -70,18 +70,18 @@ std::optional<LinkPace::Sight> LinkPacing::look(const LinkConnections& connectio
     delivered_ += progress->delivered;
     resent_ += progress->resent;
   }
-  LinkPace::Sight sight;
-  sight.backlogged = true;
-  sight.delivered = delivered_;
-  sight.resent = resent_;
-  sight.behind = behind_;
-  sight.way_out = std::exchange(way_out_, std::nullopt);
+  LinkPace::PathSample path_sample;
+  path_sample.backlogged = true;
+  path_sample.delivered = delivered_;
+  path_sample.resent = resent_;
+  path_sample.behind = behind_;
+  path_sample.one_way_delay = std::exchange(one_way_delay_, std::nullopt);
   for (const Connection* const carrier : carriers) {
     const Duration took = carrier->pace.round_trip();
     if (took == Duration(0)) continue;
-    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
+    if (path_sample.round_trip == Duration(0) || took < path_sample.round_trip) path_sample.round_trip = took;
   }
-  return sight;
+  return path_sample;
 }
 
 }  // namespace collab::tcp

@@ -32,7 +32,7 @@ class LinkPacing {
   void data_arrived(TimePoint now) { data_arrived_ = now; }  // at the peer
   [[nodiscard]] bool arrives(TimePoint now, Duration round_trip) const;
   // For a ping on the control connection. The two clocks differ by a constant.
-  void note_way_out(Duration took) { way_out_ = std::min(way_out_.value_or(Duration::max()), took); }
+  void note_one_way_delay(Duration took) { one_way_delay_ = std::min(one_way_delay_.value_or(Duration::max()), took); }
   // A new connection does not know what others have on their way.
   void connection_attached() { silence_.forget(); }
 
@@ -46,7 +46,8 @@ class LinkPacing {
   void exchange_ended(const Backlog& of_all) { pace_.exchange_ended(backlog_.take_share(of_all)); }
 
  private:
-  std::optional<LinkPace::Sight> look(const LinkConnections& connections, const std::vector<Connection*>& carriers);
+  std::optional<LinkPace::PathSample> look(const LinkConnections& connections,
+                                           const std::vector<Connection*>& carriers);
 
   LinkPace pace_;
   Silence silence_;
@@ -54,7 +55,7 @@ class LinkPacing {
   bool was_backlogged_ = false;
   bool silent_ = false;
   double behind_ = 0;
-  std::optional<Duration> way_out_;           // the shortest since the last tick
+  std::optional<Duration> one_way_delay_;     // the shortest since the last tick
   std::uint64_t delivered_ = 0, resent_ = 0;  // bytes of data connections, as the kernel counts
   TimePoint data_arrived_{};
 };

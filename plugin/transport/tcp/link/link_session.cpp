@@ -50,7 +50,7 @@ Result<LinkSession::Progress> LinkSession::acknowledge(const Arrivals& arrivals,
   return progress;
 }
 
-Result<std::optional<Inbox::Place>> LinkSession::begin(const SegmentHeader& header, Carrier carrier) {
+Result<std::optional<Inbox::Place>> LinkSession::begin(const SegmentHeader& header, ConnectionId carrier) {
   auto place = in_[static_cast<std::size_t>(header.lane)].begin(header, carrier);
   if (place.ok() && !place->has_value()) ack_due_ = true;
   return place;
@@ -73,7 +73,7 @@ void LinkSession::acknowledged() {
   bytes_unacknowledged_ = 0;
 }
 
-std::uint64_t LinkSession::lose(Carrier carrier, std::vector<std::uint64_t>& tokens) {
+std::uint64_t LinkSession::lose(ConnectionId carrier, std::vector<std::uint64_t>& tokens) {
   std::uint64_t bytes = 0;
   for (Outbox& out : out_) {
     bytes += out.lost(carrier);
@@ -92,14 +92,14 @@ void LinkSession::go_on(TimePoint now) {
   if (closing_) close_by_ = now + kCloseLimit;
 }
 
-Status LinkSession::bye_came(const Bye& bye) {
+Status LinkSession::receive_bye(const Bye& bye) {
   for (std::size_t lane = 0; lane < in_.size(); ++lane) {
     const std::uint64_t arrived = in_[lane].arrivals().below;
     if (arrived == bye.segments[lane]) continue;
     return corrupt("it says goodbye after " + std::to_string(bye.segments[lane]) + " segments, but " +
                    std::to_string(arrived) + " have arrived");
   }
-  bye_came_ = true;
+  bye_received_ = true;
   return {};
 }
 

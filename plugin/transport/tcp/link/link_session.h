@@ -42,7 +42,7 @@ class LinkSession {
   Result<Progress> acknowledge(const Arrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now);
 
   // In. Nothing for a segment that has come before: it is passed over.
-  Result<std::optional<Inbox::Place>> begin(const SegmentHeader& header, Carrier carrier);
+  Result<std::optional<Inbox::Place>> begin(const SegmentHeader& header, ConnectionId carrier);
   // Messages that are complete count as unhandled from now on.
   Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
   [[nodiscard]] Arrivals arrivals() const { return {in_[0].arrivals(), in_[1].arrivals()}; }
@@ -53,7 +53,7 @@ class LinkSession {
   [[nodiscard]] bool any_handled() const { return unhandled_->any_handled(); }
 
   // A connection is gone. Gives the bytes to send again, and adds the tokens that are due now.
-  std::uint64_t lose(Carrier carrier, std::vector<std::uint64_t>& tokens);
+  std::uint64_t lose(ConnectionId carrier, std::vector<std::uint64_t>& tokens);
 
   // Closing.
   void close(TimePoint now);
@@ -63,13 +63,13 @@ class LinkSession {
   // The link is being closed, and something was heard of it.
   void go_on(TimePoint now);
   [[nodiscard]] bool closing() const { return closing_; }
-  [[nodiscard]] bool closes_in_vain(TimePoint now) const { return now >= close_by_; }
+  [[nodiscard]] bool close_timed_out(TimePoint now) const { return now >= close_by_; }
   [[nodiscard]] bool may_say_bye() const { return !bye_sent_ && all_arrived(); }
   [[nodiscard]] bool bye_sent() const { return bye_sent_; }
-  void say_bye() { bye_sent_ = true; }
+  void mark_bye_sent() { bye_sent_ = true; }
   [[nodiscard]] Bye bye() const { return {{out_[0].segments(), out_[1].segments()}}; }
-  Status bye_came(const Bye& bye);
-  [[nodiscard]] bool over() const { return bye_sent_ && bye_came_; }
+  Status receive_bye(const Bye& bye);
+  [[nodiscard]] bool over() const { return bye_sent_ && bye_received_; }
 
  private:
   ControlShare control_;
@@ -82,7 +82,7 @@ class LinkSession {
   bool left_ = false;
   TimePoint close_by_ = kNever;
   bool bye_sent_ = false;
-  bool bye_came_ = false;
+  bool bye_received_ = false;
 };
 
 }  // namespace collab::tcp

@@ -48,22 +48,22 @@ double LinkPace::target() const {
 
 bool LinkPace::sees_queue() const { return !queue_.known() || queue_.seconds() >= kNoQueueBelow * target(); }
 
-void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
+void LinkPace::begin_epoch(TimePoint now, const PathSample& path_sample) {
   since_ = now;
-  delivered_since_ = sight.delivered;
-  resent_since_ = sight.resent;
+  delivered_since_ = path_sample.delivered;
+  resent_since_ = path_sample.resent;
 }
 
-double LinkPace::observe(TimePoint now, const Sight& sight) {
-  queue_.note(now, sight.round_trip, sight.way_out);
-  if (!sight.backlogged || sight.round_trip == Duration(0)) {
+double LinkPace::observe(TimePoint now, const PathSample& path_sample) {
+  queue_.note(now, path_sample.round_trip, path_sample.one_way_delay);
+  if (!path_sample.backlogged || path_sample.round_trip == Duration(0)) {
     measuring_ = false;
     return rate_;
   }
   if (!measuring_) {
     // The round trips are old, and nothing has arrived yet.
     measuring_ = true;
-    settled_ = now + 2 * sight.round_trip;
+    settled_ = now + 2 * path_sample.round_trip;
     rate_ = before_ = line_;
     drained_ = now;
     if (line_ > 0) last_delivered_ = 0;  // otherwise what the line carries is still to be seen
@@ -71,16 +71,16 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     queue_.begin_anew();
   }
   if (now < settled_) {
-    begin_epoch(now, sight);
+    begin_epoch(now, path_sample);
     return rate_;
   }
   if (now - since_ < epoch()) return rate_;
   const double time = seconds_of(now - since_);
-  const auto delivered = static_cast<double>(sight.delivered - delivered_since_);
-  const auto resent = static_cast<double>(sight.resent - resent_since_);
+  const auto delivered = static_cast<double>(path_sample.delivered - delivered_since_);
+  const auto resent = static_cast<double>(path_sample.resent - resent_since_);
   const double sent = rate_;
-  begin_epoch(now, sight);
-  patience_ = std::clamp(1 + kPatienceLost * sight.behind, kLeastPatience, 1.0);
+  begin_epoch(now, path_sample);
+  patience_ = std::clamp(1 + kPatienceLost * path_sample.behind, kLeastPatience, 1.0);
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;

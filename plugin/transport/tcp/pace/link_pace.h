@@ -45,17 +45,17 @@ class MeanRate {
 // - A link that is ahead of the others has a shorter target queue, which leaves more of the line to those behind.
 class LinkPace {
  public:
-  struct Sight {                  // of all data connections, at this moment
+  struct PathSample {             // of all data connections, at this moment
     std::uint64_t delivered = 0;  // bytes that have arrived in all
     std::uint64_t resent = 0;     // bytes that were sent again, in all
     Duration round_trip{0};       // the shortest of those at work; 0: none is
     // The newest time to the peer, in clocks that differ by a constant. A queue on the way back does not hold it up.
-    std::optional<Duration> way_out;
+    std::optional<Duration> one_way_delay;
     bool backlogged = false;  // data has been waiting to be sent since the last call
     double behind = 0;        // of all links with data, see Remaining
   };
   // Called about every tick; returns rate().
-  double observe(TimePoint now, const Sight& sight);
+  double observe(TimePoint now, const PathSample& path_sample);
   // An exchange of all links has ended. This link had data to send for `share` of it.
   void exchange_ended(double share);
   // There are no connections. What is known of the line stays, and what happens now tells nothing of it.
@@ -65,7 +65,7 @@ class LinkPace {
   [[nodiscard]] bool sees_queue() const;               // or cannot tell
 
  private:
-  void begin_epoch(TimePoint now, const Sight& sight);
+  void begin_epoch(TimePoint now, const PathSample& path_sample);
   void end_epoch(TimePoint now, double took, double delivered, double carried);
   void find(double delivered);
   void follow(double delivered, double carried);
@@ -78,7 +78,7 @@ class LinkPace {
   double before_ = 0;  // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
-  double patience_ = 1;  // with the queue, see Sight::behind
+  double patience_ = 1;  // with the queue, see PathSample::behind
   int full_ = 0;         // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};

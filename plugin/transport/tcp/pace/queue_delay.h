@@ -25,10 +25,10 @@ class Shortest {
 class QueueDelay {
  public:
   // A round trip of 0: none was measured. The way out is in clocks that differ by a constant.
-  void note(TimePoint now, Duration round_trip, std::optional<Duration> way_out);
+  void note(TimePoint now, Duration round_trip, std::optional<Duration> one_way_delay);
   // What was sent before now tells nothing of what follows.
-  void begin_anew() { way_out_ = way_out_before_ = std::nullopt; }
-  void end_epoch() { way_out_before_ = std::exchange(way_out_, std::nullopt); }
+  void begin_anew() { one_way_delay_ = one_way_delay_before_ = std::nullopt; }
+  void end_epoch() { one_way_delay_before_ = std::exchange(one_way_delay_, std::nullopt); }
 
   [[nodiscard]] Duration round_trip() const { return round_trip_; }  // the newest
   [[nodiscard]] Duration shortest_round_trip() const { return shortest_round_trip_.value(); }
@@ -39,8 +39,8 @@ class QueueDelay {
 
  private:
   Duration round_trip_{0};
-  Shortest shortest_round_trip_, shortest_way_out_;
-  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
+  Shortest shortest_round_trip_, shortest_one_way_delay_;
+  std::optional<Duration> one_way_delay_, one_way_delay_before_;  // the shortest of this epoch and of the one before
 };
 
 }  // namespace collab::tcp

@@ -94,7 +94,7 @@ Status Inbox::note_begun(Assembly& assembly, const SegmentHeader& header) {
   return {};
 }
 
-Result<std::optional<Inbox::Place>> Inbox::begin(const SegmentHeader& header, Carrier carrier) {
+Result<std::optional<Inbox::Place>> Inbox::begin(const SegmentHeader& header, ConnectionId carrier) {
   if (has(header.number)) return std::optional<Place>();
   if (header.number - below_ >= kWindowSegments) return corrupt(name_of(header) + " is beyond the window");
   const Result<Assembly*> assembly = assembly_of(header);
@@ -141,7 +141,7 @@ Status Inbox::end(const SegmentHeader& header, std::vector<TransportMessage>& me
   return {};
 }
 
-void Inbox::lost(Carrier carrier) {
+void Inbox::lost(ConnectionId carrier) {
   std::erase_if(under_way_, [&](const auto& entry) { return entry.second == carrier; });
 }
 

@@ -67,14 +67,14 @@ class Inbox {
 
   struct Place {
     std::span<std::byte> data;
-    Carrier taken_from = 0;  // this connection was writing there and must forget the place
+    ConnectionId taken_from = 0;  // this connection was writing there and must forget the place
   };
   // Nothing for a segment that has arrived before. kCorrupt: it is outside the window, or contradicts another segment.
-  Result<std::optional<Place>> begin(const SegmentHeader& header, Carrier carrier);
+  Result<std::optional<Place>> begin(const SegmentHeader& header, ConnectionId carrier);
   // The place is full. Complete messages are added to `messages`, in order.
   Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
   // The connection ended before its segment did.
-  void lost(Carrier carrier);
+  void lost(ConnectionId carrier);
 
   [[nodiscard]] LaneArrivals arrivals() const;
 
@@ -97,8 +97,8 @@ class Inbox {
   const std::shared_ptr<BufferPool> pool_;
   const std::shared_ptr<UnfinishedShare> share_;
   std::uint64_t below_ = 0;
-  std::deque<bool> beyond_;                     // from below_ on; the first is false
-  std::map<std::uint64_t, Carrier> under_way_;  // segments being written
+  std::deque<bool> beyond_;                          // from below_ on; the first is false
+  std::map<std::uint64_t, ConnectionId> under_way_;  // segments being written
   std::map<std::uint64_t, Assembly> unfinished_;
   std::uint64_t next_message_ = 0;
 };

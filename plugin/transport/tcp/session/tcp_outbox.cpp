@@ -35,7 +35,7 @@ std::optional<std::uint64_t> Outbox::cut() {
   return first_ + segments_.size() - 1;
 }
 
-std::optional<Outbox::Piece> Outbox::next(Carrier carrier, TimePoint now) {
+std::optional<Outbox::Piece> Outbox::next(ConnectionId carrier, TimePoint now) {
   if (!ready()) return std::nullopt;
   std::optional<std::uint64_t> number;
   if (!again_.empty()) {
@@ -51,15 +51,15 @@ std::optional<Outbox::Piece> Outbox::next(Carrier carrier, TimePoint now) {
   return piece(*number);
 }
 
-std::optional<Outbox::Piece> Outbox::hung(Carrier carrier, TimePoint since) {
-  for (hung_ = std::max(hung_, first_); hung_ < segments(); ++hung_) {
-    Segment& segment = segments_[hung_ - first_];
+std::optional<Outbox::Piece> Outbox::second_copy(ConnectionId carrier, TimePoint since) {
+  for (next_second_copy_ = std::max(next_second_copy_, first_); next_second_copy_ < segments(); ++next_second_copy_) {
+    Segment& segment = segments_[next_second_copy_ - first_];
     const bool once = segment.copies[0].carrier != 0 && segment.copies[1].carrier == 0;
     if (segment.arrived || !once) continue;
     if (segment.sent >= since || segment.copies[0].carrier == carrier) return std::nullopt;
     segment.copies[1] = {carrier, true};
     ++sent_again_;
-    return piece(hung_++);
+    return piece(next_second_copy_++);
   }
   return std::nullopt;
 }
@@ -103,7 +103,7 @@ void Outbox::drop_settled() {
   }
 }
 
-void Outbox::written(Carrier carrier, std::uint64_t number) {
+void Outbox::written(ConnectionId carrier, std::uint64_t number) {
   if (number < first_ || number - first_ >= segments_.size()) return;
   Segment& segment = segments_[number - first_];
   const bool was_reading = segment.reading();
@@ -114,7 +114,7 @@ void Outbox::written(Carrier carrier, std::uint64_t number) {
   drop_settled();
 }
 
-std::uint64_t Outbox::lost(Carrier carrier) {
+std::uint64_t Outbox::lost(ConnectionId carrier) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];

@@ -2,7 +2,7 @@
 // arrived, which are on their way over which connection, and which must be sent again.
 //
 //   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
-//                                   │        ▲      └──hung()──▶ on a second connection as well
+//                                   │        ▲      └──second_copy()──▶ on a second connection as well
 //                                   └ lost() ┴ next(), before anything new
 //
 // A segment that was acknowledged is never sent again. Between the first that has not arrived and the newest lie at
@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxControlInAll = std::size_t{256} << 20;
 // For a slow connection, or one of many: small segments do not stay long on it.
 inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
-using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
+using ConnectionId = std::uint64_t;  // names a connection, never twice; 0: none
 
 // What waiting control messages hold, over several links.
 struct ControlBytes {
@@ -110,13 +110,13 @@ class Outbox {
   [[nodiscard]] bool ready() const;
   // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
   // reads the data, unless it is lost().
-  std::optional<Piece> next(Carrier carrier, TimePoint now = {});
+  std::optional<Piece> next(ConnectionId carrier, TimePoint now = {});
   // A second copy of a segment, for a connection that has nothing better to do. It is the oldest segment that has been
   // on its way over only one other connection, since before `since`.
-  std::optional<Piece> hung(Carrier carrier, TimePoint since);
-  void written(Carrier carrier, std::uint64_t number);
+  std::optional<Piece> second_copy(ConnectionId carrier, TimePoint since);
+  void written(ConnectionId carrier, std::uint64_t number);
   // The connection has ended. What it carried and has not arrived is to be sent again. Returns the bytes of that.
-  std::uint64_t lost(Carrier carrier);
+  std::uint64_t lost(ConnectionId carrier);
   // Old reports are fine; a report of a segment that was never sent is kCorrupt. Tokens that are due are added to
   // `tokens`.
   Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now = {});
@@ -147,8 +147,8 @@ class Outbox {
     bool all_cut = false;
   };
   struct Copy {
-    Carrier carrier = 0;   // 0: none
-    bool reading = false;  // the carrier still reads the data
+    ConnectionId carrier = 0;  // 0: none
+    bool reading = false;      // the carrier still reads the data
   };
   struct Segment {
     std::shared_ptr<Message> message;
@@ -175,7 +175,7 @@ class Outbox {
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;
-  std::uint64_t hung_ = 0;  // no segment below this is to be sent a second time
+  std::uint64_t next_second_copy_ = 0;  // no segment below this is to be sent a second time
   std::size_t segment_bytes_ = kMaxSegmentBytes;
   std::vector<std::uint64_t> due_;
 };

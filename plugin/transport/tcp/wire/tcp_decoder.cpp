@@ -69,7 +69,7 @@ Status FrameDecoder::item_complete(FrameSink& sink) {
       const std::span<const std::byte> body = std::span(item_).first(want_);
       expect(State::kPrefix, kPrefixBytes);
       ++count_;
-      return sink.frame_came(prefix_.type, body);
+      return sink.on_frame(prefix_.type, body);
     }
     case State::kData: break;
   }
@@ -80,7 +80,7 @@ Status FrameDecoder::begin_segment(FrameSink& sink) {
   const Result<SegmentHeader> header = decode_segment(prefix_, std::span(item_).first<kSegmentFieldBytes>());
   if (!header.ok()) return header.status();
   segment_ = *header;
-  const auto place = sink.segment_begins(*segment_);
+  const auto place = sink.on_segment_begin(*segment_);
   if (!place.ok()) return place.status();
   placed_ = place->has_value();
   place_ = placed_ ? **place : std::span<std::byte>();
@@ -96,7 +96,7 @@ Status FrameDecoder::end_segment(FrameSink& sink) {
   forget_place();
   expect(State::kPrefix, kPrefixBytes);
   ++count_;
-  return sink.segment_ended(header, placed);
+  return sink.on_segment_end(header, placed);
 }
 
 }  // namespace collab::tcp

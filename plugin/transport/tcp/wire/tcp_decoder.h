@@ -20,11 +20,11 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   // Where the segment's data goes: as long as the data, or nothing if it is to be passed over.
-  virtual Result<std::optional<std::span<std::byte>>> segment_begins(const SegmentHeader& header) = 0;
+  virtual Result<std::optional<std::span<std::byte>>> on_segment_begin(const SegmentHeader& header) = 0;
   // All data of the segment that began last have come. `placed` is false if they were passed over.
-  virtual Status segment_ended(const SegmentHeader& header, bool placed) = 0;
+  virtual Status on_segment_end(const SegmentHeader& header, bool placed) = 0;
   // Every other frame.
-  virtual Status frame_came(FrameType type, std::span<const std::byte> body) = 0;
+  virtual Status on_frame(FrameType type, std::span<const std::byte> body) = 0;
 };
 
 class FrameDecoder {

@@ -69,7 +69,7 @@ void UcxAcceptor::accept(ucp_conn_request_h request) {
   const std::size_t strangers = all_.endpoints.strangers();
   std::string peer = queried == UCS_OK ? to_string(host_port_of(attributes.client_address)) : "an unknown address";
   const auto tell = [this](const std::string& what) {
-    if (const auto line = turned_away_.allow(all_.now(), "ucx: a connection " + what)) log_warning(*line);
+    if (const auto line = refusal_log_limit_.allow(all_.now(), "ucx: a connection " + what)) log_warning(*line);
   };
   if (!all_.options.insecure && (queried != UCS_OK || !is_near(attributes.client_address))) {
     const std::string from = queried == UCS_OK ? host_port_of(attributes.client_address).host : peer;

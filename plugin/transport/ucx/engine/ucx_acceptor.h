@@ -38,7 +38,7 @@ class UcxAcceptor {
   std::vector<ucp_listener_h> listeners_;
   std::vector<ucp_conn_request_h> requests_;
   std::map<UcxLink::Token, LinkId> half_open_;  // links that lack a hello
-  RateLimit turned_away_{std::chrono::seconds(1)};
+  RateLimit refusal_log_limit_{std::chrono::seconds(1)};
 };
 
 }  // namespace collab

@@ -57,7 +57,7 @@ void UcxLinks::begin_close(UcxLink& link) {
 
 bool UcxLinks::peer_closes(UcxLink& link, const Preamble& bye) {
   if (link.closing.peer_said_bye()) return false;
-  link.closing.bye_came({bye.first, bye.second});
+  link.closing.receive_bye({bye.first, bye.second});
   for (UcxLane& lane : link.lanes) lane.drop_queue();  // the peer takes nothing new
   begin_close(link);
   finish_close(link);
@@ -72,8 +72,8 @@ bool UcxLinks::peer_has_all(UcxLink& link) {
 }
 
 void UcxLinks::finish_close(UcxLink& link) {
-  if (link.closing.may_say_all_taken({link.lanes[0].taken(), link.lanes[1].taken()})) {
-    link.closing.say_all_taken();
+  if (link.closing.may_ack_all({link.lanes[0].taken(), link.lanes[1].taken()})) {
+    link.closing.mark_all_acked();
     Preamble taken;
     taken.kind = Preamble::Kind::kByeTaken;
     all_.sender.send(link.control(), taken);
@@ -88,7 +88,7 @@ void UcxLinks::connection_failed(const UcxConnectionPtr& connection, Status why)
     all_.endpoints.close(connection);
   } else if (link->dialled() && link->connecting()) {
     all_.dialler.failed(*link, why);
-  } else if (link->closing.said_all_taken()) {
+  } else if (link->closing.all_acked()) {
     end(*link, Status());  // the peer had everything and was quicker to end
   } else {
     end(*link, Status(why.code(), "the link to " + link->peer() + " broke: " + why.message() + " [ucx.broke]"));

@@ -164,11 +164,11 @@ void UcxReceiver::take_messages(UcxLink& link, Lane which) {
   if (!link.open()) return;
   UcxLane& lane = link.lane(which);
   while (auto message = lane.take()) all_.calls.message(link.id(), std::move(*message));
-  if (lane.tell_due()) tell_taken(link);
+  if (lane.ack_is_due()) send_ack(link);
   link.go_on(all_.now());
 }
 
-void UcxReceiver::tell_taken(UcxLink& link) {
+void UcxReceiver::send_ack(UcxLink& link) {
   for (UcxLane& lane : link.lanes) lane.told();
   Preamble taken;
   taken.kind = Preamble::Kind::kTaken;

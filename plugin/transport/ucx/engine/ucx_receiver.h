@@ -43,7 +43,7 @@ class UcxReceiver {
   void received(std::unique_ptr<Operation> operation, ucs_status_t status);
   void handle(Arrival arrival);
   bool pass_on(UcxLink& link, const Preamble& preamble, TransportMessage message);
-  void tell_taken(UcxLink& link);
+  void send_ack(UcxLink& link);
 
   UcxParts& all_;
   const std::shared_ptr<BufferPool> pool_;

@@ -68,7 +68,7 @@ void UcxSender::pump(UcxLink& link) {
     }
   }
   if (link.closing.may_say_bye() && !link.lanes[0].waits() && !link.lanes[1].waits()) {
-    link.closing.say_bye();
+    link.closing.mark_bye_sent();
     Preamble bye;
     bye.kind = Preamble::Kind::kBye;
     bye.first = link.lanes[0].sent();
