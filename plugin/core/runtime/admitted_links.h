@@ -2,8 +2,8 @@
 // names. So the bounds are for hosts.
 //
 //   There is a bound for all links together, and one of 1,024 for each host. Beyond a bound, one link of the host with
-//   the most is closed: links without a say in what is agreed on go first, and of these the latest. A host with no more
-//   than the least share loses none. If no host has more, the new link is closed. If the new link has a say or
+//   the most is closed: links of no voter go first, and of these the latest. A host with no more
+//   than the least share loses none. If no host has more, the new link is closed. If the new link is a voter's or
 //   comes from this machine, the latest link that is neither is closed instead.
 //
 // Threads: one caller at a time. Ownership: plain values.

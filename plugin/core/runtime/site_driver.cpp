@@ -110,7 +110,7 @@ void SiteDriver::on_closed(LinkId link, Status why) {
   feed(protocol::DialFailed{std::nullopt, std::move(why), asked.inquiry, asked.candidate});
 }
 
-// The site's name, if it has a say in what is agreed on.
+// The site's name, if it is a voter.
 std::string SiteDriver::voter_of(SiteId site) const {
   for (const wire::Voter& voter : site_.record().voters) {
     if (voter.site == site) return voter.name;

@@ -104,7 +104,7 @@ void end_after_the_limit() {
   while (sem_wait(&arrived) != 0) {
   }
   const std::chrono::milliseconds limit(limit_ms.load());
-  // The last words may take long, but the limit holds all the same.
+  // The hooks may take long, but the limit holds all the same.
   std::thread(run_exit_hooks, limit * 7 / 10).detach();
   std::this_thread::sleep_for(limit);
   carry_out_termination();

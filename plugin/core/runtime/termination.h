@@ -1,7 +1,7 @@
 // SIGTERM as a wish to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of a
 // terminal that was closed, is the same wish.
 //
-//   signal --> wish --(7 tenths of the limit)--> last words, if any, and the end --(the limit)--> the end
+//   signal --> wish --(7 tenths of the limit)--> exit hooks, if any, and the end --(the limit)--> the end
 //
 // Installed only if SIGTERM would have its default effect; a handler that the script sets later replaces ours. SIGHUP
 // is left alone if it is ignored (nohup) or handled. A service manager signals a launcher and its processes at once,

@@ -1,13 +1,13 @@
 // The emulated network: hosts with a line up and a line down, paths between them. The whole of what can happen to a
 // packet, in virtual time; it reads no clock and touches no device.
 //
-//   send ─► [NAT notes the flow] ─► line up ─► path: cut? lost? delay, jitter, held back, twice ─► line down ─► cut?
-//   NAT? ─► out
-//            a full queue drops            in between, packets wait in the air, ordered by time        a full queue
-//            drops
+//   send ─► NAT notes the flow ─► line up ─► path ─► line down ─► cut? NAT? ─► out
+//                                 (a)        (b)     (a)
+//   (a) A full queue drops.
+//   (b) Cut? Lost? Delay, jitter, held back, twice. Packets in flight are ordered by time.
 //
 // Everything random comes from a seed, of each path on its own: the n-th packet of a path has the same fate in each
-// run, whatever other paths do. Threads: one owner. Ownership: the packets on their way.
+// run, whatever other paths do. Threads: one owner. Ownership: the packets in flight.
 #pragma once
 
 #include <cstdint>

@@ -412,7 +412,7 @@ TEST_F(Memories, EndWithAWriteThatFails) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("goes on with a memory that could not be written")));
 }
 
-// ---- who has a say ---------------------------------------------------------------------------------
+// ---- who votes -------------------------------------------------------------------------------------
 
 TEST_F(InvariantsTest, AnAnchorLiesWithItsMembershipAndTerm) {
   start_both();

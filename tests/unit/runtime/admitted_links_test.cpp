@@ -51,7 +51,7 @@ TEST_F(AdmittedLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
   EXPECT_EQ(come(8001, "site"), 8001U);
 }
 
-// Whoever takes part in a round under many names has a say under each.
+// Whoever takes part in a round under many names is a voter under each.
 TEST_F(AdmittedLinksTest, ManyNamesWithASayPushNobodyOut) {
   come_all(1, 30, "site");
   for (std::uint64_t link = 1000; link < 2000; ++link) {

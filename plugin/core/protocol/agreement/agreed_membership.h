@@ -27,7 +27,7 @@ class AgreedMembership {
   [[nodiscard]] const Voters& next_voters() const { return next_voters_; }  // of the attempt in flight
   [[nodiscard]] const CommittedRounds& history() const { return history_; }
 
-  // Whether the site has a say in the rounds; at the birth of a swarm all have.
+  // Whether the site is a voter; when a swarm begins all are.
   [[nodiscard]] bool is_voter(SiteId site) const { return voters_.empty() || voters_.contains(site); }
 
   // ---- what is agreed on

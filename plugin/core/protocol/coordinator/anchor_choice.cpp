@@ -295,7 +295,7 @@ void AnchorChoice::choose() {
   if (!goes_on) {
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run(latest_run());
     all_->installer.begin_run(chosen.run);
-    // Helpers may be one peer under many names, so they get a say only by a round, unless only helpers are here.
+    // Helpers may be one peer under many names, so only a round makes them voters, unless only helpers are here.
     Voters founders;
     const bool helpers_alone = all_->membership.sites_here() == 0;
     for (const auto& [id, member] : all_->members()) {

@@ -47,13 +47,13 @@ std::map<SiteId, std::set<SiteId>> ExchangeWatch::missing_parts(bool means) cons
   return by;
 }
 
-std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, const std::set<SiteId>& say,
+std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, const std::set<SiteId>& voters,
                                                          Duration limit, TimePoint now) const {
   std::set<SiteId> moving;
-  TimePoint vouched = began_;  // the last move that a site with a say has reported
+  TimePoint vouched = began_;  // the last move that a voter has reported
   for (const auto& [id, site] : sites_) {
     if (now < later(site.moved_at, limit)) moving.insert(id);
-    if (say.contains(id)) vouched = std::max(vouched, site.moved_at);
+    if (voters.contains(id)) vouched = std::max(vouched, site.moved_at);
   }
   if (sites_.size() < 2) return std::nullopt;
   if (moving.size() > 1) {

@@ -5,7 +5,7 @@
 //
 // With each heartbeat a site says how much has come and left in the exchange under way, and whose parts it lacks. What
 // leaves one site arrives at another. So a single site that reports movement is not believed. Several newcomers are not
-// believed either, because they may be one peer. They are left out once no site with a say has reported progress for
+// believed either, because they may be one peer. They are left out once no voter has reported progress for
 // the limit, and for twice as long as the exchange had run by then. The site to blame is the one whose part most others
 // lack: contributions come first, as means wait for them. One site's report about another is never enough, because
 // either of the two may be wrong.
@@ -32,7 +32,7 @@ class ExchangeWatch {
   struct Stall {
     std::set<SiteId> held_up_by{};                    // as several others say
     std::optional<std::pair<SiteId, SiteId>> pair{};  // the first says that it lacks the second's part
-    std::set<SiteId> newcomers{};                     // report movement, while no site with a say does
+    std::set<SiteId> newcomers{};                     // report movement, while no voter does
   };
 
   // An exchange begins among these sites.
@@ -40,8 +40,8 @@ class ExchangeWatch {
   void heard(SiteId site, const wire::Exchanged& said, TimePoint now);
   // This process has slept for so long. Silence in that time counts against no site.
   void slept(Duration time);
-  // `open`: sites that have not said that they are done; `say`: that have a say in the round.
-  [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, const std::set<SiteId>& say, Duration limit,
+  // `open`: sites that have not said that they are done; `voters`: of the round.
+  [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, const std::set<SiteId>& voters, Duration limit,
                                            TimePoint now) const;
 
   // While all moves: the sites whose contributions more than half of the other owners lack, unless these are half of

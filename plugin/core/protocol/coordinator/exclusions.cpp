@@ -29,8 +29,8 @@ void Exclusions::report_exclusion(const std::string& name, const std::string& wh
              {{"who", json_quote(name)}, {"round", round}});
 }
 
-// Counts failures that no other rule limits. Those of a site with a say count against the site itself. A site without a
-// say may come again under another name.
+// Counts failures that no other rule limits. Those of a voter count against the voter itself. A newcomer may come again
+// under another name.
 void Exclusions::count_failure_of(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!all_->agreed.is_voter(site)) {

@@ -3,12 +3,12 @@
 // Every participant can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
 //
 //   a member gives up more often than line and memory explain     it is left out
-//   a site without a say goes, or has another mean; or all such   of the sites without a say only the trainer that came
-//   sites together fail often or for long                         first takes part
-//   then that site fails too                                      no site without a say takes part
+//   a newcomer goes, or has another mean; or all newcomers        of the newcomers only the trainer that came first
+//   together fail often or for long                               takes part
+//   then that site fails too                                      no newcomer takes part
 //
-// Anyone can invent names, but a say costs a committed round. To keep others from their first round by names that fail,
-// a peer must have come before them, with a name for each round.
+// Anyone can invent names, but to become a voter costs a committed round. To keep others from their first round by
+// names that fail, a peer must have come before them, with a name for each round.
 //
 // An attempt that fails for lack of a link counts against the pair (reachability.h), which ends by itself.
 //
@@ -34,7 +34,7 @@ namespace collab::protocol {
 inline constexpr std::uint32_t kMaxRepeats = 3;
 // How often an exchange that makes progress gets its time again.
 inline constexpr std::uint32_t kMaxExtensions = 2;
-// Attempts of a round that one member, or all without a say, may make fail otherwise.
+// Attempts of a round that one member, or all newcomers, may make fail otherwise.
 inline constexpr std::uint32_t kMaxFailures = 8;
 
 class Faults {
@@ -47,8 +47,8 @@ class Faults {
   // time.
   [[nodiscard]] bool newcomer_failed(Duration after, Duration most);
   [[nodiscard]] Duration newcomers_cost() const { return newcomers_cost_; }
-  // Leaves all sites without a say but `first` out of this round, and of the next until `until`; a second call leaves
-  // out `first` too. Returns whether that changes anything.
+  // Leaves all newcomers but `first` out of this round, and of the next until `until`; a second call leaves out `first`
+  // too. Returns whether that changes anything.
   bool exclude_newcomers(const std::set<SiteId>& because, std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_excluded(SiteId site, bool is_voter, TimePoint now) const {
     const bool out = !is_voter && (newcomer_exclusions_ > 0 || now < newcomers_from_);

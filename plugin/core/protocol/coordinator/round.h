@@ -102,7 +102,8 @@ class Round {
   void drop_participant(const Member& lost);             // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
-  [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // those of `open` without a say
+  [[nodiscard]] std::set<SiteId> open_newcomers(
+      const std::set<SiteId>& open) const;  // those of `open` that are no voters
   void abandon_attempt_of(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again

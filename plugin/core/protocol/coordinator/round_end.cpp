@@ -8,15 +8,15 @@
 //   all are done, a site has another digest of a slice       average_again(): the attempt is given up, nothing of its
 //                                                            exchange stands, and another one is formed
 //
-// The right digest is the one that most sites say, of those that train and have a say (if any do); among equals, the
-// one that includes the lowest site (right_of).
+// The right digest is the one that most sites say, of the voters that train (if any do); among equals, the one
+// that includes the lowest site (right_of).
 // Each of the other sites is
 //
 //   the first three times                                    named: event `repair`, [round.mean-differs]
-//   then, with a say, if the round can do without it         left out of the round: event `straggler`
+//   then, a voter, if the round can do without it            left out of the round: event `straggler`
 //   then, otherwise                                          expelled [round.mean-beyond-repair]
-//   without a say, as it is of no membership yet             named, and expelled after the third time. After the first
-//                                                            time only one site without a say takes part in the rest
+//   no voter, as it is of no membership yet                  named, and expelled after the third time. After the first
+//                                                            time only one that is no voter takes part in the rest
 //                                                            of the round, then none (faults.h)
 //
 // Times are counted over rounds, until a commit in which its mean was right.
@@ -80,7 +80,7 @@ std::set<SiteId> Round::sites_with_wrong_mean() const {
   return wrong;
 }
 
-// What sites that train and have a say report, if there are any. Helpers and new sites may be one peer under many
+// What voters that train report, if there are any. Helpers and new sites may be one peer under many
 // names.
 Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   std::map<SiteId, Digest> by_trainers = said;

@@ -56,7 +56,7 @@ class RoundGate {
   friend struct Inside;
   struct Count {
     std::size_t all = 0;      // that train
-    std::size_t settled = 0;  // of those, with a say or ready
+    std::size_t settled = 0;  // of those, voters or ready
     std::size_t ready = 0;
     bool helped = true;  // every helper is ready, and every straggler that has a rest
     Quorum quorum;       // of ready sites, helpers too
