@@ -105,6 +105,7 @@ def measure(setting: Setting, off: str, args: argparse.Namespace) -> float:
             "BENCH_RESULT": folder + "/{site}.json",
             "BENCH_FOREIGN": "1" if setting.foreign else "",
             "COLLAB_TRANSPORT": "tcp",
+            "COLLAB_LOG_LEVEL": "error",
             "COLLAB_CODEC": line.codec or "fp32",
         }
         settings = [f"{name}={value}" for name, value in environment.items() if value != ""]

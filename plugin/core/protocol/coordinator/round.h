@@ -102,8 +102,7 @@ class Round {
   void drop_participant(const Member& lost);             // a participant of the attempt that is given up
   void abandon_attempt();                                // it will not be committed; another may be formed
   void on_limit();
-  [[nodiscard]] std::set<SiteId> open_newcomers(
-      const std::set<SiteId>& open) const;  // those of `open` that are no voters
+  [[nodiscard]] std::set<SiteId> open_newcomers(const std::set<SiteId>& open) const;  // the newcomers among `open`
   void abandon_attempt_of(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
