@@ -303,7 +303,9 @@ def main():
     results = run_all(args)
     seeds = "1 seed" if args.seeds == 1 else f"{args.seeds} seeds"
     about = f"{args.seconds:g} s each over {lab_runs.Line(args.line, args.rtt, args.loss)}; {seeds}"
-    lab_runs.write_tables(args.out, about, rows_of(results, args.reach), results, lambda file: picture(results, about, file))
+    lab_runs.write_tables(
+        args.out, about, rows_of(results, args.reach), results, lambda file: picture(results, about, file)
+    )
 
 
 if __name__ == "__main__":

@@ -258,7 +258,7 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
 // Who goes on in a run has the promises of more than half of the membership that it goes on with, of whom those with
 // their records are half of it. Who came without its record after the term was begun has promised nothing.
 void Invariants::check_election_result(const std::string& coordinator, const CoordinatorRecord& record,
-                               const wire::InstallAnchor& install) {
+                                       const wire::InstallAnchor& install) {
   const auto membership = memberships_.find({install.run, install.round});
   if (membership == memberships_.end()) return;  // it is founded, or goes on under another name
   std::vector<wire::Voter> voters;

@@ -111,7 +111,7 @@ class Invariants {
   void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
   void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
   void check_election_result(const std::string& coordinator, const CoordinatorRecord& record,
-                     const wire::InstallAnchor& install);
+                             const wire::InstallAnchor& install);
   void check_leave(const CoordinatorRecord& record, const Received& received,
                    const std::vector<CoordinatorAction>& actions);
   void check_voters(const wire::StartAttempt& start);
