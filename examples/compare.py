@@ -75,7 +75,7 @@ def parse_args():
     for steps in args.every:
         settings = {"COLLAB_PRESET": "wan", "COLLAB_SYNC_EVERY": steps}
         WAYS[f"every{steps}"] = (f"collab, wan, every {steps} steps", "collab", settings)
-    args.ways = [*args.ways, *(f"every{steps}" for steps in args.every)]
+    args.ways = list(dict.fromkeys([*args.ways, *(f"every{steps}" for steps in args.every)]))
     for name in ("seeds", "seconds", "look", "batch", "period", "eval_samples"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0, not {getattr(args, name):g}")
@@ -256,13 +256,13 @@ def in_seconds(took):
 
 
 def rows_of(results, reach):
-    rows = [["", "validation loss", *([f"seconds to {reach:g}"] if reach else []), "steps a site", "MB sent"]]
+    rows = [["", "validation loss", *([] if reach is None else [f"seconds to {reach:g}"]), "steps a site", "MB sent"]]
     for way, runs in results.items():
         steps, megabytes = ([run[name] for run in runs] for name in ("steps", "megabytes"))
         rows.append([
             WAYS[way][0],
             spread([run["validation"] for run in runs]),
-            *([in_seconds([seconds_to(reach, run["points"]) for run in runs])] if reach else []),
+            *([] if reach is None else [in_seconds([seconds_to(reach, run["points"]) for run in runs])]),
             f"{statistics.mean(steps):.0f}",
             f"{statistics.mean(megabytes):.1f}",
         ])  # fmt: skip

@@ -121,14 +121,14 @@ class LentTo final : public ParameterVector {
     return lent;
   }
   std::vector<float>& values() { return values_.values(); }
-  [[nodiscard]] bool is_lent() const { return !pinned_.expired(); }
+  [[nodiscard]] bool is_pinned() const { return !pinned_.expired(); }
   int lent_moves = 0;   // of all elements, to and from what is lent
   int other_moves = 0;  // likewise, of other memory
 
  private:
   void note(std::span<const float> memory) {
     if (memory.size() != size()) return;
-    ++(is_lent() && memory.data() == memory_.data() ? lent_moves : other_moves);
+    ++(is_pinned() && memory.data() == memory_.data() ? lent_moves : other_moves);
   }
   HostVector values_;
   std::span<const float> memory_;
@@ -150,14 +150,14 @@ TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {
         auto session = make_session(swarm.options(site, rank), values, groups[site].of_rank(rank));
         ASSERT_TRUE(session.ok());
         ASSERT_TRUE((*session)->begin().ok());
-        EXPECT_TRUE(values->is_lent());
+        EXPECT_TRUE(values->is_pinned());
         for (std::size_t step = 0; step < 12; ++step) {
           train_one_step(values->values(), site, step);
           ASSERT_TRUE((*session)->step(8).ok());
         }
         EXPECT_TRUE((*session)->finish().ok());
       }
-      EXPECT_FALSE(values->is_lent()) << "the arena has gone";
+      EXPECT_FALSE(values->is_pinned()) << "the arena has gone";
       EXPECT_GT(values->lent_moves, 0);
       EXPECT_EQ(values->other_moves, 0);
     });

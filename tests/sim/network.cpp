@@ -27,7 +27,7 @@ void Network::at(TimePoint when, std::function<void()> what) {
 bool Network::run_one() {
   if (queue_.empty()) return false;
   std::pop_heap(queue_.begin(), queue_.end(), std::greater<>());
-  const RecentEvent next = std::move(queue_.back());
+  const ScheduledEvent next = std::move(queue_.back());
   queue_.pop_back();
   now_ = next.when;
   next.what();

@@ -92,11 +92,11 @@ class Network {
     std::array<bool, 2> told{};                                       // that end knows that it is closed
     [[nodiscard]] std::size_t end_of(NodeId node) const { return ends[0] == node ? 0 : 1; }
   };
-  struct RecentEvent {
+  struct ScheduledEvent {
     TimePoint when;
     std::uint64_t number;
     std::function<void()> what;
-    bool operator>(const RecentEvent& other) const {
+    bool operator>(const ScheduledEvent& other) const {
       return when != other.when ? when > other.when : number > other.number;
     }
   };
@@ -145,7 +145,7 @@ class Network {
   std::uint64_t number_ = 0;
   std::uint64_t next_link_ = 1;
   std::uint32_t next_port_ = 1;
-  std::vector<RecentEvent> queue_;  // a heap
+  std::vector<ScheduledEvent> queue_;  // a heap
   std::vector<Host> hosts_;
   std::map<std::string, NodeId> listeners_;  // the newest at each address
   std::vector<bool> side_;                   // of the split, by node; later ones are on the first side

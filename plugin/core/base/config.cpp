@@ -83,7 +83,7 @@ class Loader {
   Status take_variable(const std::string& variable, const std::string& text) {
     if (!variable.starts_with(kVariablePrefix)) return {};
     const std::vector<const KnobRow*> rows = rows_of_variable(variable);
-    if (rows.empty()) return check_stranger(variable, text);
+    if (rows.empty()) return check_unknown(variable, text);
     for (const KnobRow* row : rows) COLLAB_RETURN_IF_ERROR(environment_.take(*row, text, variable));
     return {};
   }
@@ -139,7 +139,7 @@ class Loader {
 
  private:
   // A misspelling is refused. Otherwise the intended knob would silently keep its default.
-  static Status check_stranger(const std::string& variable, const std::string& text) {
+  static Status check_unknown(const std::string& variable, const std::string& text) {
     const UnknownVariable stranger = classify_variable(variable, text, knob_table());
     if (stranger.kind != UnknownVariableKind::kMisspelt) return {};
     return invalid_argument("the environment variable " + variable + " is not a knob of collab; the nearest one is " +

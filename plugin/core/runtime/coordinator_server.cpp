@@ -17,8 +17,8 @@
 #include "core/protocol/coordinator/coordinator.h"
 #include "core/runtime/address_probes.h"
 #include "core/runtime/addresses.h"
-#include "core/runtime/client_quotas.h"
 #include "core/runtime/coordinator_reporter.h"
+#include "core/runtime/dialler_quotas.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/hub_driver.h"
 #include "core/runtime/link_admission.h"
@@ -131,7 +131,7 @@ class Server final : public CoordinatorServer {
   void came(LinkId link, const std::string& peer) {
     const std::string network = network_of(peer);
     const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
-    client_quotas_.came(link, here ? std::string() : network);
+    dialler_quotas_.came(link, here ? std::string() : network);
     links_.came(link, peer);
   }
 
@@ -139,9 +139,9 @@ class Server final : public CoordinatorServer {
   void make_room_for_link(LinkId link, const std::string& site) {
     if (links_.is_taken(link) || is_known(link)) return;
     const auto is_voter = [this](const std::string& name) { return machine_.is_voter(name); };
-    const std::optional<LinkId> gone = links_.take_in(link, client_quotas_.network(link), site, is_voter);
+    const std::optional<LinkId> gone = links_.take_in(link, dialler_quotas_.network(link), site, is_voter);
     if (!gone) return;
-    const std::string network = client_quotas_.network(*gone);
+    const std::string network = dialler_quotas_.network(*gone);
     links_.expel(*gone,
                  (network.empty() ? "this machine" : network) +
                      " has more than its share of the links here, and all links together may use a quarter of the "
@@ -159,7 +159,7 @@ class Server final : public CoordinatorServer {
   void closed(LinkClosed event) {
     const LinkId link = event.link;
     links_.closed(link);
-    client_quotas_.closed(link);
+    dialler_quotas_.closed(link);
     joins_.closed(link);
     hub_.closed(link);
     if (const auto tried = probes_.ended(link)) {
@@ -189,7 +189,7 @@ class Server final : public CoordinatorServer {
     if (arrived == nullptr || links_.has_left(arrived->link)) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
     if (!message.ok()) return links_.refuse(arrived->link, message.status().message());
-    if (client_quotas_.may_ask(clock_.now(), arrived->link, *message)) {
+    if (dialler_quotas_.may_ask(clock_.now(), arrived->link, *message)) {
       hear(arrived->link, std::move(*message), std::move(arrived->message));
     }
   }
@@ -206,7 +206,7 @@ class Server final : public CoordinatorServer {
       if (links_.has_left(link)) return;
     }
     if (std::holds_alternative<wire::Enter>(message) || hub_.hub().knows(link)) {
-      hub_.arrived(clock_.now(), link, std::move(message), std::move(as.payload), client_quotas_.network(link));
+      hub_.arrived(clock_.now(), link, std::move(message), std::move(as.payload), dialler_quotas_.network(link));
       return tell_all();
     }
     if (joins) make_room_for_join(link, held_bytes(std::get<wire::Join>(message), as.head.size()));
@@ -283,7 +283,7 @@ class Server final : public CoordinatorServer {
   protocol::Coordinator machine_;
   LinkAdmission links_;
   HubDriver hub_;
-  ClientQuotas client_quotas_;
+  DiallerQuotas dialler_quotas_;
   AddressProbes probes_;
   PendingJoins joins_;
   SwarmMembers members_;

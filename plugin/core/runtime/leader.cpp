@@ -167,7 +167,7 @@ Result<SealedAnchor> Leader::join() {
   if (!join.ok()) return join.status();
   Result<SealedAnchor> joined = node_->join(std::move(*join));
   if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy, kWholeVector));
-  if (joined.ok()) exit_hook_.emplace([this] { on_process_exit(); });
+  if (joined.ok()) termination_hook_.emplace([this] { on_termination(); });
   return joined;
 }
 
@@ -244,7 +244,7 @@ Status Leader::judge(const RoundReport& report) {
 
 // The process ends, and its training has come to no end by itself: it waits for a round of the others, or is in the
 // midst of something long. They go on without it at once when it says so.
-void Leader::on_process_exit() {
+void Leader::on_termination() {
   constexpr std::chrono::milliseconds kExchangeEnds{2500};
   const bool exchanged = node_->exchanging();
   const TimePoint by = clock_.now() + kExchangeEnds;
@@ -261,7 +261,7 @@ void Leader::on_process_exit() {
 std::string asked_to_end() { return std::string("it was asked to end (") + termination_signal() + ")"; }
 
 void Leader::leave(const std::string& reason, std::uint32_t next_generation) {
-  exit_hook_.reset();
+  termination_hook_.reset();
   if (node_) node_->depart(reason, next_generation);
   node_.reset();
 }

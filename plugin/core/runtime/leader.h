@@ -46,7 +46,7 @@ class Leader {
   Status judge(const RoundReport& report);
   Status merge(ParameterChange change, ElementRange range);
   Status merge(const RoundReport& report);  // of a round
-  void on_process_exit();
+  void on_termination();
   [[nodiscard]] double seconds_since(TimePoint when) const;
 
   // A round behind the training.
@@ -61,14 +61,14 @@ class Leader {
   SteadyClock clock_;
   std::unique_ptr<ArenaWriter> arena_;
   std::optional<TrainingCopy> copy_;  // with COLLAB_OVERLAP
-  std::shared_ptr<void> pinned_;      // its memory, to the parameters
+  std::shared_ptr<void> pinned_;      // its memory, for the parameters
   std::unique_ptr<Node> node_;
   SavedSite saved_{options_};
   std::uint32_t unfit_rounds_ = 0;  // running
   std::uint32_t fit_rounds_ = 0;    // since
   std::optional<Flight> flight_;
   Duration merging_{};
-  std::optional<ExitHook> exit_hook_;  // while it is a member
+  std::optional<TerminationHook> termination_hook_;  // while it is a member
 };
 
 [[nodiscard]] std::string asked_to_end();  // why a site leaves

@@ -19,7 +19,7 @@ namespace collab {
 
 class SwarmMembers {
  public:
-  // How often the sites have changed, and the ranks. False: set_members() would get what it has.
+  // How often the sites have changed, and the ranks. False: set_members() would change nothing.
   [[nodiscard]] bool may_have_changed(std::uint64_t sites, std::uint64_t ranks) {
     const std::pair changes(sites, ranks);
     return changes != std::exchange(changes_, changes);

@@ -32,12 +32,12 @@ static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_
               "a signal handler may use nothing that locks");
 
 // Never destroyed, as the thread that calls them may outlive main().
-struct ExitHooks {
+struct TerminationHooks {
   std::mutex mutex;
-  std::map<const ExitHook*, std::function<void()>> words;
+  std::map<const TerminationHook*, std::function<void()>> calls;
 };
-ExitHooks& exit_hooks() {
-  static auto* const all = new ExitHooks;
+TerminationHooks& termination_hooks() {
+  static auto* const all = new TerminationHooks;
   return *all;
 }
 
@@ -91,12 +91,12 @@ void on_signal_of_child(int number, siginfo_t* info, void*) {
   return sigaction(number, &action, nullptr) == 0;
 }
 
-void run_exit_hooks(std::chrono::milliseconds after) {
+void run_termination_hooks(std::chrono::milliseconds after) {
   std::this_thread::sleep_for(after);
-  ExitHooks& all = exit_hooks();
+  TerminationHooks& all = termination_hooks();
   const std::lock_guard lock(all.mutex);
-  if (all.words.empty()) return;
-  for (const auto& [whose, say] : all.words) say();
+  if (all.calls.empty()) return;
+  for (const auto& [whose, call] : all.calls) call();
   carry_out_termination();
 }
 
@@ -105,7 +105,7 @@ void end_after_the_limit() {
   }
   const std::chrono::milliseconds limit(limit_ms.load());
   // The hooks may take long, but the limit holds all the same.
-  std::thread(run_exit_hooks, limit * 7 / 10).detach();
+  std::thread(run_termination_hooks, limit * 7 / 10).detach();
   std::this_thread::sleep_for(limit);
   carry_out_termination();
 }
@@ -152,14 +152,14 @@ void end_by_parent_only() {
   for (const int number : {SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }
 
-ExitHook::ExitHook(std::function<void()> say) {
-  const std::lock_guard lock(exit_hooks().mutex);
-  exit_hooks().words.emplace(this, std::move(say));
+TerminationHook::TerminationHook(std::function<void()> call) {
+  const std::lock_guard lock(termination_hooks().mutex);
+  termination_hooks().calls.emplace(this, std::move(call));
 }
 
-ExitHook::~ExitHook() {
-  const std::lock_guard lock(exit_hooks().mutex);
-  exit_hooks().words.erase(this);
+TerminationHook::~TerminationHook() {
+  const std::lock_guard lock(termination_hooks().mutex);
+  termination_hooks().calls.erase(this);
 }
 
 }  // namespace collab

@@ -1,7 +1,7 @@
 // SIGTERM as a wish to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of a
 // terminal that was closed, is the same wish.
 //
-//   signal --> wish --(7 tenths of the limit)--> exit hooks, if any, and the end --(the limit)--> the end
+//   signal --> wish --(7 tenths of the limit)--> hooks, if any, and the end --(the limit)--> the end
 //
 // Installed only if SIGTERM would have its default effect; a handler that the script sets later replaces ours. SIGHUP
 // is left alone if it is ignored (nohup) or handled. A service manager signals a launcher and its processes at once,
@@ -32,15 +32,15 @@ bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::millise
 // it. From here on the two signals act only if the parent sends them, or is gone.
 void end_by_parent_only();
 
-// What is to be said before the process ends, by a thread of its own, where the process has not ended by then; it ends
-// once all are said. Must not throw.
-class ExitHook {
+// What is to run before the process ends, by a thread of its own, where the process has not ended by then; it ends
+// once all have run. Must not throw.
+class TerminationHook {
  public:
-  explicit ExitHook(std::function<void()> say);
-  // Not while it is being said: then the process ends.
-  ~ExitHook();
-  ExitHook(const ExitHook&) = delete;
-  ExitHook& operator=(const ExitHook&) = delete;
+  explicit TerminationHook(std::function<void()> call);
+  // Not while it runs: then the process ends.
+  ~TerminationHook();
+  TerminationHook(const TerminationHook&) = delete;
+  TerminationHook& operator=(const TerminationHook&) = delete;
 };
 
 }  // namespace collab

@@ -27,18 +27,18 @@ class UcxClosing {
   void receive_bye(const Counts& sent) { peer_sent_ = sent; }
   [[nodiscard]] bool peer_said_bye() const { return peer_sent_.has_value(); }
   // We have taken all the other side sent, and it does not know yet.
-  [[nodiscard]] bool may_ack_all(const Counts& taken) const { return !all_acked_ && peer_sent_ == taken; }
-  void mark_all_acked() { all_acked_ = true; }
-  [[nodiscard]] bool all_acked() const { return all_acked_; }
+  [[nodiscard]] bool may_send_final_ack(const Counts& taken) const { return !final_ack_sent_ && peer_sent_ == taken; }
+  void mark_final_ack_sent() { final_ack_sent_ = true; }
+  [[nodiscard]] bool final_ack_sent() const { return final_ack_sent_; }
 
-  [[nodiscard]] bool over() const { return all_acked_ && peer_has_all_; }
+  [[nodiscard]] bool over() const { return final_ack_sent_ && peer_has_all_; }
 
  private:
   bool begun_ = false;
   bool bye_sent_ = false;
   bool peer_has_all_ = false;
   std::optional<Counts> peer_sent_;  // in all, from its bye
-  bool all_acked_ = false;
+  bool final_ack_sent_ = false;
 };
 
 }  // namespace collab

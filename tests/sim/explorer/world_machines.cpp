@@ -130,8 +130,8 @@ void World::tell_candidate(std::uint32_t index, const CoordinatorEvent& event) {
     if (const auto* note = std::get_if<Note>(&action)) {
       if (log) say("      " + candidate.name + ": [" + note->event + "] " + note->text);
     }
-    const auto* hangup = std::get_if<CloseLink>(&action);
-    const auto link = hangup != nullptr ? links_.find(hangup->link) : links_.end();
+    const auto* closing = std::get_if<CloseLink>(&action);
+    const auto link = closing != nullptr ? links_.find(closing->link) : links_.end();
     if (link == links_.end()) continue;
     if (std::exchange(link->second.down_open, false)) link->second.down.push_back({});
     link->second.up_open = false;

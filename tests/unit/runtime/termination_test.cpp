@@ -98,13 +98,13 @@ TEST(Termination, AnIgnoredHangUpStaysIgnored) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
-TEST(Termination, ExitHooksRunBeforeTheLimit) {
+TEST(Termination, HooksRunBeforeTheLimit) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe(pipe.data()), 0);
   const int status = status_of([&] {
-    const ExitHook word([&] { std::ignore = write(pipe[1], "w", 1); });
+    const TerminationHook word([&] { std::ignore = write(pipe[1], "w", 1); });
     {
-      const ExitHook gone([&] { std::ignore = write(pipe[1], "g", 1); });
+      const TerminationHook gone([&] { std::ignore = write(pipe[1], "g", 1); });
     }
     watch_for_termination(seconds(2));
     raise(SIGTERM);
@@ -118,9 +118,9 @@ TEST(Termination, ExitHooksRunBeforeTheLimit) {
   close(pipe[0]);
 }
 
-TEST(Termination, AnExitHookThatHangsDoesNotKeepTheProcess) {
+TEST(Termination, AHookThatHangsDoesNotKeepTheProcess) {
   EXPECT_TRUE(ended_by_sigterm(status_of([] {
-    const ExitHook word([] { stand_still(); });
+    const TerminationHook word([] { stand_still(); });
     watch_for_termination(milliseconds(50));
     raise(SIGTERM);
     return stand_still();

@@ -192,10 +192,10 @@ TEST_F(TcpSecurityLayer, TheFirstByteTellsWhetherAnAcceptedOneIsAsAllIsHere) {
 TEST_F(TcpSecurityLayer, InTheClearTheFirstByteIsItsHello) {
   SecurityLayer security;
   EXPECT_FALSE(security.known_clear());
-  EXPECT_FALSE(security.hello_came());
+  EXPECT_FALSE(security.hello_received());
   (void)security.settle(kFrame, nullptr);
   EXPECT_TRUE(security.known_clear());
-  EXPECT_TRUE(security.hello_came());
+  EXPECT_TRUE(security.hello_received());
 }
 
 TEST_F(TcpSecurityLayer, ADiallerOfTlsThatIsAnsweredInTheClearHearsARefusalAtMost) {
@@ -206,7 +206,7 @@ TEST_F(TcpSecurityLayer, ADiallerOfTlsThatIsAnsweredInTheClearHearsARefusalAtMos
   EXPECT_FALSE(security.clear());
   EXPECT_EQ(security.settle(kFrame, keys_.get()), FirstByte::kProceeds);
   EXPECT_TRUE(security.clear());
-  EXPECT_TRUE(security.unproven());
+  EXPECT_TRUE(security.unauthenticated());
 }
 
 TEST_F(TcpSecurityLayer, BothSidesOfAHandshakeAreDoneWithoutASocket) {
@@ -230,8 +230,8 @@ TEST_F(TcpSecurityLayer, BothSidesOfAHandshakeAreDoneWithoutASocket) {
     done = both;
   }
   EXPECT_TRUE(done);
-  EXPECT_TRUE(acceptor.hello_came());
-  EXPECT_FALSE(dialler.unproven());
+  EXPECT_TRUE(acceptor.hello_received());
+  EXPECT_FALSE(dialler.unauthenticated());
   EXPECT_TRUE(acceptor.fits(*keys_->current()));
   const auto others = *TlsKeys::make({.token = "another-token-for-tests-0123456789abcdefghijk"});
   EXPECT_FALSE(acceptor.fits(*others->current()));

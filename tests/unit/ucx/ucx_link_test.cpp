@@ -115,12 +115,12 @@ TEST(UcxClosing, IsOverOnceEachSideHasAllAndTheOtherKnows) {
   EXPECT_FALSE(closing.may_say_bye());
   closing.peer_has_all();
   EXPECT_FALSE(closing.over());
-  EXPECT_FALSE(closing.may_ack_all({3, 5}));  // it has not said how much that is
+  EXPECT_FALSE(closing.may_send_final_ack({3, 5}));  // it has not said how much that is
   closing.receive_bye({3, 5});
-  EXPECT_FALSE(closing.may_ack_all({3, 4}));
-  EXPECT_TRUE(closing.may_ack_all({3, 5}));
-  closing.mark_all_acked();
-  EXPECT_FALSE(closing.may_ack_all({3, 5}));
+  EXPECT_FALSE(closing.may_send_final_ack({3, 4}));
+  EXPECT_TRUE(closing.may_send_final_ack({3, 5}));
+  closing.mark_final_ack_sent();
+  EXPECT_FALSE(closing.may_send_final_ack({3, 5}));
   EXPECT_TRUE(closing.over());
 }
 
@@ -129,7 +129,7 @@ TEST(UcxClosing, OfAPeerThatHasNotTakenAllIsNotOver) {
   closing.begin();
   closing.mark_bye_sent();
   closing.receive_bye({0, 0});
-  closing.mark_all_acked();
+  closing.mark_final_ack_sent();
   EXPECT_FALSE(closing.over());
   closing.peer_has_all();
   EXPECT_TRUE(closing.over());

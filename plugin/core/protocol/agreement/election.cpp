@@ -20,7 +20,7 @@ constexpr Duration kUndisturbed = std::chrono::seconds(3);  // before new sites 
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
 constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
-constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.silent; };
+constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.overdue; };
 
 // Orders by ballot: the last term that it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
@@ -271,7 +271,7 @@ void Election::begin(TimePoint now, TermId term) {
   early_.clear();
   for (auto& [link, applicant] : applicants_) {
     early_.insert(link);
-    applicant.promised = applicant.accepted = applicant.silent = applicant.late = false;
+    applicant.promised = applicant.accepted = applicant.overdue = applicant.late = false;
     applicant.asked = kNever;
   }
 }
@@ -318,7 +318,7 @@ bool Election::doubt(TimePoint now) {
       const wire::Record& record = applicant.join.report.record;
       return !applicant.set_aside && (record.voters.empty() || !claims_more(record, *claims[i]));
     };
-    const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.silent; };
+    const auto answers = [&](LinkId link, const Applicant& a) { return counts(link, a) && !a.overdue; };
     const Quorum quorum = weakest(decide(counts), answers);
     if (!quorum.can_promise() || quorum.with_record <= i) continue;
     set_aside_if([&](const wire::Record& record) { return claims_more(record, *claims[i]); });
@@ -362,7 +362,7 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
 std::optional<ElectionResult> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
   for (auto& [link, applicant] : applicants_) {
-    applicant.silent = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
+    applicant.overdue = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
   }
   if (!decision_) count_again();
   for (;;) {  // each pass has one claim less
@@ -432,7 +432,7 @@ Election::Claim Election::judge_claim(TimePoint now, const wire::Offer& newest, 
   if (mutant(Mutant::kOlderAnchorLeads)) return Claim::kStands;
   Claim claim = Claim::kOpen;
   for (auto& [link, applicant] : applicants_) {  // only such a site knows; the promised ones go on without it
-    if (!applicant.silent || applicant.set_aside) continue;
+    if (!applicant.overdue || applicant.set_aside) continue;
     applicant.set_aside = true;
     claim = Claim::kSetAside;
   }
@@ -530,7 +530,7 @@ std::vector<std::string> Election::missing() const { return missing(decide(kCred
 std::vector<std::string> Election::missing(const Decision& known) const {
   std::set<std::string_view> seen;  // here, or named already
   for (const auto& [link, applicant] : applicants_) {
-    if (!applicant.silent) seen.insert(applicant.join.site);
+    if (!applicant.overdue) seen.insert(applicant.join.site);
   }
   const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // perhaps since the attempt was formed
   std::vector<std::string> missing;
@@ -585,7 +585,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
     const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while a term is sought
-    if (!applicant.promised && !applicant.silent && now < owed) next = std::min(next, owed);
+    if (!applicant.promised && !applicant.overdue && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :
        {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),

@@ -107,7 +107,7 @@ class Election {
     TimePoint asked = kNever;  // and when
     bool promised = false;
     bool accepted = false;
-    bool silent = false;     // has not promised for a grace: it counts as missing until it does
+    bool overdue = false;    // has not promised for a grace: it counts as missing until it does
     bool set_aside = false;  // what it says of the past counts for nothing
     bool late = false;       // came without its record since the term was begun
     TimePoint heard{};

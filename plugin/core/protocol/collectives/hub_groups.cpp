@@ -182,12 +182,12 @@ void HubGroups::catch_up(RankId rank) {
 }
 
 void HubGroups::settle() {
-  std::vector<GroupId> deserted;
+  std::vector<GroupId> abandoned;
   for (auto& [id, group] : groups_) {
     group.settle();
-    if (group.is_abandoned()) deserted.push_back(id);
+    if (group.is_abandoned()) abandoned.push_back(id);
   }
-  for (const GroupId id : deserted) erase(groups_.at(id));
+  for (const GroupId id : abandoned) erase(groups_.at(id));
 }
 
 void HubGroups::settle(RankId rank) {

@@ -39,9 +39,9 @@ class SecurityLayer {
   Result<bool> handshake();
 
   // It is more than open: a ClientHello came, and fits (with a token: was made with it); in the clear, the first byte.
-  [[nodiscard]] bool hello_came() const { return hello_received_; }
+  [[nodiscard]] bool hello_received() const { return hello_received_; }
   // It answers in the clear where all is encrypted: it may only refuse, and what it says may be anybody's word.
-  [[nodiscard]] bool unproven() const { return unauthenticated_; }
+  [[nodiscard]] bool unauthenticated() const { return unauthenticated_; }
   [[nodiscard]] std::vector<std::string> authenticated_names() const;
   [[nodiscard]] bool fits(const TlsContext& keys) const { return tls_ == nullptr || keys.accepts(tls_->key()); }
 

@@ -264,7 +264,8 @@ Status Connection::on_segment_end(const SegmentHeader& header, bool placed) {
 
 Status Connection::on_frame(FrameType type, std::span<const std::byte> body) {
   if (life_.ends()) return {};
-  if (security_.unproven() && type != FrameType::kRefuse) return corrupt("an answer in the clear to a dial in TLS");
+  if (security_.unauthenticated() && type != FrameType::kRefuse)
+    return corrupt("an answer in the clear to a dial in TLS");
   return context_.owner.on_frame(*this, type, body);
 }
 

@@ -89,7 +89,7 @@ void Greeter::on_refuse(Connection& from, const Refuse& refusal) {
   TcpLink* const link = all_.links.find(from.slot.link());
   if (!from.dialled() || link == nullptr || from.state() == Connection::State::kAttached) return;
   const std::string words = link->peer() + " refuses: " + refusal.words;
-  if (from.security().unproven() && link->open()) {
+  if (from.security().unauthenticated() && link->open()) {
     from.fail(Fault::kNoAnswer, unavailable(words));
     return;
   }

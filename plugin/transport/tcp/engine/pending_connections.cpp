@@ -111,7 +111,7 @@ void PendingConnections::accepted(asio::ip::tcp::socket socket, const Endpoint& 
 // Connections whose hello has not come go first. With a token, only holders of it can send one. So however many
 // strangers knock, a newcomer keeps its place through the handshake, however far away it is.
 void PendingConnections::make_room() {
-  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->security().hello_came(); };
+  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->security().hello_received(); };
   const std::size_t most = most_strangers();
   while (std::cmp_greater_equal(std::ranges::count_if(connections_, is_silent), most / 2)) evict(is_silent);
   while (connections_.size() >= most) evict([](const ConnectionPtr&) { return true; });

@@ -33,7 +33,7 @@ class PendingConnections {
 
   // The connection said who it is, and now belongs to a link.
   void admit(const Connection& connection);
-  void remember_host(const boost::asio::ip::address& host);  // of a link: turned out last
+  void remember_host(const boost::asio::ip::address& host);  // of a link: evicted last
   void refuse_connection(Connection& connection, Refusal why, const std::string& words);
   // Its link has ended: what it was given is still sent.
   void adopt_draining(const ConnectionPtr& connection);

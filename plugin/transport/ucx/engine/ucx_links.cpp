@@ -72,8 +72,8 @@ bool UcxLinks::peer_has_all(UcxLink& link) {
 }
 
 void UcxLinks::finish_close(UcxLink& link) {
-  if (link.closing.may_ack_all({link.lanes[0].taken(), link.lanes[1].taken()})) {
-    link.closing.mark_all_acked();
+  if (link.closing.may_send_final_ack({link.lanes[0].taken(), link.lanes[1].taken()})) {
+    link.closing.mark_final_ack_sent();
     Preamble taken;
     taken.kind = Preamble::Kind::kByeTaken;
     all_.sender.send(link.control(), taken);
@@ -88,7 +88,7 @@ void UcxLinks::connection_failed(const UcxConnectionPtr& connection, Status why)
     all_.endpoints.close(connection);
   } else if (link->dialled() && link->connecting()) {
     all_.dialler.failed(*link, why);
-  } else if (link->closing.all_acked()) {
+  } else if (link->closing.final_ack_sent()) {
     end(*link, Status());  // the peer had everything and was quicker to end
   } else {
     end(*link, Status(why.code(), "the link to " + link->peer() + " broke: " + why.message() + " [ucx.broke]"));

@@ -17,7 +17,7 @@
 
 namespace collab {
 
-class ClientQuotas {
+class DiallerQuotas {
  public:
   static constexpr double kStatusesOfLink = 4;
   static constexpr double kStatusesOfHost = 16;
