@@ -41,7 +41,6 @@ WAYS = {
     "auto": ("collab, auto", "collab", {"COLLAB_PRESET": "wan", "COLLAB_SYNC_EVERY": "auto"}),
     "alone": ("a site alone", "gloo", {}),
 }
-FIXED = frozenset(WAYS)  # --every adds to them
 BETWEEN_SITES = [way for way in WAYS if way != "alone"]
 MICRO = {"n_layer": 4, "n_head": 4, "n_embd": 192}  # 1.8 M parameters
 COLOURS = dict(zip(WAYS, ("tab:red", "tab:purple", "tab:blue", "tab:green", "tab:olive", "0.5"), strict=True))
@@ -72,10 +71,12 @@ def parse_args():
     args = parser.parse_args()
     if any(steps <= 0 for steps in args.every):
         parser.error(f"--every must be above 0, not {min(args.every)}")
-    for steps in args.every:
+    for steps, colour in zip(args.every, itertools.cycle(OF_PERIODS)):
+        way = f"every{steps}"
         settings = {"COLLAB_PRESET": "wan", "COLLAB_SYNC_EVERY": steps}
-        WAYS[f"every{steps}"] = (f"collab, wan, every {steps} steps", "collab", settings)
-    args.ways = list(dict.fromkeys([*args.ways, *(f"every{steps}" for steps in args.every)]))
+        WAYS[way], COLOURS[way] = (f"collab, wan, every {steps} steps", "collab", settings), colour
+        args.ways = [*args.ways, way]
+    args.ways = list(dict.fromkeys(args.ways))
     for name in ("seeds", "seconds", "look", "batch", "period", "eval_samples"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0, not {getattr(args, name):g}")
@@ -116,7 +117,7 @@ def make_ddp(way, model, period):
 
 
 def train_here(args):
-    *_, way = args.ways
+    (way,) = args.ways
     args.tokenizer = "bytes"
     rank = int(os.environ["RANK"])
     lab_runs.take_cores(rank, len(SITES))
@@ -202,8 +203,8 @@ def run_all(args):
             folder = args.out / f"{way}-{seed}"
             if not (folder / "done").exists():
                 print(f"{way}, seed {seed} …", file=sys.stderr, flush=True)
-                named = ["--ways", way] if way in FIXED else ["--every", way.removeprefix("every")]
-                worker = [__file__, "--worker", str(folder / "run"), *named, "--seed", str(seed), *given]
+                there = "wan" if way.startswith("every") else way  # the period is in its environment
+                worker = [__file__, "--worker", str(folder / "run"), "--ways", there, "--seed", str(seed), *given]
                 lab_runs.run(folder, line, SITES[:1] if way == "alone" else SITES, worker, WAYS[way][2])
                 (folder / "done").touch()
             results.setdefault(way, []).append(read_run(folder))
@@ -279,13 +280,12 @@ def picture(results, about, file):
     for axes, field, label in zip(
         all_axes, ("seconds", "megabytes"), ("seconds of training", "MB sent, both sites"), strict=True
     ):
-        colours = COLOURS | dict(zip((way for way in results if way not in FIXED), itertools.cycle(OF_PERIODS)))
         for way, runs in results.items():
             for number, run in enumerate(runs):
                 points = [point for point in run["points"] if field == "seconds" or point[field] > 1]
                 x, y = ([point[name] for point in points] for name in (field, "validation"))
                 name = WAYS[way][0] if number == 0 else None
-                axes.plot(x, y, color=colours[way], linewidth=1, alpha=0.8, label=name)
+                axes.plot(x, y, color=COLOURS[way], linewidth=1, alpha=0.8, label=name)
         axes.set_xlabel(label)
     all_axes[1].set_xscale("log")  # from 1 MB on: before it nothing has been averaged
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
