@@ -35,19 +35,12 @@ struct Named {
   Mechanism mechanism;
 };
 constexpr Named kNames[] = {
-    {"rotation", Mechanism::kRotation},
-    {"patience", Mechanism::kPatience},
-    {"shares", Mechanism::kShares},
-    {"silence", Mechanism::kSilence},
-    {"second-copies", Mechanism::kSecondCopies},
-    {"search", Mechanism::kSearch},
-    {"unverified-look", Mechanism::kUnverifiedLook},
-    {"pace", Mechanism::kPace},
-    {"way-out", Mechanism::kWayOut},
-    {"drain", Mechanism::kDrain},
-    {"small-segments", Mechanism::kSmallSegments},
-    {"batches", Mechanism::kBatches},
-    {"little-unsent", Mechanism::kLittleUnsent},
+    {"rotation", Mechanism::kRotation}, {"patience", Mechanism::kPatience},
+    {"shares", Mechanism::kShares},     {"second-copies", Mechanism::kSecondCopies},
+    {"search", Mechanism::kSearch},     {"unverified-look", Mechanism::kUnverifiedLook},
+    {"pace", Mechanism::kPace},         {"way-out", Mechanism::kWayOut},
+    {"drain", Mechanism::kDrain},       {"small-segments", Mechanism::kSmallSegments},
+    {"batches", Mechanism::kBatches},   {"little-unsent", Mechanism::kLittleUnsent},
 };
 static_assert(std::size(kNames) == static_cast<std::size_t>(Mechanism::kCount));
 

@@ -10,7 +10,6 @@
 #include "transport/tcp/pace/connection_search.h"
 #include "transport/tcp/pace/link_pace.h"
 #include "transport/tcp/pace/queue_delay.h"
-#include "transport/tcp/pace/silence.h"
 #include "transport/tcp/pace/token_bucket.h"
 
 namespace collab::tcp {
@@ -37,27 +36,6 @@ TEST(TcpTokenBucket, NoCap) {
   TokenBucket bucket(0);
   bucket.take(1 << 30);
   EXPECT_TRUE(bucket.open(TimePoint()));
-}
-
-TEST(TcpSilence, IsMoreThanARoundTripWithoutNewsOfWhatIsOnItsWay) {
-  ManualClock clock;
-  Silence silence;
-  const auto looks = [&](std::uint64_t delivered, bool in_flight, Duration after) {
-    clock.advance(after);
-    return silence.observe(clock.now(), delivered, in_flight, milliseconds(200));
-  };
-  EXPECT_FALSE(looks(0, false, milliseconds(50)));
-  EXPECT_FALSE(looks(0, true, milliseconds(900))) << "the first news takes its time";
-  EXPECT_FALSE(looks(1000, true, milliseconds(50)));
-  EXPECT_FALSE(looks(1000, true, milliseconds(200))) << "windows that grow come a round trip apart";
-  EXPECT_TRUE(looks(1000, true, milliseconds(50)));
-  EXPECT_TRUE(looks(1000, true, milliseconds(5000)));
-  EXPECT_FALSE(looks(2000, true, milliseconds(50))) << "it was held up, not cut";
-  EXPECT_FALSE(looks(2000, false, milliseconds(900))) << "nothing is on its way";
-  EXPECT_FALSE(looks(2000, true, milliseconds(900))) << "a new beginning";
-  EXPECT_FALSE(looks(3000, true, milliseconds(50)));
-  silence.forget();
-  EXPECT_FALSE(looks(3000, true, milliseconds(900))) << "as after a cut";
 }
 
 // A line with a queue, in steps of a millisecond, and senders that fill whatever their windows and the pace allow.

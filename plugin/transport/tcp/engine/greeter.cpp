@@ -111,7 +111,6 @@ void Greeter::attach(TcpLink& link, const ConnectionPtr& connection) {
   link.connections.put(index, connection);
   link.redial.dialled(index);
   if (index == 0) link.redial.port_answers();
-  if (index != 0) link.pacing.connection_attached();
   if (const auto absence = link.connections.end_absence(time)) {
     ++all_.context.counters.resumed;
     log_reconnect(link, *absence);

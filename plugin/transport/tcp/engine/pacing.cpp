@@ -17,16 +17,15 @@ void Pacing::tick(TcpLink& link, TimePoint now) {
 }
 
 void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
-  const Duration round_trip = link.round_trip.value();
   // If nothing arrives any more, the next shift would only put more on its way, to be lost.
-  if (backlogged && link.pacing.arrives(now, round_trip)) link.rotation.tick(now, link.connections);
+  if (backlogged && link.pacing.arrives(now, link.round_trip.value())) link.rotation.tick(now, link.connections);
   const std::vector<Connection*> carriers = Striping::carriers(link);
   if (carriers.empty()) {
     link.pacing.pause();
     return;
   }
   if (carriers.front()->peer().address().is_loopback()) return;
-  const bool seen = link.pacing.keep(now, link.connections, carriers, backlogged, round_trip);
+  const bool seen = link.pacing.keep(now, link.connections, carriers, backlogged);
   if (seen && backlogged) probe_one_way_delay(link, now);
 }
 

@@ -43,7 +43,7 @@ bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration p
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.session.outbox(lane);
   const bool data = lane == Lane::kData;
-  if (data && (link.pacing.silent() || !all_.caps.may_send(link))) return false;
+  if (data && !all_.caps.admit_send(link)) return false;
   const TimePoint now = all_.now();
   const std::size_t batch = off(Mechanism::kBatches) ? kMostFilled : connection.batch.next(now);
   const std::size_t most = data && all_.caps.capped(link) ? std::min(kMaxSegmentBytes, batch) : batch;

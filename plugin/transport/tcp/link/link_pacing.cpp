@@ -27,13 +27,7 @@ std::size_t unsent_of(std::size_t carriers, double share) {
 bool LinkPacing::begin_tick(TimePoint now, bool waiting, bool alone) {
   const bool backlogged = std::exchange(was_backlogged_, waiting) && waiting;
   backlog_.note(now, waiting && !alone);
-  silent_ = false;
   return backlogged;
-}
-
-void LinkPacing::pause() {
-  pace_.pause();
-  silence_.forget();
 }
 
 bool LinkPacing::arrives(TimePoint now, Duration round_trip) const {
@@ -41,16 +35,13 @@ bool LinkPacing::arrives(TimePoint now, Duration round_trip) const {
 }
 
 bool LinkPacing::keep(TimePoint now, const LinkConnections& connections, const std::vector<Connection*>& carriers,
-                      bool backlogged, Duration round_trip) {
+                      bool backlogged) {
   LinkPace::PathSample path_sample;
   if (backlogged) {
     const std::optional<LinkPace::PathSample> seen = look(connections, carriers);
     if (!seen) return false;
     path_sample = *seen;
-    silent_ = silence_.observe(now, path_sample.delivered, path_sample.round_trip != Duration(0),
-                               std::max(round_trip, path_sample.round_trip));
   } else {
-    silence_.forget();
     one_way_delay_.reset();  // clocks drift apart: old values are wrong
   }
   const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, path_sample);

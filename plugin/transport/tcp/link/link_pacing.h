@@ -1,5 +1,5 @@
 // How fast one link sends, and what is known of its line. At each tick the kernel's figures of its data connections
-// give a pace. They also show whether the line has fallen silent.
+// give a pace.
 //
 // Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Pacing and Balance change it, and
 // the parts that hear of arrivals (Sessions, Liveness).
@@ -12,7 +12,6 @@
 #include "transport/tcp/link/link_connections.h"
 #include "transport/tcp/pace/backlog.h"
 #include "transport/tcp/pace/link_pace.h"
-#include "transport/tcp/pace/silence.h"
 
 namespace collab::tcp {
 
@@ -24,21 +23,18 @@ class LinkPacing {
   // Called first at each tick. `waiting`: data waits to be sent. Returns whether data has waited since the last tick.
   bool begin_tick(TimePoint now, bool waiting, bool alone);
   // There is no connection for data.
-  void pause();
+  void pause() { pace_.pause(); }
   // Keeps `carriers`, the connections at work, at their pace. False: the system gives no figures.
   bool keep(TimePoint now, const LinkConnections& connections, const std::vector<Connection*>& carriers,
-            bool backlogged, Duration round_trip);
+            bool backlogged);
 
   void data_arrived(TimePoint now) { data_arrived_ = now; }  // at the peer
   [[nodiscard]] bool arrives(TimePoint now, Duration round_trip) const;
   // For a ping on the control connection. The two clocks differ by a constant.
   void note_one_way_delay(Duration took) { one_way_delay_ = std::min(one_way_delay_.value_or(Duration::max()), took); }
-  // A new connection does not know what others have on their way.
-  void connection_attached() { silence_.forget(); }
 
   // Data was waiting at the last tick.
   [[nodiscard]] bool backlogged() const { return was_backlogged_; }
-  [[nodiscard]] bool silent() const { return silent_; }  // nothing more is sent meanwhile
   [[nodiscard]] const LinkPace& pace() const { return pace_; }
   // Compares all links that have data at the same time, see Remaining.
   void set_behind(double behind) { behind_ = behind; }
@@ -50,10 +46,8 @@ class LinkPacing {
                                            const std::vector<Connection*>& carriers);
 
   LinkPace pace_;
-  Silence silence_;
   Backlog backlog_;
   bool was_backlogged_ = false;
-  bool silent_ = false;
   double behind_ = 0;
   std::optional<Duration> one_way_delay_;     // the shortest since the last tick
   std::uint64_t delivered_ = 0, resent_ = 0;  // bytes of data connections, as the kernel counts

@@ -16,7 +16,6 @@ enum class Mechanism : std::uint8_t {
   kRotation,        // connections under BBR work in shifts (link/rotation.cpp)
   kPatience,        // a link that is ahead of the others bears a shorter queue (engine/balance.cpp)
   kShares,          // a link begins an exchange with its part of the last one (engine/balance.cpp)
-  kSilence,         // nothing more is sent on a line that has fallen silent (pace/silence.cpp)
   kSecondCopies,    // what hangs on one connection goes over another as well (engine/striping.cpp)
   kSearch,          // for the number of connections (engine/number_search.cpp)
   kUnverifiedLook,  // of that search, while no queue is seen (pace/connection_search.cpp)
