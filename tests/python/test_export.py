@@ -77,7 +77,8 @@ ROWS = [("a.weight", "float32", [2, 2], "averaged", ""), ("mask", "float32", [2]
 
 def test_a_base_is_of_the_same_model(tmp_path: Path) -> None:
     averaged = {"a.weight": torch.ones(2, 2)}
-    base = {"a.weight": torch.zeros(2, 2), "b.weight": torch.zeros(2, 2), "mask": torch.ones(2), "n": torch.tensor(3)}
+    weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    base = {"a.weight": weight, "b.weight": weight.clone(), "mask": torch.ones(2), "n": torch.tensor(3)}
     whole, counts = export.complete({"model": ROWS}, averaged, base)
     assert list(whole) == list(base) and counts == {"tied": 1, "left out": 1, "other": 1}
     assert whole["b.weight"] is averaged["a.weight"] and whole["mask"] is base["mask"]
@@ -85,6 +86,20 @@ def test_a_base_is_of_the_same_model(tmp_path: Path) -> None:
         export.complete({"model": ROWS}, averaged, {"b": torch.ones(1)})
     with pytest.raises(ValueError, match=r"'a.weight' is \[3\] there, \[2, 2\] here"):
         export.complete({"model": ROWS}, averaged, {"a.weight": torch.ones(3)})
+
+
+def test_equal_constants_in_a_base_are_not_taken_for_tied() -> None:
+    rows = [("norm.bias", "float32", [2], "averaged", ""), ("a", "float32", [2], "averaged", "")]
+    averaged = {"norm.bias": torch.tensor([5.0, 6.0]), "a": torch.tensor([7.0, 8.0])}
+    zeros, values = torch.zeros(2), torch.tensor([1.0, 2.0])
+    base = {"norm.bias": zeros.clone(), "a": values, "norm.running_mean": zeros, "b": values}
+    whole, counts = export.complete({"model": rows}, averaged, base)
+    assert counts == {"other": 1, "tied": 1}
+    assert whole["norm.running_mean"] is zeros, "a buffer that was not averaged (COLLAB_BUFFERS=0)"
+    assert whole["b"] is averaged["a"], "in the memory of another"
+    tied = torch.zeros(2)
+    whole, counts = export.complete({"model": rows}, averaged, base | {"norm.bias": tied, "c": tied})
+    assert whole["c"] is averaged["norm.bias"], "zeros that share their memory are tied"
 
 
 def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:

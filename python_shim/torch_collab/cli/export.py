@@ -114,6 +114,11 @@ def choose(where: Path) -> Path:
     if not where.is_dir():
         if not where.exists():
             raise OSError(f"{where}: no such file or directory [cli.no-file]")
+        if where.suffix != ".collab":
+            raise ValueError(
+                f"--state {where}: expected a folder, or one of the *.collab files that leaders write into "
+                "COLLAB_STATE_DIR [cli.no-state-file]"
+            )
         return where
     files = sorted(where.glob("*.collab"))
     if not files:
@@ -242,11 +247,20 @@ def complete(
 
 
 def _first_name(tensor: Any, state: dict[str, Any], base: dict[str, Any]) -> str:
-    """Under which name the same parameter was averaged, or "". A file of safetensors has it twice."""
+    """The name under which the same parameter was averaged, or "".
+
+    In a file of torch.save tied tensors share their memory. In one of safetensors they are only equal, which tells
+    nothing of tensors that are all zeros or all ones: a buffer and a bias may both be.
+    """
     import torch
 
-    alike = [name for name in state if base[name].shape == tensor.shape and base[name].dtype == tensor.dtype]
     if not tensor.is_floating_point() or not tensor.numel():
         return ""
-    same = [name for name in alike if base[name].data_ptr() == tensor.data_ptr()]
-    return next(iter(same), "") or next((name for name in alike if torch.equal(base[name], tensor)), "")
+    alike = [name for name in state if base[name].shape == tensor.shape and base[name].dtype == tensor.dtype]
+    for name in alike:
+        if base[name].data_ptr() == tensor.data_ptr():
+            return name
+    if bool((tensor == tensor.flatten()[0]).all()):
+        return ""
+    equal = [name for name in alike if torch.equal(base[name], tensor)]
+    return equal[0] if len(equal) == 1 else ""
