@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_collab.capture import forward
 from torch_collab.model.entry import Entry
-from torch_collab.model.vector import Vector
+from torch_collab.model.vector import Vector, collect
 
 
 class Wrapped(torch.nn.Module):
@@ -53,3 +53,17 @@ def test_however_many_are_replaced_the_modules_are_walked_once(monkeypatch: pyte
     assert all(told is held for (_, told), held in zip(replaced, model.parameters(), strict=True))
     assert all(mine is held for mine, held in zip(vector.parameters, model.parameters(), strict=True))
     assert vector.version != before and vector.changes() == []
+
+
+def test_float64_that_rounds_would_shorten_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("torch_collab.log.warn_once", said.append)
+    ddp: Any = Wrapped(torch.nn.Linear(2, 1))
+    collect([ddp], {}, with_buffers=True)
+    assert said == []
+    ddp.module.double()
+    collect([ddp], {}, with_buffers=True)
+    assert said == [
+        "weight, bias are float64, but rounds are computed in float32: each round rounds the values to 24 bits "
+        "[capture.float64]"
+    ]

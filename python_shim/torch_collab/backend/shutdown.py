@@ -30,6 +30,7 @@ _NO_ROUND = {
     "torch.distributed.checkpoint.async_save), where parameters may be in use [round.barrier-thread]",
 }
 _exit_status: Any = None
+_exit_steps = -1  # counted by then
 _registered_in = 0  # the process whose exit comes to at_exit()
 
 
@@ -53,8 +54,8 @@ def note_exit_status() -> None:
     original = sys.exit
 
     def exit_(status: Any = None, /) -> Any:
-        global _exit_status
-        _exit_status = status
+        global _exit_status, _exit_steps
+        _exit_status, _exit_steps = status, _steps()
         original(status)
 
     sys.exit = exit_
@@ -77,11 +78,27 @@ def _end_the_run() -> None:
     if state.current() is None:
         return
     # multiprocessing ends a child while what its target has raised is on its way.
-    failed = getattr(sys, "last_value", None) is not None or _exit_status not in (None, 0) or _raising()
+    failed = _failed_exit() or _uncaught_error() or _raising()
     try:
         rounds.finish(aborting=failed)
     except Exception as error:
         log.error(f"the end of the run: {error} [round.last-failed]")
+
+
+def _failed_exit() -> bool:
+    """A script that trains on has handled the SystemExit."""
+    return _exit_status not in (None, 0) and _exit_steps == _steps()
+
+
+def _uncaught_error() -> bool:
+    """In an interactive interpreter or a notebook an error ends a line or a cell, and the process goes on."""
+    return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
+
+
+def _steps() -> int:
+    world = state.current()
+    session = None if world is None else world.training.session
+    return 0 if session is None else session.status().steps
 
 
 def _raising() -> bool:

@@ -86,6 +86,11 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 f"collab: {entry.describe()} cannot be averaged; only floating-point parameters can be trained "
                 "across sites [capture.not-floating]"
             )
+    if wide := [entry.name for entry in entries if entry.trained and entry.tensor.dtype == torch.float64]:
+        log.warn_once(
+            f"{listed(wide)} {'is' if len(wide) == 1 else 'are'} float64, but rounds are computed in float32: each "
+            "round rounds the values to 24 bits [capture.float64]"
+        )
     entries = tied.merge(entries)
     if pairs := [f"{other.name} ({entry.name})" for entry in entries for other in entry.tied]:
         log.info(f"these share the memory of another parameter, and are averaged once, with it: {listed(pairs)}")
