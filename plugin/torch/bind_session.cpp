@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include "collab/session.h"
 #include "core/base/open_files.h"
@@ -186,13 +188,16 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
 class PyCoordinator {
  public:
   explicit PyCoordinator(std::shared_ptr<CoordinatorServer> server) : server_(std::move(server)) {}
-  [[nodiscard]] std::string address() const { return server_->address(); }
+  [[nodiscard]] std::string address() const { return server()->address(); }
   void wait_until_empty(std::chrono::microseconds limit) {
-    raise(calls_.call([server = server_, limit] { return server->wait_until_empty(Duration(limit)); }));
+    raise(calls_.call([server = server(), limit] { return server->wait_until_empty(Duration(limit)); }));
   }
   // Stops serving; waiting is over.
   void close() { const std::shared_ptr<CoordinatorServer> last = std::move(server_); }
-  [[nodiscard]] const std::shared_ptr<CoordinatorServer>& server() const { return server_; }
+  [[nodiscard]] const std::shared_ptr<CoordinatorServer>& server() const {
+    if (!server_) throw std::runtime_error("collab: the coordinator was closed [coordinator.closed]");
+    return server_;
+  }
 
  private:
   std::shared_ptr<CoordinatorServer> server_;
@@ -202,8 +207,8 @@ class PyCoordinator {
 // Closed before its coordinator.
 class PyPage {
  public:
-  explicit PyPage(std::shared_ptr<Page> page) : page_(std::move(page)) {}
-  [[nodiscard]] std::string announcement() const { return page_->announcement(); }
+  explicit PyPage(std::shared_ptr<Page> page) : page_(std::move(page)), announcement_(page_->announcement()) {}
+  [[nodiscard]] const std::string& announcement() const { return announcement_; }
   void close() {
     const py::gil_scoped_release released;
     const std::shared_ptr<Page> last = std::move(page_);
@@ -211,6 +216,7 @@ class PyPage {
 
  private:
   std::shared_ptr<Page> page_;
+  std::string announcement_;
 };
 
 std::unique_ptr<PyPage> new_page(const PyConfig& config, const PyCoordinator& coordinator, const std::string& dialled,

@@ -173,7 +173,7 @@ class OptionFields:
     link_grace: float | str | timedelta | None = None
     """How long the others wait for a silent site; at least twice heartbeat. (20ms..24h; default 60s)"""
     heartbeat: float | str | timedelta | None = None
-    """How often sites and the coordinator send a sign of life. (10ms..60s; default 1s)"""
+    """How often sites and the coordinator send a heartbeat. (10ms..60s; default 1s)"""
     linger: float | str | timedelta | None = None
     """How long the coordinator's host waits, when it ends, for sites that still train. (0s..24h; default 600s)"""
     state_dir: str | None = None

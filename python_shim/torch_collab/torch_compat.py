@@ -1,4 +1,4 @@
-"""A guest of torch: what is private to torch, or may change, is touched here and nowhere else.
+"""What is private to torch, or may change, is touched here and nowhere else.
 
 EXPECTED says what is needed and what for. `check` looks when a world is made, never at `import torch`: a torch that has
 it otherwise is refused by name. What `replace` and `on_destroy` put into torch is undone when the world ends.
@@ -6,7 +6,8 @@ it otherwise is refused by name. What `replace` and `on_destroy` put into torch 
 Where a new torch can break collab, in the order in which it shows:
 
 - When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
-  `plugin/torch/hub_backend.h` override `c10d::Backend`, `plugin/torch/work.h` overrides `c10d::Work` twice,
+  `plugin/torch/hub_backend.h` override `c10d::Backend`, whose pybind11 holder `plugin/torch/bind_backend.cpp` shares,
+  `plugin/torch/work.h` overrides `c10d::Work` twice,
   `plugin/torch/device.h` and `device_stage.cpp` include `c10/core/impl/VirtualGuardImpl.h`, `plugin/transport/gloo`
   includes `c10d/Backend.hpp`, `ATen/core/LegacyTypeDispatch.h` is included where autograd is passed by, and
   `cmake/CollabFindTorch.cmake` names torch's libraries. The compiler or the linker says so.
@@ -16,6 +17,9 @@ Where a new torch can break collab, in the order in which it shows:
 - When a world is made: `check(EXPECTED)`. When an agent of `torchrun --rdzv-backend=collab` starts:
   `check(EXPECTED_OF_AGENT)`. Both name what is missing (`ddp.torch-unfit`). One that has all, and is not in TESTED, is
   used with one warning (`untested`, `ddp.torch-untested`).
+- When torchrun's agent asks the rendezvous' store for more than `rendezvous/agent_store.py` has: an AttributeError
+  (`rendezvous.agent-store`). What torch documents of torchelastic is imported where it is used (`cli/run.py`,
+  `rendezvous/handler.py`).
 - When a site joins with an optimizer whose state has other names than `KEEPS` in `model/optimizer_copy.py` says: its
   optimizer begins with a fresh state.
 - Without a word: `checkpoint_saver` and `lightning_loops` look at modules that are loaded late. If these get other
@@ -75,6 +79,10 @@ def _is(value: object) -> Callable[[Any], bool]:
     return lambda found: bool(found == value)
 
 
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda kind: all(hasattr(kind, name) for name in names)
+
+
 def _holds_pairs(groups: dict[Any, Any]) -> bool:
     """What torch takes for a group's store is the second of a pair."""
     group, store = object(), object()
@@ -115,6 +123,7 @@ _SOURCE_OF_DDP, _C10D = "torch.nn.parallel.distributed", "torch.distributed.dist
 _INSIDE, _ELASTIC = "keep gradients and groups inside a site", "torch.distributed.elastic"
 _SIGNALS = "_set_worker_signal_handlers"
 _DDP_IGNORES = "_ddp_params_and_buffers_to_ignore"
+_OF_BACKEND = ("store", "group_rank", "group_size", "timeout", "group_id", "global_ranks_in_group")
 _OF_JOIN = ("_joinables", "_enable", "_throw_on_early_termination")
 EXPECTED = (
     Expected("torch._C:_current_graph_task_id", "tell steps inside backward", lambda task: task() == -1),
@@ -134,6 +143,7 @@ EXPECTED = (
     Expected(f"{_SOURCE_OF_DDP}:Join.__exit__", "run a round after join()"),
     Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks", "timeout", "backend")),
     Expected(f"{_C10D}:_world.pg_map", _INSIDE, _holds_pairs),
+    Expected("torch._C._distributed_c10d:_DistributedBackendOptions", "make process groups", _has(*_OF_BACKEND)),
     Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
     Expected("torch._C._distributed_c10d:ProcessGroup._set_default_backend", _INSIDE),
     Expected(
@@ -272,7 +282,8 @@ def frame_of_step() -> FrameType | None:
 def skipped_by_scaler(optimizer: Any) -> bool:
     """A fused optimizer is called although GradScaler found an Inf, and skips the update itself.
 
-    On an accelerator nobody knows yet, and to ask would wait for the backward pass: such a step is taken for one.
+    On an accelerator the flag is not on the host yet, and reading it would wait for the backward pass: such a step
+    counts.
     """
     found_inf = getattr(optimizer, "found_inf", None)
     return isinstance(found_inf, torch.Tensor) and found_inf.device.type == "cpu" and bool(found_inf)

@@ -544,6 +544,8 @@ def test_forget_tells_the_site_of_this_machine_too(
 def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
     assert status.render({"round": 0, "period": 0}).splitlines() == ["round: 0", "period: as COLLAB_SYNC_EVERY says"]
     assert status.render({"period": 30}) == "period: 30"
+    starting = status.render({"run": 0, "round": 0, "applicants": ["paris"]})
+    assert starting.startswith("There has been no round yet: sites are still starting (1 so far).\n")
 
 
 def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:

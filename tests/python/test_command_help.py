@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from commands import collab
-from torch_collab.cli import parser
+from torch_collab.cli import main, parser
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
@@ -88,3 +88,11 @@ def test_zsh_is_told_every_command_and_option() -> None:
         assert told == {word for action in form._actions for word in action.option_strings}
     if shutil.which("zsh"):
         subprocess.run(["zsh", "-n"], input=script, text=True, check=True, timeout=60)
+
+
+def test_a_misspelt_command_or_option_names_what_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats"]) == 2
+    assert capsys.readouterr().err == "collab: there is no command 'stats'; the nearest is status [cli.no-command]\n"
+    with pytest.raises(SystemExit):
+        main(["run", "--sit", "tokyo", "train.py"])
+    assert "unrecognized arguments: --sit" in capsys.readouterr().err, "an option that is cut short is not guessed"

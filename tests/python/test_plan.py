@@ -443,7 +443,8 @@ def test_a_plan_of_nothing_is_wrong_usage_and_a_file_that_is_not_there_is_none(
 ) -> None:
     assert main(["plan"]) == 2 and main(["plan", "--parameters", "124M"]) == 2
     err = capsys.readouterr().err
-    assert "give the model: --parameters 124M" in err and "--step 0.3s" in err
+    assert err.startswith("collab: give the model: --parameters 124M, or --config FILE; the time of one step")
+    assert err.count("--step 0.3s") == err.count("--line DOWN/UP") == 2, "all that is missing at once"
     assert main(["plan", *GIVEN, "--measure", "/nowhere"]) == 1
     assert "/nowhere cannot be read: No such file" in capsys.readouterr().err
 

@@ -92,3 +92,10 @@ def test_what_cannot_be_drawn_is_said_in_words(tmp_path: Path) -> None:
     ):
         done = collab("plot", str(tmp_path / file), "--out", out)
         assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_row_begins_when_the_coordinator_says_that_the_site_joined(tmp_path: Path) -> None:
+    joins = line(90, "coordinator", "join", who="tokyo") + line(101, "coordinator", "join", who="tokyo")
+    _, tokyo = make(joins + one_round(110, "tokyo") + line(120, "coordinator", "join", who="tokyo"), tmp_path).rows
+    assert tokyo.present == [(101, 110)], "the last time before its first event"
+    assert tokyo.spans[0] == Span("compute", 101, 107)

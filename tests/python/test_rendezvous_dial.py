@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from torch_collab.rendezvous import dial
+from torch_collab.rendezvous import dial, endpoint
 from torch_collab.rendezvous.endpoint import serve_store
 
 _TRIES = 25
@@ -158,3 +158,16 @@ def test_each_of_several_threads_gets_one_of_its_own() -> None:
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: dial.dial_store("127.0.0.1", served.port), range(4)))
     assert None not in stores and len({id(store) for store in stores}) == 4
+
+
+def test_what_keeps_an_endpoint_from_being_served_or_reached_is_said_plainly() -> None:
+    server = serve_store()
+    with pytest.raises(RuntimeError) as taken:
+        serve_store(server.port)
+    why = endpoint._why_not_served(server.port, str(taken.value))
+    assert why.startswith(f"another program of this machine listens at port {server.port}")
+    assert endpoint._why_not_served(80, "no permission") == "no permission"
+    with pytest.raises(OSError) as unknown:
+        dial.store_at("no-such-machine.invalid", 29400, 1.0)
+    assert "is it spelt right?" in endpoint._why_not_reached("no-such-machine.invalid", unknown.value)
+    assert endpoint._why_not_reached("host", ConnectionRefusedError(111, "Connection refused")) == "Connection refused"

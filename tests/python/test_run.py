@@ -98,9 +98,9 @@ def test_a_first_machine_with_an_address_of_ipv6_listens_there(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("option", "text", "words"),
     [
-        ("--site", "a/b", "--site: COLLAB_SITE: expected a name"),
-        ("--run", ".x", "--run: COLLAB_RUN: expected a name"),
-        ("--endpoint", "pa~ris", "--endpoint: COLLAB_ADVERTISE: expected a host's name"),
+        ("--site", "a/b", "--site: expected a name"),
+        ("--run", ".x", "--run: expected a name"),
+        ("--endpoint", "pa~ris", "--endpoint: expected a host's name"),
         ("--endpoint", "none", "--endpoint: expected this machine as the others reach it, got 'none'"),
         ("--endpoint", "0.0.0.0:29400", "--endpoint: expected this machine as the others reach it"),
         ("--token-file", "a.key", "COLLAB_TOKEN_FILE: a.key holds 5 characters"),
@@ -421,3 +421,17 @@ def test_what_torchrun_does_not_take_for_a_file_is_not_looked_for(given: str) ->
     run_command._check_script(argparse.Namespace(module=False, torchrun=[given], script="b"))
     with pytest.raises(ValueError, match="there is no script b in "):
         run_command._check_script(argparse.Namespace(module=False, torchrun=[], script="b"))
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [("8080", "--http: expected HOST:PORT"), ("0.0.0.0:8080", "in the clear"), ("::1:x", "HOST:PORT")],
+)
+def test_a_page_that_could_not_be_served_is_refused_before_anything_starts(http: str, words: str, swarm: Path) -> None:
+    done = run(swarm, "run", "--http", http, "--dry-run", "train.py")
+    assert done.returncode in (1, 2) and words in done.stderr and done.stdout == ""
+
+
+def test_the_pages_password_is_that_of_the_folders_key(swarm: Path) -> None:
+    asked = run(swarm, "token", "--page-password")
+    assert asked.returncode == 0 and asked.stdout == run(swarm, "token", "--page-password", "swarm.key").stdout

@@ -144,7 +144,7 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(swarms: Callable[..., 
         COLLAB_LINK_GRACE="60s",
         COLLAB_STRAGGLER_GRACE="90s",
         COLLAB_SYNC_EVERY="2",
-        TEST_WIDTH="4000",  # rounds take far longer than what lies between them
+        TEST_WIDTH="4000",  # rounds take far longer than the training between them
         TEST_HALTS=halts,
     )
     for begin, end in ((cut, heal), (slow, fast)):

@@ -116,11 +116,9 @@ JsonFields fields_of(const RoundReport& report) {
 
 std::string text_of(const RoundReport& report) {
   const std::string who = protocol::join_words(report.contributors);
-  char line[256];
-  std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
-                static_cast<double>(report.bytes_received) / 1e6);
   return "round " + std::to_string(report.round.value) + ": " +
-         (who.empty() ? "no site had samples" : who + " averaged") + "; " + times_of(report) + ", " + line +
+         (who.empty() ? "no site had samples" : who + " averaged") + "; " + times_of(report) + ", " +
+         in_megabytes(report.bytes_sent) + " sent, " + in_megabytes(report.bytes_received) + " received" +
          (report.clipped_norm > 0 ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
                                         ", was cut to COLLAB_OUTER_CLIP"
                                   : std::string());

@@ -212,7 +212,7 @@ def finish(aborting: bool = False) -> None:
 
 
 def last_round(world: World, next_generation: int = 0) -> None:
-    """Of the models that are trained here; 0: no others come after them."""
+    """The last round of the models that are trained now; `next_generation` is 0 if no others follow."""
     session = world.training.session
     if session is None:
         return

@@ -96,7 +96,7 @@ def _before_any_session(world: World, optimizer: Any) -> None:
 
 
 def _tell_of_graph(world: World, optimizer: Any) -> None:
-    """Nothing was computed: a round would become part of the graph."""
+    """During the capture nothing is computed, and a round would become part of the graph."""
     if world.is_leader and optimizer not in _captured:
         _captured.add(optimizer)
         log.warning(

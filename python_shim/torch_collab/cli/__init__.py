@@ -7,6 +7,7 @@ found or the thing asked for could not be done, 2 wrong usage. `lab` reads its o
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,12 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def check_command(given: Sequence[str]) -> None:
+    """Raises WrongUsage for what is nearly a command; argparse lists them for the rest."""
+    if given and given[0] not in COMMANDS and (nearest := difflib.get_close_matches(given[0], COMMANDS, 1)):
+        raise WrongUsage(f"there is no command {given[0]!r}; the nearest is {nearest[0]} [cli.no-command]")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -39,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from torch_collab.cli import lab
 
             lab.run(given[1:])
+        check_command(given)
         arguments, unknown = parser().parse_known_args(given)
         if unknown:
             arguments.form.error(f"unrecognized arguments: {' '.join(unknown)}")  # the usage of the command itself

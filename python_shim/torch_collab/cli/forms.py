@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shutil
 import signal
 import textwrap
@@ -26,6 +27,8 @@ def usage(option: str = "") -> Iterator[None]:
         yield
     except ValueError as error:
         text = str(error).removeprefix("collab: ")
+        if option:  # not beside the name of the variable that stands for it elsewhere
+            text = re.sub(r"^COLLAB_[A-Z_]+: ", "", text)
         raise WrongUsage(f"{option}: {text}" if option else text) from None
 
 
@@ -70,6 +73,7 @@ def add(
         description=textwrap.fill(description, width),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # `collab run` hands what it does not know to a script
     )
     return form
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from torch_collab.cli import forms
+from torch_collab.network.addresses import is_loopback, split_host_port
 from torch_collab.network.page import OPTIONS
 
 _FILES = ("http_cert", "http_key", "leaderboard")
@@ -44,4 +46,17 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str]:
     if given and "http" not in given:
         word = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{word} is for the page, which --http HOST:PORT serves [page.no-http]")
+    if given:
+        _check_reach(given)
     return given
+
+
+def _check_reach(given: dict[str, str]) -> None:
+    """As the coordinator would, which comes to it only when the training has begun."""
+    with forms.usage("--http"):
+        host, _ = split_host_port(given["http"])
+    if not ({"http_cert", "http_insecure"} & set(given) or is_loopback(host)):
+        raise ValueError(
+            f"--http {given['http']}: other machines could reach the page there, in the clear: give it a certificate "
+            "(--http-cert, --http-key), listen at 127.0.0.1, or give --http-insecure [cli.page-in-the-clear]"
+        )

@@ -137,10 +137,15 @@ def make(arguments: argparse.Namespace) -> Plan:
 def _make(arguments: argparse.Namespace, model: parameters.Model | None) -> Plan:
     if model is None and arguments.parameters is not None:
         model = parameters.Model(parameters.parse_count(arguments.parameters))
+    missing = []
     if model is None:
-        raise ValueError("give the model: --parameters 124M, or --config FILE [cli.plan-arguments]")
+        missing.append("the model: --parameters 124M, or --config FILE")
     if arguments.step is None:
-        raise ValueError("give the time of one step at a site on its own: --step 0.3s [cli.plan-arguments]")
+        missing.append("the time of one step at a site on its own: --step 0.3s")
+    if arguments.line is None and any(":" not in site for site in arguments.sites):
+        missing.append("the rates of each site's line in Mbit/s: --line DOWN/UP, or --sites NAME:DOWN/UP ...")
+    if model is None or arguments.step is None:
+        raise ValueError(f"give {'; '.join(missing)} [cli.plan-arguments]")
     step = costs.parse_time(arguments.step, "--step")
     sites = lines.parse_sites(arguments.sites, arguments.line)
     path = lines.Between(

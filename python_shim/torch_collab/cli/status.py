@@ -117,11 +117,18 @@ def render(answer: dict[str, Any]) -> str:
     """Scalars first, then a table for each list of objects."""
     if answer.get("period") == 0:  # the leader has told none
         answer = {**answer, "period": "as COLLAB_SYNC_EVERY says"}
-    lines = [f"{escaped(name)}: {_cell(value)}" for name, value in answer.items() if not _is_table(value)]
+    lines = [_no_round_yet(answer)] if answer.get("round") == 0 and answer.get("run") == 0 else []
+    lines += [f"{escaped(name)}: {_cell(value)}" for name, value in answer.items() if not _is_table(value)]
     for name, value in answer.items():
         if _is_table(value):
             lines += ["", f"{escaped(name)}:", *_table(value)]
     return "\n".join(lines)
+
+
+def _no_round_yet(answer: Mapping[str, Any]) -> str:
+    """Where the rest is mostly empty."""
+    here = len(answer.get("applicants") or []) + len(answer.get("members") or [])
+    return f"There has been no round yet: sites are still starting ({here} so far)."
 
 
 def _is_table(value: Any) -> bool:

@@ -94,8 +94,8 @@ class SwarmFile:
         return {**self.swarm, **({"first": Entry("0", first.where)} if first and first.text == "1" else {})}
 
     def variables(self, entries: Mapping[str, Entry], given: Mapping[str, str]) -> dict[str, Entry]:
-        """The knobs among the entries by their variables, without those in `given`, variables too. Of the swarm's key
-        it is all or nothing: a token there is instead of certificates here."""
+        """The knobs among the entries by their variables, without those in `given`, variables too. If the environment
+        has any of the key's variables, those of the file are ignored: a token replaces certificates."""
         found = {variable_of(name): entry for name, entry in entries.items() if name in KNOBS}
         if "name" in entries:
             found[variable_of("site")] = entries["name"]

@@ -43,7 +43,7 @@ def add_to(parsers: Any) -> None:
         nargs="?",
         const="",
         help="show the password of the coordinator's page, made from the key in this file (default: COLLAB_TOKEN_FILE "
-        "or COLLAB_TOKEN). Anyone who has it can look, but cannot join",
+        "or COLLAB_TOKEN, else that of collab.toml). Anyone who has it can look, but cannot join",
     )
 
 
@@ -73,12 +73,21 @@ def page_password(path: str) -> str:
     environment = {"COLLAB_TOKEN_FILE": path} if path else _key_variables()
     made = native.swarm_secrets(native.load_config(environment, {}).raw, _PAGE_PURPOSE)
     if not made:
-        raise ValueError("name the file of the swarm's key, or set COLLAB_TOKEN_FILE [token.no-key-for-page]")
+        raise ValueError(
+            f"name the file of the swarm's key, set COLLAB_TOKEN_FILE, or change to the folder of {swarm_file.NAME} "
+            "[token.no-key-for-page]"
+        )
     return made[0][:16].hex()
 
 
 def _key_variables() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE") if name in os.environ}
+    """From the environment, else from the swarm's file in this folder."""
+    names = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
+    if given := {name: os.environ[name] for name in names if name in os.environ}:
+        return given
+    file = swarm_file.find(None)
+    found = file.variables(file.entries(""), {}) if file else {}
+    return {name: found[name].text for name in names if name in found}
 
 
 def write(path: Path, token: str) -> None:

@@ -72,7 +72,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Fetch:
-    """By a site that has joined a swarm that trains, until its optimizers have stepped."""
+    """What a site that joins a running swarm has of the optimizer state, until its optimizers have stepped."""
 
     data: torch.Tensor | None = None
     parts: list[Part | None] = field(default_factory=list)  # of each trained parameter

@@ -68,7 +68,7 @@ def make(events: Sequence[dict[str, Any]]) -> Timeline:
         if event["site"] != COORDINATOR:
             rows.setdefault(event["site"], Row(event["site"]))
     for site, row in rows.items():
-        _fill(row, [event for event in events if event["site"] == site])
+        _fill(row, [event for event in events if event["site"] == site], _joins(events, site))
     for site, present in _seen_by_others(events).items():
         if site not in rows:
             rows[site] = Row(site, present)
@@ -81,11 +81,19 @@ def make(events: Sequence[dict[str, Any]]) -> Timeline:
     return Timeline([rows[site] for site in sorted(rows)], min(ends), max(ends))
 
 
-def _fill(row: Row, events: Sequence[dict[str, Any]]) -> None:
+def _joins(events: Sequence[dict[str, Any]], site: str) -> list[float]:
+    """When the coordinator says that the site joined."""
+    told = (event for event in events if event["event"] == "join" and event["site"] == COORDINATOR)
+    return [float(event["t"]) for event in told if event.get("who") == site]
+
+
+def _fill(row: Row, events: Sequence[dict[str, Any]], joins: Sequence[float]) -> None:
     rounds = [event for event in events if event["event"] == "round" and all(map(is_number, _seconds(event)))]
     first = float(events[0]["t"])
     if rounds:
         first = min(first, float(rounds[0]["t"]) - max(0.0, *_seconds(rounds[0])))
+    # A site that had the model already says nothing itself when it joins.
+    first = max((moment for moment in joins if moment < first), default=first)
     row.present = [(first, float(events[-1]["t"]))]
     row.rounds = len(rounds)
     before = first

@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import torch
+
 from torch_collab import log
 from torch_collab.escape import first_line
 from torch_collab.torch_compat import EVERYBODY_CAME, EXIT_BARRIER
@@ -24,6 +26,12 @@ class AgentStore:
         self._site_nodes = site_nodes
         self._at_barrier = False
         self._timeout: timedelta = shared.timeout
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"collab: torchrun of torch {torch.__version__} asks the rendezvous' store for {name!r}, which collab does "
+            "not know: use a torch that collab was tested with, or a newer torch-collab [rendezvous.agent-store]"
+        )
 
     @property
     def timeout(self) -> timedelta:
@@ -63,7 +71,7 @@ class AgentStore:
             log.info(f"no longer waiting for the other nodes of this site: {first_line(error)}")
 
     def arrive(self) -> int:
-        """This node's workers have ended, well or not. 0: nobody counts."""
+        """This node's workers have ended, with or without an error. 0: the nodes are not counted."""
         if self._site_nodes == 1 or self._at_barrier:
             return 0
         self._at_barrier = True

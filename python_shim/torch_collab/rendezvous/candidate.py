@@ -65,7 +65,7 @@ class Candidate:
         try:
             self._page = page.serve(settings.config, server, self.address, settings.page, join_command(settings))
         except (OSError, RuntimeError, ValueError) as problem:
-            log.warning(f"there is no page: {problem}")
+            log.warning(f"there is no page: {str(problem).removeprefix('collab: ')}")
         if self._page is not None:
             log.info(self._page.announcement)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,13 +69,24 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
             problem = first_line(error)
             if settings.is_host:
                 raise RendezvousConnectionError(
-                    f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): {problem} "
-                    "[rendezvous.not-served]"
+                    f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): "
+                    f"{_why_not_served(settings.port, problem)} [rendezvous.not-served]"
                 ) from None
         else:
             return _enter(settings, server, serving=True)
     server = _dial(settings, problem)
     return _enter(settings, server, serving=False)
+
+
+def _why_not_served(port: int, problem: str) -> str:
+    """torch's words for a port that is in use are those of its socket."""
+    if "EADDRINUSE" not in problem and "address already in use" not in problem.lower():
+        return problem
+    return (
+        f"another program of this machine listens at port {port}. If it is an earlier start of this swarm, or `collab "
+        "doctor --answer`, end it. If this is not the first machine, give its site a name of its own: --site NAME of "
+        "`collab run`, or COLLAB_SITE, and no is_host=1"
+    )
 
 
 def _look_for_another_first(settings: RendezvousSettings) -> None:
@@ -135,7 +147,7 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
             problem = f"it accepts connections, but has not answered as a store within {DIAL_SECONDS:.0f} s"
             break
         except OSError as error:  # nobody accepts
-            problem = str(error)
+            problem = _why_not_reached(settings.host, error)
         except (RuntimeError, ValueError) as error:
             server, problem = None, first_line(error)
             break
@@ -156,6 +168,12 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
             "[rendezvous.port-taken]"
         )
     return server
+
+
+def _why_not_reached(host: str, error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"{host} is not known as a name of a machine: is it spelt right?"
+    return error.strerror or str(error)
 
 
 def _unreachable(settings: RendezvousSettings, problem: str) -> str:

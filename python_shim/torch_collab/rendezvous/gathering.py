@@ -171,7 +171,7 @@ class Gathering:
 
     def _wait(self, index: int, closer: int | None, limit: float, waiting: Callable[[int], None]) -> Gathered:
         pulse = Pulse(self._store)
-        # The closer has the same limit, perhaps begun later than ours; its word comes first while it lives.
+        # The closer has the same limit, perhaps begun later than ours; it decides first while it is alive.
         deadline = time.monotonic() + limit + 2 * SILENT_SECONDS
         while not self.closed():
             self._store.add(f"beat/{index}", 1)

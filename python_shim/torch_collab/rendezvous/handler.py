@@ -112,7 +112,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             raise RendezvousConnectionError(str(error)) from None
         except _Refused as error:
             self._let_others_know()
-            raise RendezvousConnectionError(f"collab: {self._where()}: {error}") from None
+            raise RendezvousConnectionError(f"collab: {self._where()}: {error} [rendezvous.node-refused]") from None
         except GatheringError as error:
             raise RendezvousTimeoutError(f"collab: {self._where()}: {error}") from None
         except RendezvousError:
@@ -297,7 +297,10 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()
-        log.info(f"site {self._site} comes back as a world of its own; {self._coordinated()}")
+        log.info(
+            f"the workers of this machine have ended and are started again: site {self._site} comes back as a world of "
+            f"its own; {self._coordinated()}"
+        )
         if self._others:  # its workers may have failed before there was anything to come back to
             self._begin_with_others()
         return self._own_world()

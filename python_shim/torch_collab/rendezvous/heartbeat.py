@@ -56,8 +56,11 @@ class _Line:
         self._socket.close()
 
 
-class Again:
-    """Does its turn again and again. Threads: one of its own; start() and stop() belong to the agent's."""
+class PeriodicThread:
+    """Calls `_turn` periodically until it is stopped.
+
+    Threads: one of its own; start() and stop() belong to the agent's.
+    """
 
     def __init__(self, name: str) -> None:
         self._stop = threading.Event()
@@ -80,7 +83,7 @@ class Again:
         raise NotImplementedError
 
 
-class Heartbeat(Again):
+class Heartbeat(PeriodicThread):
     """Its thread alone uses its connection."""
 
     def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:

@@ -108,5 +108,8 @@ def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
             "COLLAB_TRANSPORT to the same value"
         )
     if mine["key"] == "token":
-        return f"{there} has another swarm key than {here}: give all nodes the same COLLAB_TOKEN (or COLLAB_TOKEN_FILE)"
+        return (
+            f"{there} has another swarm key than {here}: copy the key file of the first machine to all others "
+            "(COLLAB_TOKEN_FILE), or give all the same COLLAB_TOKEN"
+        )
     return f"{there} was refused there"

@@ -9,10 +9,10 @@ import contextlib
 
 from torch_collab.rendezvous.endpoint import Endpoint
 from torch_collab.rendezvous.first_members import PART
-from torch_collab.rendezvous.heartbeat import Again, Known
+from torch_collab.rendezvous.heartbeat import Known, PeriodicThread
 
 
-class Renewal(Again):
+class Renewal(PeriodicThread):
     def __init__(self, endpoint: Endpoint, known: Known) -> None:
         super().__init__("collab-renewal")
         self._endpoint = endpoint
