@@ -50,7 +50,7 @@ class DeviceStage {
   // A place for so many elements, behind the copies in progress there.
   [[nodiscard]] at::Tensor place(std::size_t count, at::Device device);
   [[nodiscard]] bool is_locked(std::span<const float> memory) const;
-  void go_to(at::Device device);  // what is under way elsewhere is over
+  void go_to(at::Device device);  // waits for what is under way on the previous device
   static void empty(Half& half);
 
   std::array<Half, 2> halves_;

@@ -30,7 +30,7 @@ class HubCalls {
   // Bytes [offset, offset + part.size()) of what `from` brought.
   using Sink = std::function<void(std::size_t from, std::size_t offset, ConstBytes part)>;
 
-  // What all members say alike; `shape` is for people.
+  // What all members say alike; `shape` is for error messages.
   struct Call {
     std::string operation;
     std::string shape;

@@ -12,7 +12,7 @@
 namespace collab::torch_adapter {
 namespace {
 
-// A function of CUDA's runtime. torch loads its symbols for all; collab is built without its headers.
+// A function of CUDA's runtime. torch loads it with its symbols global; collab is built without its headers.
 template <typename Function>
 Function* of_runtime(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));

@@ -161,7 +161,7 @@ def prose() -> list[bytes]:
 
 
 class Batches:
-    """A seed's: of n sites, number n s + i is what site i trains on in step s."""
+    """The batches of a seed: of n sites, site i trains on number n s + i in step s."""
 
     def __init__(self, course: Course, seed: int) -> None:
         import torch

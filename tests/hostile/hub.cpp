@@ -78,7 +78,7 @@ void bring_into_a_world(Context& context, const std::vector<BufferPtr>& payloads
 void attack_enter_gone(Context& context) {
   std::deque<LinkId> held;
   const auto leave_oldest = [&] {
-    // Meanwhile nothing is waited for; at the end, where nothing has shown yet that so large a message was read.
+    // Only at the end this waits, if nothing has shown yet that so large a message was read.
     const bool waits = context.over() && context.counts.arrived == 0;
     if (context.peer->next(held.front(), waits ? kEnteredLimit : Duration{}))
       context.counts.arrives();  // refused, or let in

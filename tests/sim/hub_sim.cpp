@@ -61,7 +61,7 @@ class Run {
       end_faults();
       ask();
       world_.step();
-      if (std::exchange(fell_, false)) fall();
+      if (std::exchange(crashed_, false)) crash_hub();
     }
     if (wrong_.empty() && !finished()) describe_unfinished();
     return wrong_;
@@ -196,8 +196,8 @@ class Run {
     }
   }
 
-  // At the moment a rank is told something that matters its hub dies, and perhaps the rank with what it knows.
-  void fall() {
+  // The hub crashes just when a rank is told something that matters, and perhaps the rank with what it knows.
+  void crash_hub() {
     for (std::size_t hub = 0; hub + 1 < hubs_; ++hub) {
       if (world_.hub(hub) != nullptr) {
         world_.kill_hub(hub);
@@ -212,7 +212,7 @@ class Run {
         std::holds_alternative<wire::ChosenEpoch>(message), std::holds_alternative<wire::AcceptEpoch>(message)};
     if (!kinds[armed_]) return;
     armed_ = 0;
-    fell_ = true;
+    crashed_ = true;
     fell_at_ = rank;
   }
 
@@ -302,7 +302,7 @@ class Run {
   std::vector<std::pair<TimePoint, std::function<void()>>> ends_;
   std::string wrong_;
   std::uint64_t armed_ = 0;  // for a message of this kind
-  bool fell_ = false;
+  bool crashed_ = false;
   std::uint32_t fell_at_ = 0;
 };
 

@@ -28,7 +28,7 @@ enum class Finder : std::uint8_t {
 
 struct MutantRow {
   Mutant mutant;
-  Mutant with = Mutant::kCount;  // a second one, where each makes up for the other
+  Mutant with = Mutant::kCount;  // a second one, where either alone is masked by the other
   std::string_view name;
   std::string_view breaks;  // in one sentence
   Finder finder = Finder::kSwarm;

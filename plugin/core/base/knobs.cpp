@@ -417,7 +417,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1s",
       .unit = "time",
       .range = "10ms..60s",
-      .sentence = "How often sites and the coordinator send a sign of life.",
+      .sentence = "How often sites and the coordinator send a heartbeat.",
       .advanced = true},
      time<&C::heartbeat, 10, 60'000>()},
     {{.name = "linger",

@@ -33,7 +33,7 @@ struct OuterConfig {
 [[nodiscard]] double square_of(std::span<const float> vector);
 // The Euclidean norm, its root.
 [[nodiscard]] double norm_of(std::span<const float> vector);
-// By what a mean of this norm is multiplied; 1: it is as short as `clip` asks.
+// By what a mean of this norm is multiplied; 1: the norm is within `clip`.
 [[nodiscard]] float clip_factor(float clip, double norm);
 void multiply(std::span<float> vector, float factor);
 

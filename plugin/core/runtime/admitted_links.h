@@ -34,7 +34,8 @@ class AdmittedLinks {
   // `network`: of its host; empty: it is this machine, whose links go after all others'. `name`: which site says so.
   // `is_voter(name)`. Gives the link that is to be closed, which may be this one.
   template <typename IsVoter>
-  [[nodiscard]] std::optional<LinkId> came(LinkId link, std::string network, std::string name, IsVoter is_voter) {
+  [[nodiscard]] std::optional<LinkId> on_accepted(LinkId link, std::string network, std::string name,
+                                                  IsVoter is_voter) {
     closed(link);
     const std::size_t own = ++hosts_[network];
     links_[link] = {std::move(network), std::move(name), ++came_};
@@ -67,7 +68,7 @@ class AdmittedLinks {
     std::uint64_t order = 0;
   };
 
-  // The link to give up: of that host, or (null) of all.
+  // The link to close: one from that host, or if null one from any host.
   template <typename IsVoter>
   [[nodiscard]] LinkId last_of(const std::string* network, IsVoter is_voter) const {
     const auto stays = [&](const Link& each) {  // the smallest goes

@@ -128,11 +128,11 @@ class Server final : public CoordinatorServer {
 
   [[nodiscard]] bool is_known(LinkId link) const { return machine_.knows(link) || hub_.hub().knows(link); }
 
-  void came(LinkId link, const std::string& peer) {
+  void on_accepted(LinkId link, const std::string& peer) {
     const std::string network = network_of(peer);
     const bool here = network == "127.0.0.1" || network == network_of("[::1]:1") || network == network_of(address_);
-    dialler_quotas_.came(link, here ? std::string() : network);
-    links_.came(link, peer);
+    dialler_quotas_.on_accepted(link, here ? std::string() : network);
+    links_.on_accepted(link, peer);
   }
 
   // Whoever is about to be taken in. What is said on a link that is closed for it is not heard any more.
@@ -182,7 +182,7 @@ class Server final : public CoordinatorServer {
     }
     if (auto* proved = std::get_if<LinkAuthenticated>(&event))
       return links_.proved(proved->link, std::move(proved->names));
-    if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return came(accepted->link, accepted->peer);
+    if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return on_accepted(accepted->link, accepted->peer);
     if (auto* gone = std::get_if<LinkClosed>(&event)) return closed(std::move(*gone));
     if (const auto* sent = std::get_if<MessageSent>(&event)) return hub_.sent(sent->link, sent->token);
     auto* arrived = std::get_if<MessageArrived>(&event);
@@ -215,7 +215,7 @@ class Server final : public CoordinatorServer {
 
   void make_room_for_join(LinkId link, std::size_t bytes) {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
-    for (const LinkId each : joins_.came(link, bytes, is_kept)) {
+    for (const LinkId each : joins_.on_accepted(link, bytes, is_kept)) {
       links_.expel(each, "its Join is the largest, and the waiting Joins take more than " +
                              std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }

@@ -26,9 +26,9 @@ class DiallerQuotas {
   static constexpr double kSmallQuestionsOfLink = 20;  // who leads, what an operator says: a site asks each heartbeat
 
   // `network`: of its host; empty: it is this machine.
-  void came(LinkId link, std::string network) { links_[link].network = std::move(network); }
+  void on_accepted(LinkId link, std::string network) { links_[link].network = std::move(network); }
   void closed(LinkId link) { links_.erase(link); }
-  // Empty likewise, or nobody knows.
+  // Empty likewise, or if it is not known.
   [[nodiscard]] std::string network(LinkId link) const {
     const auto found = links_.find(link);
     return found == links_.end() ? std::string() : found->second.network;

@@ -28,7 +28,7 @@ class HubDriver {
 
   [[nodiscard]] const protocol::CollectiveHub& hub() const { return hub_; }
   void feed(TimePoint now, const protocol::HubEvent& event);
-  // `host`: the network of who sends it; empty: it is this machine, or nobody knows.
+  // `host`: the sender's network; empty if that is this machine or not known.
   void arrived(TimePoint now, LinkId link, wire::Message message, BufferPtr payload, std::string host);
   void sent(LinkId link, std::uint64_t token) { outgoing_.taken(link, token); }
   void closed(LinkId link) { outgoing_.closed(link); }

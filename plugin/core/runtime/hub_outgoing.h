@@ -22,7 +22,7 @@
 
 namespace collab {
 
-// A part as the hub has it: links share what is in it, so that its end tells that the hub has let go.
+// A part as the hub holds it. Links share its bytes, so its destruction shows that the hub has released it.
 class HeldPart final : public Buffer {
  public:
   explicit HeldPart(BufferPtr arrived) : arrived_(std::move(arrived)) {}

@@ -35,8 +35,8 @@ class LinkAdmission {
       : transport_(transport), clock_(clock), is_known_(std::move(is_known)), refusal_(std::move(refusal)) {}
 
   // `peer` as the transport names it.
-  void came(LinkId link, const std::string& peer) {
-    close_all(pending_links_.came(clock_.now(), link, peer, is_known_));
+  void on_accepted(LinkId link, const std::string& peer) {
+    close_all(pending_links_.on_accepted(clock_.now(), link, peer, is_known_));
   }
   void tick() { close_all(pending_links_.due(clock_.now(), is_known_)); }
   [[nodiscard]] TimePoint next_deadline() const { return pending_links_.next_deadline(); }
@@ -47,10 +47,10 @@ class LinkAdmission {
     return authenticated_.difference(link, name);
   }
 
-  // See AdmittedLinks::came(). Gives the link that is to be expelled for it, which may be this one.
+  // See AdmittedLinks::on_accepted(). Gives the link that is to be expelled for it, which may be this one.
   template <typename IsVoter>
   [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, IsVoter is_voter) {
-    const auto gone = taken_.came(link, std::move(network), std::move(name), is_voter);
+    const auto gone = taken_.on_accepted(link, std::move(network), std::move(name), is_voter);
     if (gone) taken_.closed(*gone);
     return gone;
   }

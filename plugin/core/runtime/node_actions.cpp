@@ -103,7 +103,7 @@ void Node::act(const protocol::RoundSkipped& action) {
   answer_round();
 }
 
-// Whoever waits for the round is told how it ended.
+// Completes the call that waits for the round.
 void Node::answer_round() {
   if (callers_.round.give(round_.report())) return;
   if (egress_.over()) helper_state_.ended(cancelled(kBudgetOver));

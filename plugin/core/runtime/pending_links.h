@@ -30,7 +30,7 @@ class PendingLinks {
   // `peer` as a transport names it, "host:port". `is_known(link)`: it has been taken in. Gives the links that are to be
   // closed to make room: the oldest of its host, or where there are too many in all, of the host with the most.
   template <typename IsKnown>
-  [[nodiscard]] std::vector<LinkId> came(TimePoint now, LinkId link, const std::string& peer, IsKnown is_known) {
+  [[nodiscard]] std::vector<LinkId> on_accepted(TimePoint now, LinkId link, const std::string& peer, IsKnown is_known) {
     const std::string host = network_of(peer);
     waiting_[link] = {host, now};
     std::vector<LinkId> gone;

@@ -46,9 +46,9 @@ struct RoundReport {
   double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
-  double stall_seconds = 0;     // from the trigger to parameters in place, or what the script waited of it
+  double stall_seconds = 0;     // from the trigger to the new parameters; with overlap, only while the script waited
   double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
-  double merge_seconds = 0;     // and to put its result into the parameters
+  double merge_seconds = 0;     // of the merge itself
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };

@@ -84,7 +84,7 @@ void SiteDriver::drain() {
 
 void SiteDriver::on_accepted(LinkId link, const std::string& peer) {
   ends_[link] = peer;
-  links_.came(link, peer);
+  links_.on_accepted(link, peer);
 }
 
 void SiteDriver::on_connected(LinkId link) {

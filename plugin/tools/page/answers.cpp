@@ -6,7 +6,7 @@
 namespace collab::page {
 namespace {
 
-// Another website's script cannot read the page of this machine by giving it a name of its own.
+// Against DNS rebinding: a script of another website cannot read this page under a name of that website.
 bool names_this_machine(std::string_view host) {
   const std::size_t port = host.rfind(':');
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) host = host.substr(0, port);

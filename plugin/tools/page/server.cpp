@@ -31,7 +31,7 @@ using tcp = asio::ip::tcp;
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no connection, for want of files say
 
-// A host with one IPv6 address usually has all with the same first half.
+// A host with one IPv6 address usually owns the whole /64.
 std::string network_of(const asio::ip::address& address) {
   if (address.is_v4() || address.to_v6().is_v4_mapped()) return address.to_string();
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
@@ -144,7 +144,7 @@ struct Server::Loop {
     });
   }
 
-  // Says that this was all; whether the other side says so too does not matter.
+  // Sends the end of the stream, and does not wait for that of the other side.
   void end(const std::shared_ptr<Connection>& connection) {
     if (!connection->tls) return finish(connection);
     connection->tls->async_shutdown([this, connection](error_code) { finish(connection); });

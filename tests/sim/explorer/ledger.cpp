@@ -79,7 +79,7 @@ void Ledger::is_newest(const Round& round, const std::vector<wire::Voter>& voter
   voters_ = voters;
 }
 
-// For attempts, only what they are: the machines have who was told of them.
+// For attempts, only what they are: the machines record which sites were told of them.
 void Ledger::write(Canon& canon) const {
   canon.all(commits_, counted_, newest_, voters_, parts_.size());
   for (const auto& [attempt, parts] : parts_) {

@@ -124,7 +124,7 @@ TEST_F(FirstAnchor, AnAnchorThatIsHeldGoesBeforeAll) {
   lima.offer.run = RunId{5};
   const auto actions = come({resumed("paris", 3), fetching(fresh("tokyo", 3), "tokyo"), lima});
   EXPECT_EQ(chosen(actions), SiteId{2});
-  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.run, RunId{7}) << "who has agreed on run 5 nobody knows";
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.run, RunId{7}) << "it is unknown which sites agreed on run 5";
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kWrong);
   ASSERT_EQ(warned(actions).size(), 1U);
   EXPECT_THAT(warned(actions)[0].second, HasSubstr("lima holds an anchor"));

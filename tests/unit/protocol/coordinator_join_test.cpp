@@ -281,7 +281,7 @@ TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
   }
   EXPECT_EQ(without_voters(sent<wire::InstallAnchor>(last)[0].second),
             (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{5}, {SiteId{3}}, {4, 0}}))
-      << "under another run's name: who has agreed on it nobody knows";
+      << "under another run's name: it is unknown which sites agreed on it";
 }
 
 TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {

@@ -77,7 +77,7 @@ TEST_F(Shares, AreEqualUntilSomebodyHasMeasured) {
   EXPECT_EQ(shares(1, std::vector<Told>(4)), (Owned{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}}));
   commit();
   EXPECT_EQ(shares(2, {{10, 0}, {10, 0}, {}, {}}), (Owned{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}}))
-      << "nobody knows a way down";
+      << "no site has a known rate down";
 }
 
 TEST_F(Shares, FollowTheRatesAndAreTold) {

@@ -475,7 +475,7 @@ TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
   EXPECT_EQ(reformed(c.hear(3, H::done(start, kWrong))).participants.size(), 2U);
 }
 
-// Left out, no round would ever come, and nobody would be told why.
+// If it were only left out, no round could ever begin, and no error would say why.
 TEST(RoundOfTwo, OneThatIsBeyondRepairIsRefused) {
   H c;
   c.gather({"paris", "tokyo"});

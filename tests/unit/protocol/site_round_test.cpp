@@ -373,7 +373,7 @@ TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
 TEST_F(SiteRound, ASkippedRoundAnswersTheTriggerAndNothingIsLost) {
   const auto actions = s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"});
   ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
-  EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] no round 1 for now: 1 of the 2 sites"));
+  EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] round 1 cannot run yet: 1 of the 2 sites"));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{20, 9})).at(0).second, (wire::Ready{RoundId{1}, 20, 20, 9, kRight}));
 }
 

@@ -30,7 +30,7 @@ class LinkAdmissionTest : public ::testing::Test {
 
 TEST_F(LinkAdmissionTest, WhoSaysNothingOfUseIsClosedAndWhoIsKnownIsNot) {
   known_ = {LinkId{2}};
-  for (const LinkId link : {LinkId{1}, LinkId{2}, LinkId{3}}) links_.came(link, "10.0.0.1:5");
+  for (const LinkId link : {LinkId{1}, LinkId{2}, LinkId{3}}) links_.on_accepted(link, "10.0.0.1:5");
   links_.closed(LinkId{3});
   EXPECT_EQ(links_.next_deadline(), clock_.now() + PendingLinks::kPatience);
   links_.tick();
@@ -44,7 +44,7 @@ TEST_F(LinkAdmissionTest, WhoSaysNothingOfUseIsClosedAndWhoIsKnownIsNot) {
 TEST_F(LinkAdmissionTest, OneHostsLinksAtTheDoorMakeRoomForItsNext) {
   for (std::uint64_t link = 1; link <= PendingLinks::kMostOfHost + 1; ++link) {
     clock_.advance(std::chrono::milliseconds(1));
-    links_.came(LinkId{link}, "10.0.0.1:" + std::to_string(link));
+    links_.on_accepted(LinkId{link}, "10.0.0.1:" + std::to_string(link));
   }
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1}));
 }

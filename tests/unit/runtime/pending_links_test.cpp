@@ -14,7 +14,7 @@ using std::chrono::seconds;
 class PendingLinksTest : public ::testing::Test {
  protected:
   std::vector<LinkId> come(std::uint64_t link, const std::string& peer, TimePoint when = {}) {
-    return pending_links_.came(when, LinkId{link}, peer, is_known());
+    return pending_links_.on_accepted(when, LinkId{link}, peer, is_known());
   }
   [[nodiscard]] std::function<bool(LinkId)> is_known() const {
     return [this](LinkId link) { return known_.contains(link.value); };
@@ -68,7 +68,7 @@ TEST(PendingLinks, ThereAreNoMoreThanAnEighthOfTheFiles) {
   std::size_t closed = 0;
   for (std::uint64_t i = 1; i <= 200; ++i) {
     const std::string peer = "10.0." + std::to_string(i % 100) + ".1:1";
-    closed += pending_links.came({}, LinkId{i}, peer, [](LinkId) { return false; }).size();
+    closed += pending_links.on_accepted({}, LinkId{i}, peer, [](LinkId) { return false; }).size();
   }
   EXPECT_EQ(closed, 200U - 128U);
 }

@@ -188,11 +188,11 @@ TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
   }
   for (int i = 0; i < 31; ++i) {
     held.push_back(links[static_cast<std::size_t>(i)]->hold(kMaxUnhandledInAll / 30));
-    EXPECT_EQ(links[static_cast<std::size_t>(i)]->is_full(), i == 30) << i << ": it is less than 16 MiB";
+    EXPECT_EQ(links[static_cast<std::size_t>(i)]->check_full(), i == 30) << i << ": it is less than 16 MiB";
   }
-  EXPECT_FALSE(links[31]->is_full()) << "who holds nothing is read";
+  EXPECT_FALSE(links[31]->check_full()) << "who holds nothing is read";
   held.push_back(links[31]->hold(kMaxUnhandledInAll / 33));
-  EXPECT_FALSE(links[31]->is_full()) << "within its share";
+  EXPECT_FALSE(links[31]->check_full()) << "within its share";
   held.erase(held.begin() + 2, held.end() - 2);
   EXPECT_EQ(rooms, 0) << "the one that waits has not been handled";
   held.clear();
@@ -208,15 +208,15 @@ TEST(TcpUnhandledInAll, WhatEndedLinksHaveLeftKeepsNewOnesWaiting) {
   std::deque<std::shared_ptr<const void>> held;
   for (int i = 0; i < 9; ++i) {
     const auto link = std::make_shared<Unhandled>(all, [] {});
-    EXPECT_FALSE(link->is_full()) << i;
+    EXPECT_FALSE(link->check_full()) << i;
     held.push_back(link->hold(kMaxUnhandledInAll / 32));
     link->end();
   }
   const auto next = std::make_shared<Unhandled>(all, [] {});
-  EXPECT_TRUE(next->is_full());
-  EXPECT_FALSE(known->is_full()) << "something of its was handled";
+  EXPECT_TRUE(next->check_full());
+  EXPECT_FALSE(known->check_full()) << "something of its was handled";
   held.pop_front();
-  EXPECT_FALSE(next->is_full());
+  EXPECT_FALSE(next->check_full());
   held.clear();
   EXPECT_EQ(all->of_ended, 0U);
 }
@@ -236,14 +236,14 @@ TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoNewLinkIsReadAndBeyondTwiceNone) {
   };
   const auto fresh = std::make_shared<Unhandled>(all, [] {});
   fill(kMaxUnhandledInAll);
-  EXPECT_TRUE(fresh->is_full());
-  EXPECT_FALSE(known->is_full()) << "something of its was handled";
+  EXPECT_TRUE(fresh->check_full());
+  EXPECT_FALSE(known->check_full()) << "something of its was handled";
   fill(2 * kMaxUnhandledInAll);
-  EXPECT_TRUE(known->is_full());
+  EXPECT_TRUE(known->check_full());
   held.pop_back();
-  EXPECT_FALSE(known->is_full());
+  EXPECT_FALSE(known->check_full());
   held.clear();
-  EXPECT_FALSE(fresh->is_full());
+  EXPECT_FALSE(fresh->check_full());
 }
 
 // ---- what waits for a peer that takes nothing --------------------------------------------------------

@@ -15,7 +15,7 @@ class Nobody final : public ConnectionOwner {
   Status on_segment_end(Connection&, const SegmentHeader&, bool) override { return {}; }
   Status on_frame(Connection&, FrameType, std::span<const std::byte>) override { return {}; }
   void on_reading_paused(Connection&) override {}
-  bool may_read(Connection&, std::size_t) override { return true; }
+  bool admit_read(Connection&, std::size_t) override { return true; }
   void on_send_queue_empty(Connection&) override {}
   void on_segment_written(Connection&, Lane, std::uint64_t) override {}
   void failed(const ConnectionPtr&, Fault, const Status&) override {}

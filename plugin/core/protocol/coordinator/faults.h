@@ -1,6 +1,6 @@
 // Which sites made attempts at a round fail, and which sites are left out because of that.
 //
-// Every participant can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
+// Every participant can make an attempt fail: it leaves, fails, or computes another mean. So, until the round ends:
 //
 //   a member gives up more often than line and memory explain     it is left out
 //   a newcomer goes, or has another mean; or all newcomers        of the newcomers only the trainer that came first
@@ -29,10 +29,10 @@ namespace collab::protocol {
 //
 //   it has another anchor than the others            a round
 //   it has another mean than the others              until its mean was right
-//   it has leaders here step down                    a COLLAB_LINK_GRACE
+//   it makes the leader step down                    a COLLAB_LINK_GRACE
 //   an exchange stands still for it                  for good, by its name; once less than the others
 inline constexpr std::uint32_t kMaxRepeats = 3;
-// How often an exchange that makes progress gets its time again.
+// How often the time limit of an exchange that makes progress is extended.
 inline constexpr std::uint32_t kMaxExtensions = 2;
 // Attempts of a round that one member, or all newcomers, may make fail otherwise.
 inline constexpr std::uint32_t kMaxFailures = 8;

@@ -22,7 +22,7 @@ class GenerationGate {
   [[nodiscard]] bool fits(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  // What a helper holds tells which generation was trained, where nobody knows.
+  // If no site knows, the generation that was trained is that of what a helper holds.
   void learn(const wire::Join& join);
   void wait(LinkId link, const wire::Join& join);  // one that does not fit
   void forget(LinkId link);                        // its link is lost

@@ -209,7 +209,7 @@ struct AnchorFetch::State {
     out.emplace_back(AskPart{site, {plan.run, plan.round, part.kind, part.range}});
   }
 
-  // The number of this exact part. Otherwise a number that was asked of no source.
+  // The index of this exact part, or one that was requested from no source.
   [[nodiscard]] std::size_t index_of(const std::vector<Part>& among, const PartArrived& event,
                                      std::uint64_t size) const {
     const bool second = event.kind == ChunkKind::kOuter || event.kind == ChunkKind::kOuterDigests;

@@ -57,7 +57,7 @@ class CoordinatorLink {
   [[nodiscard]] const std::string& last_reason() const { return last_reason_; }
   [[nodiscard]] Duration heartbeat() const { return heartbeat_; }
   [[nodiscard]] Duration grace() const { return grace_; }
-  [[nodiscard]] Duration patience() const;  // with one candidate: who waits is answered once a heartbeat
+  [[nodiscard]] Duration patience() const;  // with one candidate; a waiting site gets an answer every heartbeat
   // None was found for the grace.
   [[nodiscard]] TimePoint given_up_at() const;
   [[nodiscard]] bool given_up() const;

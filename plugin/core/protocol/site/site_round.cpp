@@ -436,7 +436,7 @@ void SiteRound::skip(const std::string& reason) {
   const bool tells = skipped_++ % kTellsAgain == 0;
   const std::string row = skipped_ > 1 ? " (" + std::to_string(skipped_) + " times in a row)" : "";
   all_->note(tells ? Note::Level::kWarning : Note::Level::kDebug, "no-quorum",
-             "no round " + std::to_string(of.value) + " for now" + row + ": " + reason +
+             "round " + std::to_string(of.value) + " cannot run yet" + row + ": " + reason +
                  "; this site trains on, and the anchor stays as it is [round.skipped]");
   round_ = Record{};
   all_->out.emplace_back(RoundSkipped{of, reason});

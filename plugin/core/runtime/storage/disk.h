@@ -34,8 +34,8 @@ class Disk {
 // for (a pipe) or to lead astray.
 [[nodiscard]] int open_plain(Disk& disk, const char* path, int flags, mode_t mode = 0600);
 
-// PATH.new, which becomes PATH when it is whole and durable: who reads PATH finds the old file or the new one. Failures
-// are kUnavailable and say which file; what to do about it the caller adds.
+// PATH.new, which becomes PATH when it is whole and durable: a reader of PATH finds the old file or the new one.
+// Failures are kUnavailable and say which file; what to do about it the caller adds.
 class NewFile {
  public:
   static Result<NewFile> make(Disk& disk, std::string path);  // its owner's alone

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "collab/status.h"
 #include "core/base/float_environment.h"
 
 namespace collab {
 
 namespace {
 
-// The range that covers both, with what lies between them.
+// The smallest range that covers both.
 ElementRange all_between(ElementRange a, ElementRange b) {
   if (a.size() == 0 || b.size() == 0) return a.size() == 0 ? b : a;
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
@@ -39,6 +40,7 @@ void TrainingCopy::begin_round(bool merges) {
 void TrainingCopy::before_write(ElementRange range) {
   written_ = all_between(written_, common(range, {0, values_.size()}));
   if (holds_ == Holds::kAnchor) return;
+  COLLAB_CHECK(holds_ != Holds::kMoves, "a copy was written to after a commit had displaced it");
   if (merges_ && original_.empty()) original_.assign(values_.begin(), values_.end());
   holds_ = Holds::kWritten;
 }

@@ -4,9 +4,8 @@
 // copy is merged into the script's parameters at a step boundary (merge_copy()).
 //
 //   take, begin_round --> taken --displace: the commit of what was contributed--> moves
-//                           |                                                       | before_write
-//                           |                                                       v
-//                           +---------before_write, ordinary writes: all else--> written
+//                           |
+//                           +---------before_write, ordinary writes: all else--> written, where displace adds to it
 //
 //   from each: took_anchor --> anchor; end_round, then merge_copy
 //
@@ -48,7 +47,7 @@ class TrainingCopy final : public ParameterVector {
   [[nodiscard]] bool merges() const { return merges_; }
   // In place of the write of a new anchor where all of the copy was contributed; each element once.
   void displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean);
-  // Before the copy is written to, and where.
+  // Before the copy is written to, and where. Never once it moves, when what was taken is gone.
   void before_write(ElementRange range = kWholeVector);
   // It was unfit, and is the anchor from here on.
   void took_anchor() { holds_ = Holds::kAnchor; }

@@ -22,7 +22,7 @@ class ReadTurn {
     frames_ += frames;
     many_frames_ = many_frames_ || frames_ >= kFramesAtOnce;
   }
-  // All that was there has been read, or it was enough.
+  // All that was there has been read, or as much as a turn allows.
   void end() {
     if (frames_ < kFramesAtOnce / 2) many_frames_ = false;
   }

@@ -108,7 +108,7 @@ void Connection::read_ready() {
     const std::size_t now = read_some();
     if (now == 0) break;
     turn_.took(now, decoder_.take_count());
-    if (!context_.owner.may_read(*this, now)) {
+    if (!context_.owner.admit_read(*this, now)) {
       context_.owner.on_reading_paused(*this);
       return;
     }

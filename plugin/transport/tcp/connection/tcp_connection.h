@@ -2,7 +2,7 @@
 // and to its owner; how far it is, lifecycle.h draws.
 //
 // Threads: the transport's IO thread only. Ownership: shared by the engine and by the operations under way; owns its
-// socket. It tells its owner of everything; of a failure later, from the event loop, never from inside a call.
+// socket. It reports every event to its owner. Failures are reported from the event loop, never from inside a call.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -46,8 +46,8 @@ class ConnectionOwner {
   virtual Status on_frame(Connection& from, FrameType type, std::span<const std::byte> body) = 0;
   // All bytes that were there have been taken in.
   virtual void on_reading_paused(Connection& from) = 0;
-  virtual bool may_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: not before resume_reading()
-  virtual void on_send_queue_empty(Connection& from) = 0;          // more can be sent at once
+  virtual bool admit_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: not before resume_reading()
+  virtual void on_send_queue_empty(Connection& from) = 0;            // more can be sent at once
   virtual void on_segment_written(Connection& from, Lane lane, std::uint64_t number) = 0;
   virtual void failed(const ConnectionPtr& from, Fault fault, const Status& why) = 0;
 };
@@ -78,7 +78,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void flush();
   [[nodiscard]] bool idle() const { return queue_.empty() && !socket_.waits_to_write() && !security_.has_outgoing(); }
   [[nodiscard]] bool overfull() const { return queue_.overfull(); }
-  // What is queued is still sent, then nothing; what comes is passed over until the other side ends as well.
+  // Sends what is queued and then stops. Discards what arrives until the other side ends as well.
   void drain();
   void close();
   void fail(Fault fault, Status why);

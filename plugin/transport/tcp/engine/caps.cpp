@@ -17,7 +17,7 @@ Caps::Caps(EngineParts& all)
       down_(all.context.options.max_mbit_down * 1e6 / 8),
       timer_(all.context.io) {}
 
-bool Caps::may_send(TcpLink& link) {
+bool Caps::admit_send(TcpLink& link) {
   const TimePoint now = all_.now();
   const bool up = up_.open(now);
   if (link.caps.open(now) && up) return true;
@@ -32,10 +32,10 @@ void Caps::sent(TcpLink& link, std::size_t bytes) {
   link.caps.take(bytes);
 }
 
-bool Caps::may_read(Connection& from, std::size_t bytes) {
+bool Caps::admit_read(Connection& from, std::size_t bytes) {
   if (down_.capped()) down_.take(bytes);
   if (from.state() != Connection::State::kAttached) return true;
-  if (TcpLink* const link = all_.links.find(from.slot.link()); link != nullptr && link->session.is_full()) {
+  if (TcpLink* const link = all_.links.find(from.slot.link()); link != nullptr && link->session.check_full()) {
     from.pause(Connection::Pause::kUnhandled);
     return false;
   }
@@ -78,7 +78,7 @@ void Caps::read_on(Connection& connection) {
   connection.resume_reading();
 }
 
-void Caps::has_room(TcpLink& link) {
+void Caps::resume_unhandled(TcpLink& link) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     const ConnectionPtr connection = link.connections.at(i);
     if (connection != nullptr && connection->paused() == Connection::Pause::kUnhandled) read_on(*connection);
@@ -94,7 +94,7 @@ void Caps::control_attached(TcpLink& link, TimePoint now) {
 void Caps::tick(TimePoint now) {
   for (const LinkId id : all_.links.ids()) {  // what others left may be handled by now
     TcpLink* const link = all_.links.find(id);
-    if (link != nullptr && !link->session.is_full()) has_room(*link);
+    if (link != nullptr && !link->session.check_full()) resume_unhandled(*link);
   }
   if (!down_.capped()) return;
   double senders = 0;

@@ -23,11 +23,11 @@ class Caps {
 
   [[nodiscard]] bool capped(const TcpLink& link) const { return up_.capped() || link.caps.capped(); }
   [[nodiscard]] double rate_up() const { return up_.rate(); }
-  [[nodiscard]] bool may_send(TcpLink& link);  // data
+  [[nodiscard]] bool admit_send(TcpLink& link);  // data
   void sent(TcpLink& link, std::size_t bytes);
 
-  bool may_read(Connection& from, std::size_t bytes);  // counts the bytes
-  void has_room(TcpLink& link);                        // has room again, for unhandled messages
+  bool admit_read(Connection& from, std::size_t bytes);  // counts the bytes
+  void resume_unhandled(TcpLink& link);                  // it has room for them again
 
   void control_attached(TcpLink& link, TimePoint now);
   void tick(TimePoint now);

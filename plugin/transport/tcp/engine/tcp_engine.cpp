@@ -97,7 +97,7 @@ void TcpEngine::run(Command& command) {
       return;
     case Command::Kind::kResolved: return all_.dialler.looked_up(command.link, std::move(command.endpoints));
     case Command::Kind::kRoom:
-      if (link != nullptr) all_.caps.has_room(*link);
+      if (link != nullptr) all_.caps.resume_unhandled(*link);
       return;
     case Command::Kind::kStop: return stop();
   }

@@ -41,7 +41,7 @@ class TcpEngine final : private ConnectionOwner {
   Status on_frame(Connection& from, FrameType type, std::span<const std::byte> body) override;
   Status on_link_frame(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body);
   void on_reading_paused(Connection& from) override;
-  bool may_read(Connection& from, std::size_t bytes) override { return all_.caps.may_read(from, bytes); }
+  bool admit_read(Connection& from, std::size_t bytes) override { return all_.caps.admit_read(from, bytes); }
   void on_send_queue_empty(Connection& from) override;
   void on_segment_written(Connection& from, Lane lane, std::uint64_t number) override;
   void failed(const ConnectionPtr& from, Fault fault, const Status& why) override;

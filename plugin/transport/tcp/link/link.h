@@ -6,7 +6,7 @@
 //   open ◀──a connection attaches── alone ──COLLAB_LINK_GRACE──▶ ended, with the reason
 //     └──the last connection fails──▶ ┘ ├──the peer's port refuses twice, or a dialler that had closed all its
 //                                       │  connections does not redial: the process is gone──▶ ended
-//                                       └──the peer knows the link no more──▶ ended
+//                                       └──the peer no longer knows the link──▶ ended
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; a bye sent and one received──▶ ended, ok
 //
 // Its parts have private fields. Each part of the engine changes its own ones only; the headers say which these are.

@@ -29,7 +29,7 @@ class LinkSession {
   LinkSession(const LinkSession&) = delete;
   LinkSession& operator=(const LinkSession&) = delete;
 
-  // Out. Fails if the message, alone or with what waits, is more than is carried. `peer` is for people.
+  // Out. Fails if the message, alone or with what waits, is more than is carried. `peer` is for error messages.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
   [[nodiscard]] Outbox& outbox(Lane lane) { return out_[static_cast<std::size_t>(lane)]; }
   // Bytes of memory that the messages of the data lane take apart from their own; those of control are counted.
@@ -49,7 +49,7 @@ class LinkSession {
   [[nodiscard]] bool ack_due() const { return ack_due_; }
   [[nodiscard]] bool ack_at_once() const;
   void acknowledged();
-  [[nodiscard]] bool is_full() { return unhandled_->is_full(); }
+  [[nodiscard]] bool check_full() { return unhandled_->check_full(); }
   [[nodiscard]] bool any_handled() const { return unhandled_->any_handled(); }
 
   // A connection is gone. Gives the bytes to send again, and adds the tokens that are due now.

@@ -27,7 +27,7 @@
 namespace collab::tcp {
 
 inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
-// What a message costs apart from its bytes, about.
+// About how much memory a message needs beyond its bytes.
 inline constexpr std::size_t kMessageCost = 512;
 // Control messages that wait for a peer to take them, and their cost. A peer that asks and does not read is given up.
 // For all links of a process: beyond this no link may have more than its share.

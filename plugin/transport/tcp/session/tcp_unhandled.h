@@ -1,7 +1,7 @@
 // What was handed to the process and is not handled yet. A link that sends faster than that is not read for a while.
 //
-// Threads: hold() and is_full() on the IO thread. What was held is released on any thread. Ownership: a link shares it
-// with its messages.
+// Threads: hold() and check_full() on the IO thread. What was held is released on any thread. Ownership: a link shares
+// it with its messages.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
 
   // Something was handled.
   [[nodiscard]] bool any_handled() const { return any_handled_; }
-  [[nodiscard]] bool is_full() {
+  [[nodiscard]] bool check_full() {
     if (!is_above(kMaxUnhandledBytes)) return false;
     waits_ = true;
     if (is_above(kMaxUnhandledBytes)) return true;
