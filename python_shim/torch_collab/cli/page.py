@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 
 from torch_collab.cli import forms
 from torch_collab.network.addresses import is_loopback, split_host_port
@@ -46,13 +47,13 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str]:
     if given and "http" not in given:
         word = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{word} is for the page, which --http HOST:PORT serves [page.no-http]")
-    if given:
-        _check_reach(given)
     return given
 
 
-def _check_reach(given: dict[str, str]) -> None:
+def check_reach(given: Mapping[str, str]) -> None:
     """As the coordinator would, which comes to it only when the training has begun."""
+    if "http" not in given:
+        return
     with forms.usage("--http"):
         host, _ = split_host_port(given["http"])
     if not ({"http_cert", "http_insecure"} & set(given) or is_loopback(host)):

@@ -184,7 +184,9 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
         # Of several sites on one machine the first has the port.
         shared = first == "0" and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
-    conf |= {word: quote(text, safe=_PLAIN) for word, text in page.options_of(arguments).items()}
+    of_page = page.options_of(arguments)
+    page.check_reach(of_page)
+    conf |= {word: quote(text, safe=_PLAIN) for word, text in of_page.items()}
     # torchrun takes only the last --rdzv-conf: what is asked of it besides goes into ours.
     asked = [option for option in arguments.torchrun if _CONF.match(option)]
     if any("=" not in option for option in asked):
