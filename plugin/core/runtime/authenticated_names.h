@@ -16,7 +16,7 @@ namespace collab {
 
 class AuthenticatedNames {
  public:
-  void proved(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
+  void put(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
   void closed(LinkId link) { names_.erase(link); }
 
   // Why whoever is there is not the site `name`; empty: it may be.

@@ -13,7 +13,7 @@ namespace collab {
 
 class ClosingLinks {
  public:
-  void leave(LinkId link) {
+  void begin(LinkId link) {
     links_.insert(link);
     if (links_.size() > kMost) links_.erase(links_.begin());  // of links that had ended by themselves
   }

@@ -181,7 +181,7 @@ class Server final : public CoordinatorServer {
       return transport_->close(connected->link);
     }
     if (auto* proved = std::get_if<LinkAuthenticated>(&event))
-      return links_.proved(proved->link, std::move(proved->names));
+      return links_.on_authenticated(proved->link, std::move(proved->names));
     if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return on_accepted(accepted->link, accepted->peer);
     if (auto* gone = std::get_if<LinkClosed>(&event)) return closed(std::move(*gone));
     if (const auto* sent = std::get_if<MessageSent>(&event)) return hub_.sent(sent->link, sent->token);

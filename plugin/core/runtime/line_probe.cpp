@@ -58,7 +58,7 @@ class Speaker {
 
 std::vector<std::byte> encode_line(const LineMessage& told) {
   std::string bytes(kMark);
-  bytes.push_back(static_cast<char>(told.word));
+  bytes.push_back(static_cast<char>(told.kind));
   for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>((told.number >> shift) & 0xff));
   bytes.append(told.text, 0, kMostText);
   const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
@@ -71,12 +71,13 @@ Result<LineMessage> decode_line(std::span<const std::byte> head) {
   if (!bytes.starts_with(kMark) || bytes.size() < kFixed || bytes.size() > kFixed + kMostText) {
     return corrupt("expected the words of a `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
   }
-  const auto word = static_cast<std::uint8_t>(bytes[kMark.size()]);
-  if (word < static_cast<std::uint8_t>(LineMessageKind::kPing) ||
-      word > static_cast<std::uint8_t>(LineMessageKind::kBusy)) {
-    return corrupt("a `collab doctor` said word " + std::to_string(word) + ", which this version does not know");
+  const auto kind = static_cast<std::uint8_t>(bytes[kMark.size()]);
+  if (kind < static_cast<std::uint8_t>(LineMessageKind::kPing) ||
+      kind > static_cast<std::uint8_t>(LineMessageKind::kBusy)) {
+    return corrupt("a `collab doctor` sent a message of kind " + std::to_string(kind) +
+                   ", which this version does not know");
   }
-  LineMessage told{.word = static_cast<LineMessageKind>(word), .text = std::string(bytes.substr(kFixed))};
+  LineMessage told{.kind = static_cast<LineMessageKind>(kind), .text = std::string(bytes.substr(kFixed))};
   for (std::size_t i = 0; i < 8; ++i) {
     told.number |= std::uint64_t{static_cast<std::uint8_t>(bytes[kMark.size() + 1 + i])} << (8 * i);
   }
@@ -128,7 +129,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
 
   void on_accepted(LinkId link, const std::string& peer) override {
     if (asker_ != LinkId() && !turn_.is_over(clock_->now())) {
-      say(link, {.word = LineMessageKind::kBusy});
+      say(link, {.kind = LineMessageKind::kBusy});
       return transport_->close(link);
     }
     if (asker_ != LinkId()) end_turn();
@@ -156,7 +157,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     if (!sender_.is_over(now())) return;
     // The last request. Once the other side knows of its end, this side is free for the next one.
     on_closed(link, {});
-    say(link, {.word = LineMessageKind::kDownEnd});
+    say(link, {.kind = LineMessageKind::kDownEnd});
     transport_->close(link);
   }
   void on_message(LinkId link, TransportMessage message) override {
@@ -167,9 +168,9 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     }
     const Result<LineMessage> told = decode_line(message.head);
     if (!told.ok()) return transport_->close(link);
-    if (told->word != LineMessageKind::kPing) turn_.moved(clock_->now());
-    switch (told->word) {
-      case LineMessageKind::kPing: return say(link, {.word = LineMessageKind::kPong, .number = told->number});
+    if (told->kind != LineMessageKind::kPing) turn_.moved(clock_->now());
+    switch (told->kind) {
+      case LineMessageKind::kPing: return say(link, {.kind = LineMessageKind::kPong, .number = told->number});
       case LineMessageKind::kDialBack:
         if (told->number == 0 || told->number > 65535 || back_ != LinkId()) return transport_->close(link);
         // Only to where the question came from: this side is never sent to a third machine.
@@ -177,7 +178,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
         return;
       case LineMessageKind::kUp: return meter_.begin(now());
       case LineMessageKind::kUpEnd:
-        return say(link, {.word = LineMessageKind::kUpFigure,
+        return say(link, {.kind = LineMessageKind::kUpFigure,
                           .number = static_cast<std::uint64_t>(meter_.bits_a_second(now()))});
       case LineMessageKind::kDown:
         if (sender_.on_its_way() > 0) return transport_->close(link);
@@ -201,7 +202,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   void dialled_back(const std::string& why_not) {
     if (why_not.empty()) transport_->close(back_);
     back_ = LinkId();
-    if (asker_ != LinkId()) say(asker_, {.word = LineMessageKind::kDialled, .text = why_not});
+    if (asker_ != LinkId()) say(asker_, {.kind = LineMessageKind::kDialled, .text = why_not});
   }
 
   const std::shared_ptr<const Clock> clock_;
@@ -259,7 +260,7 @@ class Measurer final : public TransportHandler, private Speaker {
     Result<LineMessage> told = decode_line(message.head);
     if (!told.ok()) {
       closed_ = "the program that answers is not `collab doctor --answer`";
-    } else if (told->word == LineMessageKind::kBusy) {
+    } else if (told->kind == LineMessageKind::kBusy) {
       closed_ = "it is measuring for another machine; try again when that is done";
     } else {
       told_ = std::move(*told);
@@ -286,7 +287,7 @@ class Measurer final : public TransportHandler, private Speaker {
     return heard(lock, answer, limit);
   }
   Result<LineMessage> heard(std::unique_lock<std::mutex>& lock, LineMessageKind answer, Duration limit) {
-    COLLAB_RETURN_IF_ERROR(wait(lock, limit, [&] { return told_ && told_->word == answer; }));
+    COLLAB_RETURN_IF_ERROR(wait(lock, limit, [&] { return told_ && told_->kind == answer; }));
     return *told_;
   }
 
@@ -300,7 +301,7 @@ class Measurer final : public TransportHandler, private Speaker {
     for (std::size_t i = 0; i < took.size(); ++i) {
       const TimePoint begun = now();
       COLLAB_RETURN_IF_ERROR(
-          ask({.word = LineMessageKind::kPing, .number = i}, LineMessageKind::kPong, kPatience).status());
+          ask({.kind = LineMessageKind::kPing, .number = i}, LineMessageKind::kPong, kPatience).status());
       took.at(i) = std::chrono::duration<double, std::milli>(now() - begun).count();
     }
     std::ranges::sort(took);
@@ -313,7 +314,7 @@ class Measurer final : public TransportHandler, private Speaker {
     const Result<HostPort> own = parse_host_port(figures.own_address);
     if (!own.ok()) return own.status();
     if (own->port == 0) return bound.status();
-    const Result<LineMessage> told = ask({.word = LineMessageKind::kDialBack, .number = own->port},
+    const Result<LineMessage> told = ask({.kind = LineMessageKind::kDialBack, .number = own->port},
                                          LineMessageKind::kDialled, kDialLimit + kPatience);
     if (!told.ok()) return told.status();
     figures.not_dialled = told->text;
@@ -321,12 +322,12 @@ class Measurer final : public TransportHandler, private Speaker {
   }
   Status up(Duration time, LineFigures& figures) {
     std::unique_lock lock(mutex_);
-    say(link_, {.word = LineMessageKind::kUp});
+    say(link_, {.kind = LineMessageKind::kUp});
     sender_.begin(now() + time);
     pump(link_);
     if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // otherwise on_sent pumps
     told_.reset();
-    say(link_, {.word = LineMessageKind::kUpEnd});
+    say(link_, {.kind = LineMessageKind::kUpEnd});
     const Result<LineMessage> told = heard(lock, LineMessageKind::kUpFigure, kPatience);
     if (!told.ok()) return told.status();
     figures.mbit_up = static_cast<double>(told->number) / 1e6;
@@ -338,7 +339,7 @@ class Measurer final : public TransportHandler, private Speaker {
     std::unique_lock lock(mutex_);
     told_.reset();
     meter_.begin(now());
-    say(link_, {.word = LineMessageKind::kDown, .number = static_cast<std::uint64_t>(time.count())});
+    say(link_, {.kind = LineMessageKind::kDown, .number = static_cast<std::uint64_t>(time.count())});
     const Result<LineMessage> told = heard(lock, LineMessageKind::kDownEnd, time + kPatience);
     if (!told.ok()) return told.status();
     figures.mbit_down = meter_.bits_a_second(now()) / 1e6;

@@ -35,7 +35,7 @@ enum class LineMessageKind : std::uint8_t {
   kBusy,      // another is being served
 };
 struct LineMessage {
-  LineMessageKind word = LineMessageKind::kPing;
+  LineMessageKind kind = LineMessageKind::kPing;
   std::uint64_t number = 0;
   std::string text = {};
   friend bool operator==(const LineMessage&, const LineMessage&) = default;

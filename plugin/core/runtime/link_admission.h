@@ -41,7 +41,7 @@ class LinkAdmission {
   void tick() { close_all(pending_links_.due(clock_.now(), is_known_)); }
   [[nodiscard]] TimePoint next_deadline() const { return pending_links_.next_deadline(); }
 
-  void proved(LinkId link, std::vector<std::string> names) { authenticated_.proved(link, std::move(names)); }
+  void on_authenticated(LinkId link, std::vector<std::string> names) { authenticated_.put(link, std::move(names)); }
   // Why whoever is there is not the site `name`; empty: it may be.
   [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
     return authenticated_.difference(link, name);
@@ -57,8 +57,8 @@ class LinkAdmission {
   [[nodiscard]] bool is_taken(LinkId link) const { return taken_.has(link); }
 
   // From here on nothing that is said there is heard.
-  void leave(LinkId link) { left_.leave(link); }
-  [[nodiscard]] bool has_left(LinkId link) const { return left_.has(link); }
+  void leave(LinkId link) { closing_.begin(link); }
+  [[nodiscard]] bool has_left(LinkId link) const { return closing_.has(link); }
   void close_link(LinkId link) {
     leave(link);
     transport_.close(link);
@@ -74,7 +74,7 @@ class LinkAdmission {
   }
 
   void closed(LinkId link) {
-    left_.closed(link);
+    closing_.closed(link);
     pending_links_.closed(link);
     taken_.closed(link);
     authenticated_.closed(link);
@@ -92,7 +92,7 @@ class LinkAdmission {
   PendingLinks pending_links_;
   AdmittedLinks taken_;
   AuthenticatedNames authenticated_;
-  ClosingLinks left_;
+  ClosingLinks closing_;
   RateLimit refused_{std::chrono::seconds(10)};
 };
 

@@ -56,7 +56,9 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] std::size_t waiting() const { return pending_.size(); }  // events
 
   // ---- from the transport
-  void on_authenticated(LinkId link, const std::vector<std::string>& names) override { links_.proved(link, names); }
+  void on_authenticated(LinkId link, const std::vector<std::string>& names) override {
+    links_.on_authenticated(link, names);
+  }
   void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;

@@ -7,27 +7,27 @@ namespace collab {
 namespace {
 
 TEST(AuthenticatedNames, WithoutACertificateEveryNameWillDo) {
-  AuthenticatedNames proved;
-  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "");
-  proved.proved(LinkId{2}, {"rome"});
-  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "") << "another link's certificate says nothing of this one";
+  AuthenticatedNames names;
+  EXPECT_EQ(names.difference(LinkId{1}, "paris"), "");
+  names.put(LinkId{2}, {"rome"});
+  EXPECT_EQ(names.difference(LinkId{1}, "paris"), "") << "another link's certificate says nothing of this one";
 }
 
 TEST(AuthenticatedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
-  AuthenticatedNames proved;
-  proved.proved(LinkId{1}, {"paris", "paris.example"});
-  EXPECT_EQ(proved.difference(LinkId{1}, "paris.example"), "");
+  AuthenticatedNames names;
+  names.put(LinkId{1}, {"paris", "paris.example"});
+  EXPECT_EQ(names.difference(LinkId{1}, "paris.example"), "");
   EXPECT_EQ(
-      proved.difference(LinkId{1}, "tokyo"),
+      names.difference(LinkId{1}, "tokyo"),
       "its certificate is that of \"paris\", \"paris.example\", and it says that it is \"tokyo\": set COLLAB_SITE to "
       "the certificate's name, or make it one with this name [tls.other-name]");
 }
 
 TEST(AuthenticatedNames, AreForgottenWithTheLink) {
-  AuthenticatedNames proved;
-  proved.proved(LinkId{1}, {"paris"});
-  proved.closed(LinkId{1});
-  EXPECT_EQ(proved.difference(LinkId{1}, "tokyo"), "");
+  AuthenticatedNames names;
+  names.put(LinkId{1}, {"paris"});
+  names.closed(LinkId{1});
+  EXPECT_EQ(names.difference(LinkId{1}, "tokyo"), "");
 }
 
 }  // namespace

@@ -19,21 +19,21 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST(LineProbe, WhatIsSaidArrives) {
-  const LineMessage told{.word = LineMessageKind::kDialled, .number = 0x0102030405060708, .text = "refused"};
+  const LineMessage told{.kind = LineMessageKind::kDialled, .number = 0x0102030405060708, .text = "refused"};
   const std::vector<std::byte> head = encode_line(told);
   const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
   EXPECT_EQ(bytes, "collab line 1\x04\x08\x07\x06\x05\x04\x03\x02\x01refused") << "as docs/protocol/beside.md has it";
   ASSERT_TRUE(decode_line(head).ok());
   EXPECT_EQ(*decode_line(head), told);
   const std::vector<std::byte> longest =
-      encode_line({.word = LineMessageKind::kDialled, .text = std::string(9000, 'x')});
+      encode_line({.kind = LineMessageKind::kDialled, .text = std::string(9000, 'x')});
   EXPECT_EQ(decode_line(longest)->text, std::string(500, 'x'));
 }
 
 TEST(LineProbe, OtherBytesAreRefused) {
-  std::vector<std::byte> head = encode_line({.word = LineMessageKind::kPing});
+  std::vector<std::byte> head = encode_line({.kind = LineMessageKind::kPing});
   for (std::size_t size = 0; size < head.size(); ++size) EXPECT_FALSE(decode_line({head.data(), size}).ok()) << size;
-  std::vector<std::byte> unknown = encode_line({.word = static_cast<LineMessageKind>(11)});
+  std::vector<std::byte> unknown = encode_line({.kind = static_cast<LineMessageKind>(11)});
   EXPECT_EQ(decode_line(unknown).status().code(), StatusCode::kCorrupt);
   std::vector<std::byte> large = head;
   large.resize(head.size() + 501);
@@ -107,7 +107,7 @@ class Desk final : public Transport {
     return LinkId{1000 + seen_.dialled.size()};
   }
   void send(LinkId link, TransportMessage message, std::uint64_t /*token*/) override {
-    seen_.said[link].push_back(decode_line(message.head)->word);
+    seen_.said[link].push_back(decode_line(message.head)->kind);
   }
   void close(LinkId link) override { seen_.closed.push_back(link); }
 
@@ -123,7 +123,7 @@ class LineAnswer : public ::testing::Test {
   // Whether it is served.
   bool come(LinkId link) {
     seen_.handler->on_accepted(link, "10.0.0.1:9");
-    say(link, {.word = LineMessageKind::kPing, .number = 1});
+    say(link, {.kind = LineMessageKind::kPing, .number = 1});
     return seen_.said[link] == std::vector{LineMessageKind::kPong};
   }
 
@@ -137,7 +137,7 @@ TEST_F(LineAnswer, WhoSaysNothingOrPingsMakesRoomForTheNext) {
   clock_->advance(LineTurn::kSilence - seconds(1));
   EXPECT_FALSE(come(LinkId{2}));
   EXPECT_EQ(seen_.said[LinkId{2}], std::vector{LineMessageKind::kBusy});
-  say(LinkId{1}, {.word = LineMessageKind::kPing, .number = 2});
+  say(LinkId{1}, {.kind = LineMessageKind::kPing, .number = 2});
   clock_->advance(seconds(1));
   EXPECT_TRUE(come(LinkId{3}));
   EXPECT_EQ(seen_.closed, (std::vector{LinkId{2}, LinkId{1}}));
@@ -147,7 +147,7 @@ TEST_F(LineAnswer, NobodyIsServedForEver) {
   EXPECT_TRUE(come(LinkId{1}));
   for (Duration passed{}; passed < LineTurn::kInAll; passed += seconds(10)) {
     EXPECT_FALSE(come(LinkId{2}));
-    say(LinkId{1}, {.word = LineMessageKind::kUp});
+    say(LinkId{1}, {.kind = LineMessageKind::kUp});
     clock_->advance(seconds(10));
   }
   EXPECT_TRUE(come(LinkId{3}));
@@ -155,9 +155,9 @@ TEST_F(LineAnswer, NobodyIsServedForEver) {
 
 TEST_F(LineAnswer, DialsBackOnceAtATime) {
   EXPECT_TRUE(come(LinkId{1}));
-  say(LinkId{1}, {.word = LineMessageKind::kDialBack, .number = 29500});
+  say(LinkId{1}, {.kind = LineMessageKind::kDialBack, .number = 29500});
   EXPECT_TRUE(seen_.closed.empty());
-  say(LinkId{1}, {.word = LineMessageKind::kDialBack, .number = 29501});
+  say(LinkId{1}, {.kind = LineMessageKind::kDialBack, .number = 29501});
   EXPECT_EQ(seen_.dialled, std::vector<std::string>{"10.0.0.1:29500"});
   EXPECT_EQ(seen_.closed, std::vector{LinkId{1}});
   seen_.handler->on_closed(LinkId{1}, {});
@@ -188,9 +188,9 @@ class Brief final : public Transport {
     calls_.post([this, link, told = *decode_line(message.head), token] {
       handler_->on_sent(link, token);
       if (token != 0) return;
-      if (told.word == LineMessageKind::kPing) answer(LineMessageKind::kPong);
-      if (told.word == LineMessageKind::kUpEnd) answer(LineMessageKind::kUpFigure);
-      if (told.word != LineMessageKind::kDown) return;
+      if (told.kind == LineMessageKind::kPing) answer(LineMessageKind::kPong);
+      if (told.kind == LineMessageKind::kUpEnd) answer(LineMessageKind::kUpFigure);
+      if (told.kind != LineMessageKind::kDown) return;
       answer(LineMessageKind::kDownEnd);
       handler_->on_closed(link, {});
     });
@@ -200,7 +200,7 @@ class Brief final : public Transport {
  private:
   static constexpr LinkId kLink{1};
   void answer(LineMessageKind word) {
-    handler_->on_message(kLink, {.lane = Lane::kControl, .head = encode_line({.word = word}), .payload = nullptr});
+    handler_->on_message(kLink, {.lane = Lane::kControl, .head = encode_line({.kind = word}), .payload = nullptr});
   }
 
   TransportHandler* handler_ = nullptr;

@@ -72,7 +72,7 @@ TEST_F(LinkAdmissionTest, WhoIsRefusedIsClosedAndWhyIsToldNowAndThen) {
 }
 
 TEST_F(LinkAdmissionTest, WhatALinkHasProvedEndsWithIt) {
-  links_.proved(LinkId{1}, {"rome"});
+  links_.on_authenticated(LinkId{1}, {"rome"});
   EXPECT_THAT(links_.difference(LinkId{1}, "paris"), HasSubstr("\"rome\""));
   links_.closed(LinkId{1});
   EXPECT_EQ(links_.difference(LinkId{1}, "paris"), "");

@@ -169,7 +169,7 @@ TEST_F(SiteDriverTest, WhatIsNoMessageIsWarnedOfWithItsPeer) {
 TEST_F(SiteDriverTest, ADoctorThatTriesThePortIsNoBreachOfTheProtocol) {
   driver_->on_accepted(kStranger, "10.0.0.1:5");
   ::testing::internal::CaptureStderr();
-  driver_->on_message(kStranger, {Lane::kControl, encode_line({.word = LineMessageKind::kPing, .number = 1}), nullptr});
+  driver_->on_message(kStranger, {Lane::kControl, encode_line({.kind = LineMessageKind::kPing, .number = 1}), nullptr});
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(told, HasSubstr("`collab doctor --peer` at 10.0.0.1:5 has tried this port"));
   EXPECT_THAT(told, Not(HasSubstr("WARNING")));
