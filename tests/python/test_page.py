@@ -163,7 +163,7 @@ def test_a_browser_shows_sites_that_fail_and_come_back(tmp_path: Path) -> None:
         assert seen.texts["objective"] == OBJECTIVE and "lost" not in seen.texts
         join = seen.texts["join"]
         assert f"COLLAB_COORDINATOR={run.coordinator} COLLAB_RUN=letters COLLAB_TOKEN_FILE=" in join
-    assert "3sites1helpersnobodymissing" in here.texts["facts"]
+    assert "3sites1helpersnonemissing" in here.texts["facts"]
     assert all(float(here.row("sites", site)[2]) > 0 for site in screenshots.BATCHES)
     assert "2sites" in gone.texts["facts"] and gone.row("sites", "paris")
     assert any("lima is no longer a member" in row[0] for row in gone.rows["events"])

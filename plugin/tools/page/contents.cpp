@@ -127,7 +127,7 @@ std::string join_command(const std::string& coordinator, const std::string& run,
     for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
     return text + "'";
   };
-  std::string command = "COLLAB_COORDINATOR=" + quoted(coordinator);
+  std::string command = "COLLAB_SITE=NAME COLLAB_COORDINATOR=" + quoted(coordinator);
   if (run != "default") command += " COLLAB_RUN=" + quoted(run);
   if (key == Key::kToken) command += " COLLAB_TOKEN_FILE=swarm.key";
   if (key == Key::kCertificates) {

@@ -76,15 +76,18 @@ TEST(PageContents, ANameCannotEndItsLabelOrItsLine) {
 }
 
 TEST(JoinCommand, NamesAFileOfTheKeyAndNeverTheKey) {
-  EXPECT_EQ(join_command("h:1", "default", Key::kNone), "COLLAB_COORDINATOR=h:1 torchrun --standalone train.py");
+  EXPECT_EQ(join_command("h:1", "default", Key::kNone),
+            "COLLAB_SITE=NAME COLLAB_COORDINATOR=h:1 torchrun --standalone train.py");
   EXPECT_EQ(join_command("h:1", "night", Key::kToken),
-            "COLLAB_COORDINATOR=h:1 COLLAB_RUN=night COLLAB_TOKEN_FILE=swarm.key torchrun --standalone train.py");
+            "COLLAB_SITE=NAME COLLAB_COORDINATOR=h:1 COLLAB_RUN=night COLLAB_TOKEN_FILE=swarm.key torchrun "
+            "--standalone train.py");
   EXPECT_THAT(join_command("h:1", "default", Key::kCertificates), HasSubstr("COLLAB_TLS_CERT=site.pem"));
 }
 
 TEST(JoinCommand, QuotesWhatAShellWouldObey) {
   EXPECT_THAT(join_command("[::1]:2", "it's; rm -rf $HOME", Key::kNone),
-              AllOf(HasSubstr("COLLAB_COORDINATOR='[::1]:2' "), HasSubstr(R"(COLLAB_RUN='it'\''s; rm -rf $HOME' )")));
+              AllOf(HasSubstr("COLLAB_SITE=NAME COLLAB_COORDINATOR='[::1]:2' "),
+                    HasSubstr(R"(COLLAB_RUN='it'\''s; rm -rf $HOME' )")));
 }
 
 }  // namespace
