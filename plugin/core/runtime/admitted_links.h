@@ -34,8 +34,7 @@ class AdmittedLinks {
   // `network`: of its host; empty: it is this machine, whose links go after all others'. `name`: which site says so.
   // `is_voter(name)`. Gives the link that is to be closed, which may be this one.
   template <typename IsVoter>
-  [[nodiscard]] std::optional<LinkId> on_accepted(LinkId link, std::string network, std::string name,
-                                                  IsVoter is_voter) {
+  [[nodiscard]] std::optional<LinkId> admit(LinkId link, std::string network, std::string name, IsVoter is_voter) {
     closed(link);
     const std::size_t own = ++hosts_[network];
     links_[link] = {std::move(network), std::move(name), ++came_};

@@ -215,7 +215,7 @@ class Server final : public CoordinatorServer {
 
   void make_room_for_join(LinkId link, std::size_t bytes) {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
-    for (const LinkId each : joins_.on_accepted(link, bytes, is_kept)) {
+    for (const LinkId each : joins_.on_join(link, bytes, is_kept)) {
       links_.expel(each, "its Join is the largest, and the waiting Joins take more than " +
                              std::to_string(joins_.most() >> 20) + " MiB; it may come again [join.too-large-now]");
     }

@@ -47,10 +47,10 @@ class LinkAdmission {
     return authenticated_.difference(link, name);
   }
 
-  // See AdmittedLinks::on_accepted(). Gives the link that is to be expelled for it, which may be this one.
+  // See AdmittedLinks::admit(). Gives the link that is to be expelled for it, which may be this one.
   template <typename IsVoter>
   [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, IsVoter is_voter) {
-    const auto gone = taken_.on_accepted(link, std::move(network), std::move(name), is_voter);
+    const auto gone = taken_.admit(link, std::move(network), std::move(name), is_voter);
     if (gone) taken_.closed(*gone);
     return gone;
   }

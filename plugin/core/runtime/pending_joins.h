@@ -41,7 +41,7 @@ class PendingJoins {
 
   // One comes, of so many bytes. Gives the links that are to be closed for it; this one itself may be among them.
   template <typename IsKept>
-  [[nodiscard]] std::vector<LinkId> on_accepted(LinkId link, std::size_t bytes, IsKept is_kept) {
+  [[nodiscard]] std::vector<LinkId> on_join(LinkId link, std::size_t bytes, IsKept is_kept) {
     closed(link);
     if (in_all_ + bytes > most_) {
       for (auto each = bytes_.begin(); each != bytes_.end();) {

@@ -34,6 +34,10 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
 _FILE = "[site] of collab.toml"
+_IF_NOT_FIRST = (
+    "On a machine that is not the first, give the site a name of its own: --site NAME of `collab run` (or COLLAB_SITE, "
+    "and no is_host=1)"
+)
 _WRITTEN_SECONDS = 15.0
 SAY_EVERY = 15.0  # seconds, of who waits
 
@@ -84,23 +88,18 @@ def _why_not_served(port: int, problem: str) -> str:
         return problem
     return (
         f"another program of this machine listens at port {port}. If it is an earlier start of this swarm, or `collab "
-        "doctor --answer`, end it. If this is not the first machine, give its site a name of its own: --site NAME of "
-        "`collab run`, or COLLAB_SITE, and no is_host=1"
+        f"doctor --answer`, end it. {_IF_NOT_FIRST}"
     )
 
 
 def _look_for_another_first(settings: RendezvousSettings) -> None:
     """A collab.toml that was copied makes its machine the first one too, which would wait for others in vain."""
-    remedy = (
-        "On a machine that is not the first, give the site a name of its own: --site NAME of `collab run` (or "
-        "COLLAB_SITE, and no is_host=1)"
-    )
     store = dial_store(settings.host, settings.port)
     if store is None:
         log.warning(
             f"{settings.host} is not an address of this machine, but this machine serves "
             f"--rdzv-endpoint={settings.endpoint} (is_host=1, or `first` in {_FILE}). That is right if a router "
-            f"forwards this address to this machine. {remedy} [rendezvous.endpoint-elsewhere]"
+            f"forwards this address to this machine. {_IF_NOT_FIRST} [rendezvous.endpoint-elsewhere]"
         )
         return
     name = ""
@@ -110,7 +109,7 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
     raise RendezvousConnectionError(
         f"collab: --rdzv-endpoint={settings.endpoint} is already served{name}, but this machine, "
         f"{describe(settings)['node']}, was told to serve it too (is_host=1, or `first` in {_FILE}). If an earlier "
-        f"start on this machine still serves it, end that one or wait until it ends (COLLAB_LINGER). {remedy} "
+        f"start on this machine still serves it, end that one or wait until it ends (COLLAB_LINGER). {_IF_NOT_FIRST} "
         "[rendezvous.two-first]"
     )
 

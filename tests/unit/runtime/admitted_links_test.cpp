@@ -15,8 +15,8 @@ class AdmittedLinksTest : public ::testing::Test {
  protected:
   // The link that goes for it; 0: none. It is closed.
   std::uint64_t come(std::uint64_t link, const std::string& network, const std::string& name = {}) {
-    const auto gone = taken_.on_accepted(LinkId{link}, network, name,
-                                         [this](const std::string& each) { return voters_.contains(each); });
+    const auto gone =
+        taken_.admit(LinkId{link}, network, name, [this](const std::string& each) { return voters_.contains(each); });
     if (gone) taken_.closed(*gone);
     return gone ? gone->value : 0;
   }
@@ -76,14 +76,14 @@ TEST(AdmittedLinks, OfOneHostThereAreAThousandHoweverManyFilesThereAre) {
   AdmittedLinks taken{[] { return std::size_t{1} << 20; }};
   const auto none = [](const std::string&) { return false; };
   for (std::uint64_t link = 1; link <= AdmittedLinks::kMostOfHost; ++link) {
-    ASSERT_FALSE(taken.on_accepted(LinkId{link}, "greedy", "", none));
+    ASSERT_FALSE(taken.admit(LinkId{link}, "greedy", "", none));
   }
-  EXPECT_EQ(taken.on_accepted(LinkId{5000}, "greedy", "", none), LinkId{5000});
+  EXPECT_EQ(taken.admit(LinkId{5000}, "greedy", "", none), LinkId{5000});
   taken.closed(LinkId{5000});
   taken.closed(LinkId{5000});
   taken.closed(LinkId{1});
-  EXPECT_FALSE(taken.on_accepted(LinkId{5001}, "greedy", "", none));
-  EXPECT_FALSE(taken.on_accepted(LinkId{5002}, "site", "", none));
+  EXPECT_FALSE(taken.admit(LinkId{5001}, "greedy", "", none));
+  EXPECT_FALSE(taken.admit(LinkId{5002}, "site", "", none));
 }
 
 }  // namespace

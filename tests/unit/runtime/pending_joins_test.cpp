@@ -14,17 +14,15 @@ constexpr auto kAll = [](LinkId) { return true; };
 
 TEST(PendingJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
   PendingJoins joins(kMuchMemory);
-  for (std::uint64_t link = 1; link <= 32; ++link)
-    EXPECT_THAT(joins.on_accepted(LinkId{link}, kLarge, kAll), IsEmpty());
-  EXPECT_THAT(joins.on_accepted(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));
-  EXPECT_THAT(joins.on_accepted(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
+  for (std::uint64_t link = 1; link <= 32; ++link) EXPECT_THAT(joins.on_join(LinkId{link}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.on_join(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));
+  EXPECT_THAT(joins.on_join(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
 }
 
 TEST(PendingJoinsTest, InASmallContainerFewerAreKept) {
   PendingJoins joins(std::uint64_t{1} << 30);
-  for (std::uint64_t link = 1; link <= 16; ++link)
-    EXPECT_THAT(joins.on_accepted(LinkId{link}, kLarge, kAll), IsEmpty());
-  EXPECT_THAT(joins.on_accepted(LinkId{17}, kLarge - 1, kAll), ElementsAre(LinkId{1}));
+  for (std::uint64_t link = 1; link <= 16; ++link) EXPECT_THAT(joins.on_join(LinkId{link}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.on_join(LinkId{17}, kLarge - 1, kAll), ElementsAre(LinkId{1}));
 }
 
 // A scalar of one letter takes a few bytes on the wire.
@@ -38,7 +36,7 @@ TEST(PendingJoinsTest, AJoinCountsAsWhatItTakesHere) {
 
 TEST(PendingJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
   PendingJoins joins(kMuchMemory);
-  for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.on_accepted(LinkId{link}, kLarge, kAll));
+  for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.on_join(LinkId{link}, kLarge, kAll));
   for (std::uint64_t link = 1; link <= 7; ++link) joins.closed(LinkId{link});
   EXPECT_FALSE(joins.may_trim()) << "two are kept, a quarter of what is much";
   joins.closed(LinkId{8});
@@ -48,11 +46,11 @@ TEST(PendingJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
 
 TEST(PendingJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
   PendingJoins joins(kMuchMemory);
-  for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.on_accepted(LinkId{link}, kLarge, kAll));
+  for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.on_join(LinkId{link}, kLarge, kAll));
   joins.closed(LinkId{7});
-  EXPECT_THAT(joins.on_accepted(LinkId{40}, kLarge, kAll), IsEmpty());
-  EXPECT_THAT(joins.on_accepted(LinkId{40}, kLarge, kAll), IsEmpty()) << "said again it is one";
-  EXPECT_THAT(joins.on_accepted(LinkId{41}, kLarge, [](LinkId link) { return link != LinkId{3}; }), IsEmpty());
+  EXPECT_THAT(joins.on_join(LinkId{40}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.on_join(LinkId{40}, kLarge, kAll), IsEmpty()) << "said again it is one";
+  EXPECT_THAT(joins.on_join(LinkId{41}, kLarge, [](LinkId link) { return link != LinkId{3}; }), IsEmpty());
 }
 
 }  // namespace
