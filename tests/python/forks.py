@@ -4,10 +4,14 @@ What is forked is a process like any other: a session, an environment and a `__m
 interpreter's own way out. What the interpreter, torch or the allocator read while they start is that of the server, so
 a program that sets such a variable is started afresh, but for PYTHONPATH: what is imported already stays. There are two
 servers, so that ranks differ in the order of sets.
+
+A torchrun has a server of its own, which it forks before it has threads. That forks its workers: they are the agent's
+grandchildren, and end as they would without.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -24,7 +28,9 @@ from typing import IO, Any
 SERVER = "import sys; sys.path[0] = sys.argv[2]; import forks; exec(forks.serve())"
 # Of the variables that a test may set, those that are read once, at a start.
 READ_AT_START = ("PYTHON", "TORCH_", "OMP_", "MKL_", "KMP_", "MALLOC_", "LD_", "CUDA_")
+READ_LATE = ("PYTHONPATH", "TORCH_NCCL_ASYNC_ERROR_HANDLING")  # which torchrun sets
 LONGEST_REQUEST = 1 << 18
+ASKED_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def serve() -> CodeType:
@@ -37,10 +43,15 @@ def serve() -> CodeType:
 
     control = socket.socket(fileno=int(sys.argv[1]))
     assert threading.active_count() == 1, "a fork has none of its parent's threads"
+    return serve_forks(control)
+
+
+def serve_forks(control: socket.socket) -> CodeType:
+    """Returns in each fork, as `serve`."""
     while True:
         message, files, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
         if not message:
-            sys.exit()  # the tests are over
+            os._exit(0)  # whoever asks has ended
         request = json.loads(message)
         if "reap" in request:
             answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
@@ -50,7 +61,7 @@ def serve() -> CodeType:
         else:
             for file in files:
                 os.close(file)
-        control.send(str(answer).encode())
+        control.send(json.dumps([request["number"], answer]).encode())
 
 
 def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
@@ -64,8 +75,14 @@ def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
     os.chdir(request["folder"])
     first, *rest = request["arguments"]
     sys.orig_argv[:] = [sys.executable, first, *rest]
+    if first == "-u":
+        first, *rest = rest
+        sys.stdout = sys.__stdout__ = unbuffered(1)  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = unbuffered(2)  # type: ignore[misc]
     added = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [folder for folder in added if folder and folder not in sys.path]
+    if (first, *rest[:1]) == ("-m", "torch.distributed.run") and (worker := serve_torchrun()):
+        return worker
     main = vars(sys.modules["__main__"])
     del main["forks"], main["sys"], sys.modules["forks"]
     if first == "-m":
@@ -75,6 +92,46 @@ def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
     sys.argv[:], sys.path[0] = [first, *rest], str(Path(first).parent)
     main["__file__"] = first
     return compile(Path(first).read_bytes(), first, "exec", dont_inherit=True)
+
+
+def unbuffered(descriptor: int) -> io.TextIOWrapper:
+    return io.TextIOWrapper(os.fdopen(descriptor, "wb", 0, closefd=False), write_through=True)
+
+
+def serve_torchrun() -> CodeType | None:
+    """In the agent: its workers will be forks. In each of them, what it is to run."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        for number in ASKED_TO_END:  # all processes of a site may be asked at once
+            signal.signal(number, signal.SIG_IGN)
+        worker = serve_forks(theirs)
+        for number in ASKED_TO_END:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        return worker
+    theirs.close()
+    server, begun_with, afresh = Server(ours), dict(os.environ), subprocess_handler.Popen
+
+    def start_worker(args: Sequence[str], env: dict[str, str], **others: Any) -> Fork | subprocess.Popen[bytes]:
+        python, *arguments = args
+        redirected = any(others[stream] is not None for stream in ("stdout", "stderr"))
+        if python != sys.executable or redirected or is_read_at_start(changes(begun_with, env)):
+            whole: subprocess.Popen[bytes] = afresh(args=args, env=env, **others)
+            return whole
+        return Fork(server, arguments, env, [1, 2], None)
+
+    subprocess_handler.Popen = start_worker  # type: ignore[misc]
+    return None
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    return {name for name in {*before, *after} if before.get(name) != after.get(name)}
+
+
+def is_read_at_start(names: set[str]) -> bool:
+    return any(name.startswith(READ_AT_START) for name in names.difference(READ_LATE))
 
 
 def bare_environment() -> dict[str, str]:
@@ -94,22 +151,34 @@ def usual_environment() -> dict[str, str]:
 
 
 class Server:
-    def __init__(self, number: int) -> None:
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {**usual_environment(), "PYTHONHASHSEED": str(number)}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVER, str(theirs.fileno()), str(Path(__file__).parent)],
-                env=environment, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
-            )  # fmt: skip
+        self._control = control
+        self._process = process  # kept as long as this
+        self._asked = 0
 
     def ask(self, request: dict[str, Any], files: Sequence[int] = ()) -> int:
         with self._lock:
+            self._asked += 1
+            request["number"] = self._asked
             socket.send_fds(self._control, [json.dumps(request).encode()], files)
-            answer = self._control.recv(64)
-        assert answer, f"the server of forks has ended with {self._process.wait()}"
-        return int(answer)
+            while True:
+                said = self._control.recv(64)
+                assert said, "the server of forks has ended"
+                number, answer = json.loads(said)
+                if number == self._asked:  # a signal may have ended the wait for an earlier one
+                    return int(answer)
+
+
+def start_server(number: int) -> Server:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {**usual_environment(), "PYTHONHASHSEED": str(number)}
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(theirs.fileno()), str(Path(__file__).parent)],
+            env=environment, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
+        )  # fmt: skip
+    return Server(ours, process)
 
 
 _servers: dict[int, Server] = {}
@@ -169,9 +238,7 @@ def start(
     folder: Path | None = None,
 ) -> Fork | subprocess.Popen[bytes]:
     """Python with these arguments, which begin with a script or with `-m`; `number` chooses the server."""
-    served = usual_environment()
-    changed = {name for name in {*served, *environment} if served.get(name) != environment.get(name)} - {"PYTHONPATH"}
-    if any(name.startswith(READ_AT_START) for name in changed):
+    if is_read_at_start(changes(usual_environment(), environment)):
         return subprocess.Popen(
             [sys.executable, *arguments],
             env=environment,
@@ -181,5 +248,5 @@ def start(
             cwd=folder,
         )
     if number % 2 not in _servers:
-        _servers[number % 2] = Server(number % 2)
+        _servers[number % 2] = start_server(number % 2)
     return Fork(_servers[number % 2], arguments, environment, [output.fileno(), errors.fileno()], folder)

@@ -53,13 +53,14 @@ class Node:
         environment: dict[str, str],
         common: dict[str, str] = ENVIRONMENT,
         folder: Path | None = None,
+        number: int = 0,
     ) -> None:
         self.name = name
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         python, *arguments = command
         assert python == sys.executable, command
         whole = {**bare_environment(), **common, **environment}
-        self.process = start(arguments, whole, self._output, self._output, folder=folder)
+        self.process = start(arguments, whole, self._output, self._output, number, folder)
 
     @property
     def output(self) -> str:
@@ -147,7 +148,8 @@ class Nodes:
             str(SCRIPTS / self.script), self.argument,
         ]  # fmt: skip
         events = str(self.folder / f"{site}.jsonl")
-        node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS_FILE": events, **environment})
+        chosen = {"COLLAB_SITE": site, "COLLAB_EVENTS_FILE": events, **environment}
+        node = Node(site, command, chosen, number=len(self.all))
         self.all.append(node)
         return node
 
