@@ -27,6 +27,13 @@ target_compile_options(collab_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow 
 target_compile_options(collab_flags INTERFACE "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
 # g++ 12 sees overlapping copies in "literal" + std::string (GCC bug 105651).
 target_compile_options(collab_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+# g++ collects its garbage less often: a seventh less time, for half a gigabyte more.
+cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY) # MiB
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR memory "${memory} / ${cores}")
+if(memory GREATER 3000)
+  target_compile_options(collab_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
+endif()
 if(COLLAB_SANITIZE)
   target_compile_options(collab_flags INTERFACE "-fsanitize=${COLLAB_SANITIZE}" -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
