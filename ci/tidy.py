@@ -26,6 +26,7 @@ import knob_files  # likewise
 import rules_model
 import rules_page
 import rules_shim
+import rules_torch
 import rules_words
 
 MAX_FILE_LINES = 600  # about 500 is meant; a warning from there on
@@ -272,9 +273,12 @@ def shim_fields(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def guest_of_torch(tree: Tree) -> Iterator[Problem]:
-    """What is private to torch is touched in one module, which says what it expects."""
+    """What is private to torch is touched in one module and one header, which say what they expect."""
     for path, source in _shim(tree).items():
         for line, text in rules_shim.private_uses(path, source):
+            yield Problem(path, line, "guest of torch", text)
+    for path in tree.named(".h", ".cpp", under=("include/", "plugin/")):
+        for line, text in rules_torch.private_includes(path, includes(tree, path), tree.root):
             yield Problem(path, line, "guest of torch", text)
 
 

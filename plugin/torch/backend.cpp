@@ -1,6 +1,5 @@
 #include "collab/torch/backend.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "torch/hub_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
+#include "torch/torch_private.h"
 #include "torch/work.h"
 
 namespace collab::torch_adapter {
@@ -102,10 +102,6 @@ void CollabBackend::shutdown() {
   for (const auto& group : {options_.world, options_.site, options_.leaders}) {
     if (group) group->shutdown();
   }
-}
-
-std::chrono::milliseconds CollabBackend::limit(std::chrono::milliseconds asked) const {
-  return asked == c10d::kUnsetTimeout ? options_.timeout : asked;
 }
 
 std::string CollabBackend::describe_rank() const {

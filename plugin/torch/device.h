@@ -4,8 +4,7 @@
 // that from being device 0: a process that uses another GPU would create a context there.
 #pragma once
 
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 

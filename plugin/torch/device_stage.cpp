@@ -1,14 +1,13 @@
 #include "torch/device_stage.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "torch/device.h"
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 namespace {

@@ -1,13 +1,13 @@
 // The backend itself: how a collective is queued and named, point to point, barriers.
 #include "torch/hub_backend.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include <sstream>
 #include <utility>
 
 #include "core/base/log.h"
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 
@@ -52,10 +52,6 @@ void HubBackend::shutdown() {
     ended.swap(letters_);
   }
   for (auto& [key, queue] : ended) queue->stop();
-}
-
-std::chrono::milliseconds HubBackend::limit(std::chrono::milliseconds asked) const {
-  return asked == c10d::kUnsetTimeout ? options_.timeout : asked;
 }
 
 std::string HubBackend::describe_rank() const {

@@ -42,12 +42,15 @@ struct HubBackendOptions {
 
 class HubBackend final : public c10d::Backend {
  public:
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   explicit HubBackend(HubBackendOptions options);
   ~HubBackend() override;
+
+  const std::string getBackendName() const override { return "collab_hub"; }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
+  void enableCollectivesTiming() override {}
+  void abort() override { calls_->close(); }
+#include "collab/torch/c10d_overrides.inc"
 
   // rows[r] is what rank r of the group brought, for ranks that are there: for sums over the living.
   struct Rows {
@@ -66,42 +69,7 @@ class HubBackend final : public c10d::Backend {
   // Says once for each that is missing that sums go on without it.
   void warn_missing(const HubCalls::Living& living);
 
-  const std::string getBackendName() const override { return "collab_hub"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
-  void setTimeout(std::chrono::milliseconds timeout) override;
-  void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
-  void enableCollectivesTiming() override {}
-  void abort() override { calls_->close(); }
-  void shutdown() override;
-
-  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
-  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& opts) override;
-  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
-  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
-                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
-  WorkPtr send(Tensors& tensors, int destination, int tag) override;
-  WorkPtr recv(Tensors& tensors, int source, int tag) override;
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
-  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
-
  private:
-  [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
   [[nodiscard]] HubCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
   WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
   [[nodiscard]] Rows living_rows(const HubCalls::Call& step, const at::Tensor& flat);

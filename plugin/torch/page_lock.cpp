@@ -1,6 +1,5 @@
 #include "torch/page_lock.h"
 
-#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "core/base/log.h"
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 namespace {

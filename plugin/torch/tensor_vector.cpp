@@ -1,13 +1,13 @@
 #include "torch/tensor_vector.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "torch/device.h"
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 namespace {

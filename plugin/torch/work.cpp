@@ -1,6 +1,5 @@
 #include "torch/work.h"
 
-#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
@@ -9,6 +8,8 @@
 #include <exception>
 #include <mutex>
 #include <utility>
+
+#include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 namespace {

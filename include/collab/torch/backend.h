@@ -44,10 +44,6 @@ struct ReduceJob;
 
 class CollabBackend final : public c10d::Backend {
  public:
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   // Throws c10::Error when the options contradict each other.
   explicit CollabBackend(BackendOptions options);
   ~CollabBackend() override;
@@ -70,47 +66,16 @@ class CollabBackend final : public c10d::Backend {
   [[nodiscard]] const std::vector<int>& sites() const { return options_.sites; }
 
   const std::string getBackendName() const override { return "collab"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
-  void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override;
   uint64_t getSequenceNumberForGroup() override;
   void enableCollectivesTiming() override;
   c10d::ErrorType getError() override;
   void abort() override;
-  void shutdown() override;
-
-  // Reductions (reductions.cpp).
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::ReduceScatterOptions& opts) override;
-
-  // Data movement (movement.cpp).
-  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
-  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& opts) override;
-  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
-  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
-                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
-  WorkPtr send(Tensors& tensors, int destination, int tag) override;
-  WorkPtr recv(Tensors& tensors, int source, int tag) override;
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
-  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+#include "collab/torch/c10d_overrides.inc"
 
  private:
   [[nodiscard]] bool reduced_here(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   [[nodiscard]] bool in_communication_hook() const;
-  [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
   [[nodiscard]] std::string describe_rank() const;  // "rank 3 (site 1, leader)"
   // Posts `job` to the worker; `results` are what its future holds.
   WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job,

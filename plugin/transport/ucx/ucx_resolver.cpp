@@ -13,35 +13,13 @@
 #include <utility>
 
 namespace collab {
-namespace {
 
-Result<SocketAddresses> look_up(const HostPort& address, int flags) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (error != 0)
-    return unavailable("the host \"" + address.host + "\" is not known: " + gai_strerror(error) +
-                       " [ucx.unknown-host]");
-  SocketAddresses addresses;
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    SocketAddress one;
-    one.length = entry->ai_addrlen;
-    std::memcpy(&one.storage, entry->ai_addr, entry->ai_addrlen);
-    addresses.push_back(one);
-  }
-  freeaddrinfo(found);
-  return addresses;
+Result<SocketAddresses> resolve_numeric(const HostPort& address) {
+  return look_up_host(address, AI_NUMERICHOST, " [ucx.unknown-host]");
 }
 
-}  // namespace
-
-Result<SocketAddresses> resolve_numeric(const HostPort& address) { return look_up(address, AI_NUMERICHOST); }
-
 Result<SocketAddresses> resolve_name(const HostPort& address, bool to_listen) {
-  return look_up(address, to_listen ? AI_PASSIVE : 0);
+  return look_up_host(address, to_listen ? AI_PASSIVE : 0, " [ucx.unknown-host]");
 }
 
 void resolve_in_background(HostPort address, std::function<void(Result<SocketAddresses>)> done) {

@@ -9,19 +9,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "collab/status.h"
-#include "core/base/address.h"
+#include "core/base/host_lookup.h"
 
 namespace collab {
-
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-using SocketAddresses = std::vector<SocketAddress>;
 
 // Only numbers are translated; anything else is kUnavailable.
 [[nodiscard]] Result<SocketAddresses> resolve_numeric(const HostPort& address);

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/host_lookup.h"
+
 namespace collab::tcp {
 namespace {
 
@@ -76,22 +78,16 @@ std::optional<Duration> kernel_silence(int fd) {
 }
 
 Result<Endpoints> resolve(const HostPort& address, bool numeric_only) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (numeric_only ? AI_NUMERICHOST : 0);
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (error != 0) return unavailable("the host \"" + address.host + "\" is not known: " + gai_strerror(error));
+  const Result<SocketAddresses> found = look_up_host(address, numeric_only ? AI_NUMERICHOST : 0);
+  if (!found.ok()) return found.status();
   Endpoints endpoints;
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+  for (const SocketAddress& one : *found) {
     Endpoint endpoint;
-    if (entry->ai_addrlen > endpoint.capacity()) continue;
-    std::memcpy(endpoint.data(), entry->ai_addr, entry->ai_addrlen);
-    endpoint.resize(entry->ai_addrlen);
+    if (one.length > endpoint.capacity()) continue;
+    std::memcpy(endpoint.data(), &one.storage, one.length);
+    endpoint.resize(one.length);
     endpoints.push_back(endpoint);
   }
-  freeaddrinfo(found);
   if (endpoints.empty()) return unavailable("the host \"" + address.host + "\" has no address");
   return endpoints;
 }
