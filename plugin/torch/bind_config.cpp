@@ -1,4 +1,4 @@
-// Knobs, the log, transports and what this build is made of.
+// Knobs, codecs, the log, transports and what this build is made of.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/version.h>
@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <map>
 
+#include "collab/codec.h"
 #include "core/base/address.h"
 #include "core/base/knobs.h"
 #include "core/base/log.h"
 #include "core/base/presets.h"
+#include "core/protocol/coordinator/period_choice.h"
 #include "torch/bindings.h"
 #include "transport/choice/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
@@ -105,6 +107,37 @@ py::list preset_table() {
   return rows;
 }
 
+CodecId codec_from(const std::string& name) { return value_or_raise(codec_from_name(name)); }
+
+// What `collab plan` asks of the core.
+void bind_planning(py::module_& module) {
+  module.def(
+      "parse_codecs",
+      [](const std::string& text) {
+        const Codecs codecs = value_or_raise(codecs_from_name(text));
+        return std::pair(std::string(name_of(codecs.up)), std::string(name_of(codecs.down)));
+      },
+      py::arg("text"));
+  module.def(
+      "codec_bytes",
+      [](const std::string& name, std::size_t elements) { return codec_for(codec_from(name)).encoded_size(elements); },
+      py::arg("name"), py::arg("elements"));
+  module.def(
+      "needs_error_feedback", [](const std::string& name) { return needs_error_feedback(codec_from(name)); },
+      py::arg("name"));
+  module.def(
+      "auto_period",
+      [](double step_seconds, double round_seconds, double target, bool behind) {
+        protocol::PeriodRule rule;
+        rule.target = target;
+        rule.behind = behind;
+        protocol::PeriodChoice choice;
+        choice.measured({step_seconds, round_seconds}, rule);
+        return choice.in_force();
+      },
+      py::arg("step_seconds"), py::arg("round_seconds"), py::arg("target"), py::arg("behind"));
+}
+
 LogLevel level_from(const std::string& name) { return value_or_raise(log_level_from_name(name)); }
 
 std::chrono::milliseconds in_ms(double seconds) {
@@ -135,7 +168,7 @@ void bind_log(py::module_& module) {
   module.def(
       "set_log_level", [](const std::string& level) { set_log_level(level_from(level)); }, py::arg("level"));
   module.def("set_log_source", &set_log_source, py::arg("site"), py::arg("rank"));
-  module.def("open_log_queue", &open_log_queue, py::arg("capacity") = kLogQueueCapacity);
+  module.def("open_log_queue", [] { open_log_queue(); });
   module.def("log_queue_open", &log_queue_open);
   module.def("drain_log", &drain_log, py::arg("timeout"));
   module.def(
@@ -155,7 +188,7 @@ std::pair<std::string, std::string> describe_ucx(const std::string& library_dir)
 #endif
 }
 
-// (kind, reason, whether a key is given and not used)
+// (kind, reason, whether a token or certificate goes unused)
 std::tuple<std::string, std::string, bool> links_for(const PyConfig& config,
                                                      const std::function<std::optional<std::string>()>& ucx_problem) {
   LinkChoice choice = value_or_raise(choose_links(config.loaded.config, [&ucx_problem] {
@@ -173,18 +206,11 @@ bool is_near_address(const py::bytes& packed) {
 
 py::dict build_info() {
   py::dict info;
-  info["version"] = COLLAB_VERSION;
-  info["compiler"] = __VERSION__;
   info["torch"] = TORCH_VERSION;
 #ifdef COLLAB_HAS_UCX
   info["ucx"] = true;
 #else
   info["ucx"] = false;
-#endif
-#ifdef NDEBUG
-  info["assertions"] = false;
-#else
-  info["assertions"] = true;
 #endif
   return info;
 }
@@ -266,6 +292,7 @@ void bind_config(py::module_& module) {
   module.def("environment_warnings", &warnings, py::arg("environ"));
   module.def("knob_table", &knobs);
   module.def("preset_table", &preset_table);
+  bind_planning(module);
   bind_log(module);
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
   module.def("swarm_secrets", &swarm_secrets_for, py::arg("config"), py::arg("purpose"));

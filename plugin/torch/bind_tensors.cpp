@@ -46,13 +46,8 @@ py::dict header_dict(const StateHeader& header) {
   }
   py::dict d;
   d["swarm"] = header.swarm;
-  d["site"] = header.site;
   d["run"] = header.run.value;
   d["round"] = header.round.value;
-  d["digest"] = to_hex(header.digest);
-  d["fingerprint"] = to_hex(header.fingerprint);
-  d["elements"] = header.elements;
-  d["outer_state"] = header.outer_state;
   d["model"] = model;
   return d;
 }
@@ -64,13 +59,14 @@ std::span<float> floats_of(const at::Tensor& tensor) {
 py::tuple read_state(const std::string& path) {
   const StateHeader header = header_of(path);
   const at::Tensor anchor = at::empty({static_cast<int64_t>(header.elements)}, at::kFloat);
+  // Read as well, because the file's digest covers both.
   const at::Tensor outer = at::empty({header.outer_state ? anchor.numel() : 0}, at::kFloat);
   const Status status = [&] {
     const py::gil_scoped_release released;
     return read_state_into(path, header, floats_of(anchor), floats_of(outer));
   }();
   raise(status);
-  return py::make_tuple(header_dict(header), anchor, header.outer_state ? py::cast(outer) : py::object(py::none()));
+  return py::make_tuple(header_dict(header), anchor);
 }
 
 std::vector<std::tuple<std::string, std::uint64_t, std::string>> orphans() {

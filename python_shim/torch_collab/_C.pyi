@@ -111,10 +111,20 @@ def environment_warnings(environ: Mapping[str, str]) -> list[str]:
 
 def knob_table() -> list[KnobRow]: ...
 def preset_table() -> list[PresetRow]: ...
+def parse_codecs(text: str) -> tuple[str, str]:
+    """(up, down) of a codec's name, or of UP/DOWN."""
+
+def codec_bytes(name: str, elements: int) -> int:
+    """Of so many encoded elements; of top-k at most."""
+
+def needs_error_feedback(name: str) -> bool: ...
+def auto_period(step_seconds: float, round_seconds: float, target: float, behind: bool) -> int:
+    """Steps from round to round that COLLAB_SYNC_EVERY=auto comes to; `behind`: with COLLAB_OVERLAP."""
+
 def log(level: str, text: str) -> None: ...
 def set_log_level(level: str) -> None: ...
 def set_log_source(site: str, rank: int | None) -> None: ...
-def open_log_queue(capacity: int = ...) -> None:
+def open_log_queue() -> None:
     """From here on records wait for drain_log."""
 
 def log_queue_open() -> bool: ...
@@ -132,7 +142,7 @@ def ucx_description(library_dir: str = "") -> tuple[str, str]:
     """(version, path of the library); ConnectionError when there is no usable UCX."""
 
 def choose_links(config: Config, ucx_problem: Callable[[], str | None]) -> tuple[str, str, bool]:
-    """(kind, reason, whether a key is given and not used); RefusedError when what is asked for cannot be had."""
+    """(kind, reason, whether a token or certificate goes unused); RefusedError when what is asked for cannot be had."""
 
 def has_made_token(config: Config) -> bool: ...
 def swarm_secrets(config: Config, purpose: str) -> list[bytes]:
@@ -142,7 +152,7 @@ def is_near(packed: bytes) -> bool:
     """Whether the address, 4 or 16 bytes, is this machine's or a private network's."""
 
 def build_info() -> dict[str, Any]:
-    """version, compiler, torch (it was built for), ucx, assertions."""
+    """torch (it was built for), ucx (whether it can use it)."""
 
 # {"kind": "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
@@ -290,10 +300,10 @@ class LineAnswerer:
 def answer_line(transport: Transport, listen: str) -> LineAnswerer: ...
 def tensor_digest(tensor: torch.Tensor) -> str: ...
 def read_state_header(path: str) -> dict[str, Any]:
-    """swarm, site, run, round, digest, fingerprint, elements, outer_state, model (rows as in make_session)."""
+    """swarm, run, round, model (rows as in make_session)."""
 
-def read_state(path: str) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor | None]:
-    """(header, anchor, outer state or None); float32 vectors of `elements`."""
+def read_state(path: str) -> tuple[dict[str, Any], torch.Tensor]:
+    """(header, anchor as float32)."""
 
 def find_orphan_arenas() -> list[tuple[str, int, str]]:
     """(path, bytes, why it is one)."""

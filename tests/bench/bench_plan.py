@@ -21,7 +21,7 @@ import lab_worlds
 import pairs
 from bench_wan import WARM_SECONDS
 from bench_wan import worker as train
-from torch_collab.planning import codecs, costs, measured, presets
+from torch_collab.planning import costs, measured, presets
 from torch_collab.planning.lines import Between, parse_sites
 from torch_collab.planning.parameters import Model
 
@@ -89,7 +89,6 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=600, help="seconds a line may take")
     parser.add_argument("--out", type=Path, default=Path("out/bench/plan.json"))
     args = parser.parse_args()
-    codecs.parse(args.codec)
     rows = []
     load = os.getloadavg()[0]
     print(f"plan: {pairs.machine()}; load {load:.1f} at the start")

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out.is_dir():
         raise ValueError(f"--out {arguments.out} is a folder: expected a file's name [cli.export-folder]")
     path = choose(arguments.state)
-    header, anchor, _ = native.read_state(str(path))
+    header, anchor = native.read_state(str(path))
     state = to_state_dict(header, anchor)
     what = f"round {header['round']} of run {header['swarm']!r}, from {path}"
     if arguments.base is not None:

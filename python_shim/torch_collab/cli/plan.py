@@ -8,11 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from torch_collab import native
 from torch_collab.cli import forms
+from torch_collab.formatting import counted
 from torch_collab.native import Settings
-from torch_collab.planning import codecs, costs, lines, measured, memory, parameters, presets
+from torch_collab.planning import costs, lines, measured, memory, parameters, presets
 from torch_collab.planning.costs import Cost
-from torch_collab.words import counted
 
 _ABOUT = (
     "Works out what rounds would cost. It compares collab's defaults and each preset with DDP over Gloo, and with "
@@ -227,8 +228,13 @@ def render(plan: Plan) -> list[str]:
 
 def _not_counted(plan: Plan) -> list[str]:
     """The rows whose COLLAB_KEEP_FP16 would add bytes, of a model whose tensors are not known."""
-    thin = {name: each for name, each in plan.settings.items() if any(map(codecs.leaves_out, codecs.parse(each.codec)))}
-    return [name for name, each in thin.items() if plan.model.kept(each.keep_fp16) is None]
+
+    def thin(codec: str) -> bool:
+        return any(map(native.needs_error_feedback, native.parse_codecs(codec)))
+
+    return [
+        name for name, each in plan.settings.items() if thin(each.codec) and plan.model.kept(each.keep_fp16) is None
+    ]
 
 
 def _sites_text(plan: Plan) -> str:
@@ -278,7 +284,7 @@ def _render_memory(plan: Plan) -> list[str]:
         )
     copy = memory.optimizer_copy(plan.model.parameters, plan.optimizer)
     joins = [
-        f"  and {_gigabytes(copy)} for the optimizer's state while a site joins, there and at the one that lends it"
+        f"  and {_gigabytes(copy)} for the optimizer's state while a site joins, there and at the member serving it"
     ]
     counted = [] if plan.tokens else ["  activations are not included: give --config and --tokens"]
     return ["", *forms.table(rows), *counted, "", *forms.table(leaders), *joins[: copy > 0]]

@@ -1,3 +1,4 @@
-"""What a training would cost, worked out before anything is rented: time, bytes and memory. Arithmetic without torch;
-`presets` alone asks the knob table. `collab plan` is its command.
+"""What a training would cost, worked out before anything is rented: time, bytes and memory.
+
+The knobs, the codecs' sizes and the period of COLLAB_SYNC_EVERY=auto are the core's. `collab plan` is its command.
 """

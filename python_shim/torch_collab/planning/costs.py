@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from torch_collab import native
 from torch_collab.native import Settings
 from torch_collab.planning import codecs
 from torch_collab.planning.lines import Between, Line, exchange, gloo_all_reduce
@@ -43,8 +44,7 @@ def steps_between(settings: Settings, step: float, a_round: float) -> float:
     many seconds."""
     every = settings.sync_every
     if isinstance(every, str):
-        steps = 1.05 * a_round / step + 1 if settings.overlap else a_round / (settings.target_overhead * step)
-        return float(min(max(1, math.ceil(steps)), 10_000))
+        return float(native.auto_period(step, a_round, settings.target_overhead, settings.overlap))
     if isinstance(every, int):
         return float(max(1, every // settings.fragments))
     return max(1.0, every / settings.fragments / step)
@@ -102,7 +102,7 @@ def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float,
 def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Between, model: Model, step: float) -> Cost:
     parameters = math.ceil(model.parameters / settings.fragments)  # of one round
     kept = (model.kept(settings.keep_fp16) or 0) / settings.fragments
-    up, down = (codecs.encoded(codec, parameters, kept) for codec in codecs.parse(settings.codec))
+    up, down = (codecs.encoded(codec, parameters, kept) for codec in native.parse_codecs(settings.codec))
     sent = exchange(lines, path, up, down)
     on_lines = max(sent.seconds, EXCHANGE_WORK * parameters)
     a_round = on_lines + path.rtt + APPLY_WORK * parameters

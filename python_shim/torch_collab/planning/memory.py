@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from torch_collab import native
 from torch_collab.native import Settings
 from torch_collab.planning import codecs
 from torch_collab.planning.parameters import Model
@@ -74,16 +75,17 @@ def optimizer_copy(parameters: int, optimizer: str) -> float:
 
 def exchange_vectors(settings: Settings, sites: int, share: float) -> float:
     """Of a round, at an owner of that share. It keeps what each other site sends it, encoded, until the commit."""
-    up, _ = codecs.parse(settings.codec)
+    up, _ = native.parse_codecs(settings.codec)
     return max(BUFFERS, (sites - 1) * share * codecs.encoded(up, 1) / 4 / settings.fragments)
 
 
 def leader_vectors(settings: Settings, sites: int, largest_share: float) -> dict[str, float]:
     """What a leader's host holds beside the model, in vectors of float32."""
-    up, down = codecs.parse(settings.codec)
+    up, down = native.parse_codecs(settings.codec)
     held = {"anchor": float(ANCHOR_SLOTS), "exchange": exchange_vectors(settings, sites, largest_share)}
-    if settings.error_feedback and (codecs.leaves_out(up) or codecs.leaves_out(down)):
-        held["residual"] = float(codecs.leaves_out(up)) + largest_share * codecs.leaves_out(down)
+    of_deltas, of_means = native.needs_error_feedback(up), native.needs_error_feedback(down)
+    if settings.error_feedback and (of_deltas or of_means):
+        held["residual"] = float(of_deltas) + largest_share * of_means
     if settings.outer_optimizer == "nesterov":
         held["momentum"] = 1.0
     if settings.overlap:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_collab.events import COORDINATOR, event_of, is_number
-from torch_collab.words import listed, plural
+from torch_collab.formatting import listed, plural
 
 _SECONDS = ("seconds", "stall_seconds", "overlap_seconds")
 
@@ -57,7 +57,7 @@ def read(files: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
             )
         if passed:
             which = f"{plural('line', len(passed))} {listed(passed, most=8)}"
-            odd.append(f"{file}: {which} passed over: cut in the middle, or no event")
+            odd.append(f"{file}: {which} skipped: cut off, or not an event")
     return sorted(events, key=lambda event: float(event["t"])), odd
 
 
