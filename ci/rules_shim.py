@@ -10,19 +10,19 @@ from typing import TypeGuard
 
 # The shim's packages and top modules: which others each may import, for types alone too.
 SHIM = "python_shim/torch_collab"
-_BASE = {"escape", "environment", "log", "native", "options", "knob_fields", "torch_compat", "words", "_C"}
+_BASE = {"escape", "environment", "formatting", "log", "native", "options", "knob_fields", "torch_compat", "_C"}
 ARROWS: dict[str, set[str]] = {
     "escape": set(),
     "environment": set(),
     "events": set(),
+    "formatting": set(),
     "knob_fields": set(),
     "options": {"knob_fields"},
     "torch_compat": set(),
-    "words": set(),
     "log": {"escape"},
     "native": {"escape", "environment", "knob_fields", "log", "_C"},
     "network": _BASE - {"torch_compat"},  # commands use it where torch does not load
-    "model": {"log", "torch_compat", "words"},
+    "model": {"formatting", "log", "torch_compat"},
     "world": _BASE | {"network", "model"},
     "swarm": _BASE | {"network", "model", "world"},
     "capture": _BASE | {"network", "model", "world", "swarm"},
@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "integrations": {"events", "log", "world", "api"},
     "__init__": {"api", "backend", "options"},
     "rendezvous": _BASE | {"network"},
-    "planning": {"events", "native", "words"},
+    "planning": {"events", "formatting", "native"},
     "cli": _BASE - {"torch_compat"} | {"network", "planning", "swarm", "__init__"},
 }
 # Modules that import others of the shim inside functions, and why that has to wait.

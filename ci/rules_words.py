@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 OLD_WORDS = re.compile(
     r"\b(Meeting[A-Z]\w*|Form|Adopt|Adopted|Recess|Parted|Farewell|Unreached|Seldom|Surroundings|Likeness|Sketch"
     r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|SeekSender|SenderFound|HubSeek|piece_bytes"
+    r"|Borrower|RefuseBorrower|SeekOptimizer|HubUnsayable"
     r"|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*|[Cc]ohort\w*)\b"
 )
 # In documents and comments: ordinary words that stood for things of the project.
@@ -15,8 +16,14 @@ OLD_WORDS_OF_PROSE = re.compile(
     r"\b([Oo]ptimiser\w*|[Cc]ohorts?|[Hh]eralds?|[Mm]eetings?|[Ss]eats?|[Ll]ikeness|[Dd]oubtful|[Rr]ecess"
     r"|[Ff]arewells?|[Ss]urroundings)\b"
 )
+# As the event of a Note or Notice, where one is compared or named, and in "[event] text" of tests.
+OLD_EVENTS = re.compile(
+    r"""(?:(?:\bLevel::k\w+,\s*|\bNotice[{` ]*|\b[Ee]vent[]"'=!:, ]*)["'`]|"\[)"""
+    r"""(unreached|behind|shares|passed-over)["'`\]]"""
+)
 # Where they are named: what was, and what the wire and the model have called it since.
 _OF_THEM = ("CHANGELOG.md", "docs/glossary.md", "tests/model/README.md")
+_TESTS = "tests/tidy/"  # of this rule
 # Those too that a name may have, but no sentence.
 OLD_WORDS_OF_TEXT = re.compile(rf"{OLD_WORDS.pattern}|\b([Hh]eralds?|[Mm]eetings?|[Ss]eats?)\b")
 _LITERALS = re.compile(
@@ -48,8 +55,15 @@ def old_words_in_comments(text: str) -> Iterator[tuple[int, str]]:
                 yield line + number, word
 
 
+def old_events(text: str) -> Iterator[tuple[int, str]]:
+    for match in OLD_EVENTS.finditer(text):
+        yield text.count("\n", 0, match.end()) + 1, match[1]
+
+
 def found_in(path: str, text: str, code_only: Callable[[str], str]) -> Iterator[tuple[int, str]]:
     """`code_only`: C++ without comments and literals."""
+    if path not in _OF_THEM and not path.startswith(_TESTS):
+        yield from old_events(text)
     if path.endswith(".py"):
         if path.startswith("python_shim/"):
             yield from old_words(text, OLD_WORDS_OF_TEXT)

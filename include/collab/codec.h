@@ -63,7 +63,6 @@ class Codec {
 };
 
 [[nodiscard]] const Codec& codec_for(CodecId id);
-// "fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"
 [[nodiscard]] std::string_view name_of(CodecId id);
 [[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);
 // "int8", or "int4/int8" where the two ways differ.

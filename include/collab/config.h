@@ -1,7 +1,7 @@
 // Every knob of collab: one table, one struct.
 //
 // A knob is the environment variable COLLAB_<NAME>, the field <name> of torch_collab.Options and a row of
-// the table here; `collab config` prints it and the README's table is made from it.
+// the table here; `collab config` prints it, and docs/reference/knobs.md is made from it.
 // Threads and ownership: plain values; the environment is read by the caller's lookup, never here.
 #pragma once
 
@@ -99,16 +99,16 @@ struct Config {
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
   std::string listen;                    // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out
-  std::string transport;                 // auto|tcp|ucx|gloo
-  std::uint32_t connections{};           // connections a link; 0 (auto): what suits the transport
+  std::string transport;
+  std::uint32_t connections{};  // connections a link; 0 (auto): what suits the transport
 
   // Links of the tcp transport: which peers may have one, and how much they may carry.
-  std::string token;       // the swarm's key; secret
+  std::string token;       // the swarm's token; secret
   std::string token_file;  // or a file that holds it
   std::string tls_cert;    // or certificates: PEM files
   std::string tls_key;
   std::string tls_ca;
-  bool insecure{};             // without a key, any address in the clear
+  bool insecure{};             // without token and certificates, any address in the clear
   std::string tcp_congestion;  // congestion control, where the system allows it; empty: the system's own
   double max_mbit_up{};        // 0: no cap
   double max_mbit_down{};
@@ -125,7 +125,7 @@ struct Config {
   Codecs codec;
   bool error_feedback{};    // of codecs of 8 bits or fewer
   double feedback_decay{};  // what of the residual comes into the next delta
-  std::string keep_fp16;    // which tensors travel at 16 bits with a codec of fewer; "none"
+  std::string keep_fp16;    // which tensors travel at 16 bits with a codec of fewer
   OuterId outer_optimizer{};
   double outer_lr{};  // 0: by the number of sites that contribute
   double outer_momentum{};
@@ -151,8 +151,11 @@ struct Config {
   std::string state_dir;       // empty: nothing is written
   std::uint32_t save_every{};  // rounds
   std::string events_file;     // of JSON lines; empty: none
-  std::string log_level;       // debug|info|warning|error|off
+  std::string log_level;
 };
+
+// A fresh one: what is not said is so.
+[[nodiscard]] const Config& default_config();
 
 inline constexpr std::string_view kFromRendezvous = "rendezvous";
 

@@ -48,8 +48,8 @@ class ParameterVector {
   // Elements that are best read or written at a time, a multiple of 65,536: enough to make up for what a call costs,
   // few enough to stay in the cache between two passes.
   [[nodiscard]] virtual std::uint64_t tile() const { return 65'536; }
-  // Host memory that will often be read into, or given to be written, added or mixed: a vector on a device can make the
-  // copies there quicker, as long as what is returned lives, which both have to outlive. Empty: there is nothing to
+  // Prepares host memory that read(), write(), add() or mix() will often use, so that a vector on a device copies
+  // faster. This holds while the returned object lives; vector and memory must outlive it. Null if there is nothing to
   // gain.
   [[nodiscard]] virtual std::shared_ptr<void> pin_memory([[maybe_unused]] std::span<const float> memory) {
     return nullptr;
@@ -119,8 +119,8 @@ struct OptimizerOffer {
 };
 
 struct StepOutcome {
-  // False when none was due, when none came about and the site trains on, and when one has begun behind the training,
-  // which ends in a later call.
+  // False if no round was due, if a round was skipped, or if a round has begun behind the training: that one ends in a
+  // later call.
   bool round_ran = false;
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimizer state that is not finite
@@ -149,8 +149,9 @@ class Session {
   // After every inner step, with the samples this rank has processed since the last call. True: a round is due, or the
   // one that runs behind the training is to be merged, and synchronize() is to follow.
   virtual Result<bool> count_step(std::uint64_t samples) = 0;
-  // What count_step() found due. Else a round now, on every rank of every site, which waits for its result also where
-  // rounds run behind the training. Without steps since the last one it weighs nothing.
+  // Runs what count_step() found due. If nothing is due, runs a round now, which every rank of every site must call,
+  // and waits for its result even if rounds run behind the training. A site without steps since its last round has
+  // weight 0.
   virtual Result<StepOutcome> synchronize() = 0;
   // A round now as above, and more of them up to this one: where sites of unequal speed make the same rounds behind the
   // training, one of them may have begun a round that another will begin with a later step.
@@ -198,7 +199,7 @@ class Session {
 
 // How long a rank waits for its leader: longer than any wait of the leader for other sites, so that it is told why
 // instead of giving up first.
-[[nodiscard]] inline std::chrono::milliseconds patience_of(const Config& config) {
+[[nodiscard]] inline std::chrono::milliseconds leader_wait_limit(const Config& config) {
   return config.join_timeout + 8 * config.round_timeout + config.link_grace + std::chrono::minutes(2);
 }
 
@@ -212,7 +213,6 @@ class CoordinatorServer {
  public:
   virtual ~CoordinatorServer() = default;
   [[nodiscard]] virtual std::string address() const = 0;  // "host:port" as bound
-  [[nodiscard]] virtual std::string status_json() const = 0;
   // Includes what happened lately. kTimeout: the coordinator's thread has not answered within five seconds.
   [[nodiscard]] virtual Result<CoordinatorReport> report() const = 0;
   // Blocks until no site is a member any more. kTimeout names the sites that are still there.

@@ -24,7 +24,7 @@ namespace po = boost::program_options;
 
 constexpr const char* kProgram = "collab-coordinator";
 
-int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
+using collab::tools::fail;
 
 // Null: without --http.
 collab::Result<std::unique_ptr<collab::Page>> serve_page(const po::variables_map& arguments,
@@ -84,7 +84,7 @@ int serve(const po::variables_map& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  po::options_description options("collab-coordinator: decides who takes part in a round; never touches tensors");
+  po::options_description options("collab-coordinator: decides which sites take part in rounds; touches no tensors");
   options.add_options()("help,h", "print this and exit")("listen", po::value<std::string>()->required(),
                                                          "HOST:PORT to listen on; port 0 takes a free one")(
       "sites", po::value<std::string>(), "round 0 waits for this many sites (COLLAB_MIN_SITES)")(

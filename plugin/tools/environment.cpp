@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "core/base/log.h"
-#include "core/base/text.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -32,13 +31,13 @@ std::vector<std::pair<std::string, std::string>> collab_environment() {
 
 Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
                                 std::string_view prefix) {
+  set_log_source(prefix, std::nullopt);
   const auto environment = collab_environment();
   Result<LoadedConfig> loaded = load_config(environment, given);
   if (!loaded.ok()) return loaded;
   const Result<LogLevel> level = log_level_from_name(loaded->config.log_level);
   if (!level.ok()) return level.status();
   set_log_level(*level);
-  set_log_source(prefix, std::nullopt);
   for (const std::string& warning : environment_warnings(environment)) log_warning(warning);
   return loaded;
 }
@@ -76,8 +75,8 @@ sigset_t block_ends() {
 
 const char* name_of_end(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-int fail(const std::string& program, const Status& status) {
-  std::cerr << program << ": " << escaped(status.message()) << "\n";
+int fail(const Status& status) {
+  log_last_words(status.message());
   return EXIT_FAILURE;
 }
 

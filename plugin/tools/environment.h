@@ -31,8 +31,8 @@ namespace collab::tools {
 [[nodiscard]] sigset_t block_ends();
 [[nodiscard]] const char* name_of_end(int signal);
 
-// `program: message` on standard error; what main() returns.
-int fail(const std::string& program, const Status& status);
+// The log's last line, whatever its level; what main() returns.
+int fail(const Status& status);
 // Reads the command line for `serve`, or answers --help, or says what is wrong with it; what main() returns.
 int run(const std::string& program, const boost::program_options::options_description& options, int argc, char** argv,
         int (*serve)(const boost::program_options::variables_map& arguments));

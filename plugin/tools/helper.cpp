@@ -24,7 +24,7 @@ constexpr collab::Duration kLook = std::chrono::milliseconds(200);
 
 constexpr const char* kProgram = "collab-helper";
 
-int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
+using collab::tools::fail;
 
 // Like `collab helper`: two helpers of a swarm are two sites.
 std::string default_site() {

@@ -176,7 +176,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   }
   std::shared_ptr<TensorVector> vector = value_or_raise(TensorVector::make(std::move(parameters), std::move(names)));
   auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(),
-                                                  patience_of(config.loaded.config));
+                                                  leader_wait_limit(config.loaded.config));
   Result<std::unique_ptr<Session>> session = [&] {
     const py::gil_scoped_release released;
     return make_session(std::move(options), vector, std::move(group));

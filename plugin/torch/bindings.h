@@ -22,7 +22,7 @@ namespace collab::torch_adapter {
 
 void bind_errors(pybind11::module_& module);
 void bind_backend(pybind11::module_& module);  // make_backend
-void bind_config(pybind11::module_& module);   // knobs, log, build information
+void bind_config(pybind11::module_& module);   // knobs, codecs, log, build information
 void bind_hub(pybind11::module_& module);      // a rank's link to the hub
 void bind_session(pybind11::module_& module);  // sessions and coordinators
 void bind_tensors(pybind11::module_& module);  // digests, state files, arenas

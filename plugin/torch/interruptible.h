@@ -57,12 +57,12 @@ class Interruptible {
   template <typename Body, typename Meanwhile>
   auto call(Body body, const Meanwhile& meanwhile) -> decltype(body()) {
     using Value = decltype(body());
-    struct Outcome {
+    struct Answer {
       std::optional<Value> value;
     };
-    auto outcome = std::make_shared<Outcome>();
+    auto answer = std::make_shared<Answer>();
     auto state = state_;
-    auto task = [outcome, state, body = std::move(body)]() mutable {
+    auto task = [answer, state, body = std::move(body)]() mutable {
       std::optional<Value> value;
       try {
         value.emplace(body());
@@ -70,7 +70,7 @@ class Interruptible {
         value.emplace(internal_error(std::string("unexpected exception: ") + e.what()));
       }
       const std::lock_guard<std::mutex> lock(state->mutex);
-      outcome->value = std::move(value);
+      answer->value = std::move(value);
       --state->open;
     };
     post(std::move(task));
@@ -79,8 +79,8 @@ class Interruptible {
         const pybind11::gil_scoped_release released;
         std::unique_lock<std::mutex> lock(state->mutex);
         const bool done =
-            state->changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return outcome->value.has_value(); });
-        if (done) return std::move(*outcome->value);
+            state->changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return answer->value.has_value(); });
+        if (done) return std::move(*answer->value);
       }
       if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
       meanwhile();
@@ -96,7 +96,7 @@ class Interruptible {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> tasks;
-    std::size_t open = 0;  // calls without an outcome
+    std::size_t open = 0;  // calls that have not ended
     bool stopping = false;
   };
 

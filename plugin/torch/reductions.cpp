@@ -15,7 +15,7 @@ namespace collab::torch_adapter {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-// Tensors that are reduced as one flat vector, and what becomes of the outcome.
+// Tensors that are reduced as one flat vector, and what becomes of the result.
 struct ReduceJob {
   const char* name = nullptr;
   std::string root;  // in words, of what goes to one rank

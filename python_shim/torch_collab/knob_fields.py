@@ -51,17 +51,17 @@ class OptionFields:
     """The host that others dial to reach this site; none: this site cannot be dialled, and dials the others.
     Default: detected. (HOST)"""
     transport: str | None = None
-    """What carries messages between sites. auto is tcp, which encrypts with a key. ucx and gloo never encrypt:
-    use them only in trusted networks, and at all sites and the coordinator alike. (auto|tcp|ucx|gloo; default
-    auto)"""
+    """What carries messages between sites. auto is tcp, which encrypts with a token or certificates. ucx and gloo
+    never encrypt: use them only in trusted networks, and at all sites and the coordinator alike.
+    (auto|tcp|ucx|gloo; default auto)"""
     connections: int | str | None = None
     """Connections of each link; more help on long, lossy lines. auto: tcp finds the number by measuring, ucx has
     2. (1..64 or auto; default auto)"""
     token: str | None = field(default=None, repr=False)
-    """The swarm's key, made once by `collab token`: tcp links are encrypted, and sites without it are refused.
+    """The swarm's token, made once by `collab token`: tcp links are encrypted, and sites without it are refused.
     (32..4096 characters)"""
     token_file: str | None = None
-    """A file that holds the swarm's key, instead of token; a second line may hold the previous key. (a path)"""
+    """A file that holds the swarm's token, instead of token; a second line may hold the previous one. (a path)"""
     tls_cert: str | None = None
     """This site's certificate (PEM), instead of a token; with tls_key and tls_ca. (a path)"""
     tls_key: str | None = None
@@ -69,8 +69,8 @@ class OptionFields:
     tls_ca: str | None = None
     """The authority that signs the certificates of all sites (PEM). (a path)"""
     insecure: bool | None = None
-    """Whether unencrypted links (tcp without a key, and ucx) may go to and come from addresses that are not
-    private. (0|1; default 0)"""
+    """Whether unencrypted links (tcp without token and certificates, and ucx) may go to and come from addresses
+    that are not private. (0|1; default 0)"""
     tcp_congestion: str | None = None
     """The congestion control that tcp links ask the system for; if it is not allowed, they use the system's own.
     (1..15 letters, digits, '_' and '-'; default bbr)"""

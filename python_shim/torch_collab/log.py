@@ -29,7 +29,7 @@ _LEVELS = {
     "off": logging.CRITICAL + 10,
 }
 _NO_END = 3600.0  # seconds that one call waits for a record
-_PATIENCE = 5.0  # seconds for handlers, at the end
+_HANDLERS_LIMIT = 5.0  # seconds for handlers, at the end
 _ECHO = 1.0  # seconds within which one of these that comes again is the same one
 _TOLD_ON = (".same-data]", ".declined]")  # what a coordinator says itself, and sends to sites that say it
 
@@ -133,11 +133,11 @@ def stop() -> None:
     core, _core = _core, None
     if core is not None and _thread is not None:
         atexit.unregister(stop)
-        core.close_log_queue(_PATIENCE)
-        _thread.join(_PATIENCE)  # the interpreter's end would find it in C++ code, and end the process
+        core.close_log_queue(_HANDLERS_LIMIT)
+        _thread.join(_HANDLERS_LIMIT)  # the interpreter's end would find it in C++ code, and end the process
 
 
-def flush(timeout: float = _PATIENCE) -> bool:
+def flush(timeout: float = _HANDLERS_LIMIT) -> bool:
     """True once all that was said so far is with its handlers."""
     return _core is None or bool(_core.flush_log(timeout))
 
@@ -176,16 +176,21 @@ def _is_echo(row: Any, before: Any) -> bool:
 
 
 def _emit(level: str, created: float, site: str, rank: int | None, text: str) -> None:
-    number = _LEVELS[level]
-    if not LOGGER.isEnabledFor(number):
+    if not LOGGER.isEnabledFor(_LEVELS[level]):
         return
-    extra = {"site": site, "rank": rank}
-    record = LOGGER.makeRecord(LOGGER.name, number, "(collab)", 0, text, (), None, None, extra)
-    record.created, record.msecs = created, created * 1000 % 1000
+    record = _record(level, created, site, rank, text)
     try:
         LOGGER.handle(record)
     except Exception as error:  # a filter of the user's
-        sys.stderr.write(f"collab: a filter or handler of {LOGGER.name} raised {error!r} for: {text} [log.handler]\n")
+        told = f"a filter or handler of {LOGGER.name} raised {error!r} for: {text} [log.handler]"
+        sys.stderr.write(Line().format(_record("error", created, site, rank, told)) + "\n")
+
+
+def _record(level: str, created: float, site: str, rank: int | None, text: str) -> logging.LogRecord:
+    extra = {"site": site, "rank": rank}
+    record = LOGGER.makeRecord(LOGGER.name, _LEVELS[level], "(collab)", 0, text, (), None, None, extra)
+    record.created, record.msecs = created, created * 1000 % 1000
+    return record
 
 
 def _say(level: str, message: str) -> None:

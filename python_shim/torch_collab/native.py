@@ -1,7 +1,7 @@
 """The one place that calls the compiled module `_C`; it is loaded at the first use, never at `import torch`.
 
 Errors arrive as ValueError (bad input), ConnectionError (nobody there), TimeoutError, and `_C.RefusedError`,
-`_C.CorruptError` (both RuntimeError); `_worded` puts "collab: " in front of each.
+`_C.CorruptError` (both RuntimeError); `_prefix_errors` puts "collab: " in front of each.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def start_log() -> None:
     log.start(_module())
 
 
-def _worded(function: Callable[P, R]) -> Callable[P, R]:
+def _prefix_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Gives an error of the core its prefix, and a traceback without the chain below."""
 
     @functools.wraps(function)
@@ -81,25 +81,26 @@ def _worded(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-class _Worded:
-    """The methods of an object of the core, with errors in words."""
+class _PrefixedErrors:
+    """Wraps an object of the core: errors of its methods get the prefix `collab:`."""
 
     def __init__(self, held: object) -> None:
         self._held = held
 
     def __getattr__(self, name: str) -> Any:
-        self.__dict__[name] = method = _worded(getattr(self._held, name))
+        self.__dict__[name] = method = _prefix_errors(getattr(self._held, name))
         return method
 
 
 if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.pyi
     from torch_collab._C import (  # noqa: I001
-        answer_line as answer_line, build_info as build_info, call_communication_hook as call_communication_hook,
-        choose_links as choose_links, connect_hub as connect_hub, end_by_parent_only as end_by_parent_only,
+        answer_line as answer_line, auto_period as auto_period, build_info as build_info,
+        call_communication_hook as call_communication_hook, choose_links as choose_links, codec_bytes as codec_bytes,
+        connect_hub as connect_hub, end_by_parent_only as end_by_parent_only,
         environment_warnings as environment_warnings, find_orphan_arenas as find_orphan_arenas,
         find_records as find_records, has_made_token as has_made_token, is_near as is_near, knob_table as knob_table,
-        make_backend as make_backend, measure_line as measure_line, preset_table as preset_table,
-        query_status as query_status,
+        make_backend as make_backend, measure_line as measure_line, needs_error_feedback as needs_error_feedback,
+        parse_codecs as parse_codecs, preset_table as preset_table, query_status as query_status,
         read_state as read_state, read_state_header as read_state_header, remove_orphan_arena as remove_orphan_arena,
         remove_record as remove_record, serve_coordinator as serve_coordinator, serve_helper as serve_helper,
         serve_page as serve_page,
@@ -112,7 +113,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        globals()[name] = function = _worded(getattr(_module(), name))
+        globals()[name] = function = _prefix_errors(getattr(_module(), name))
         return function
 
 
@@ -131,7 +132,7 @@ class Settings(KnobValues):
         return any(name == knob and source != "default" for name, _, source in self.values)
 
 
-@_worded
+@_prefix_errors
 def load_config(environment: Mapping[str, str], options: Mapping[str, str], run: str | None = None) -> Settings:
     """`run`: the run's name where neither gives it; without it that of the rendezvous that started this process.
 
@@ -201,9 +202,9 @@ def _address(tensor: Any) -> int:
         return 0
 
 
-@_worded
+@_prefix_errors
 def make_session(config: Settings, **arguments: Any) -> _C.Session:
-    return cast("_C.Session", _Worded(_module().make_session(config=config.raw, **arguments)))
+    return cast("_C.Session", _PrefixedErrors(_module().make_session(config=config.raw, **arguments)))
 
 
 def carry_out_termination() -> NoReturn:
@@ -224,9 +225,9 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
     return None
 
 
-@_worded
+@_prefix_errors
 def tell_forget(transport: dict[str, Any], address: str, sites: Sequence[str], seconds: float) -> tuple[bool, str]:
-    """Whether the coordinator there has taken the word, and what comes of it, or why nothing does."""
+    """Whether the coordinator there has accepted it, and what comes of it, or why nothing does."""
     module = _module()
     try:
         return True, str(module.tell_forget(transport, address, list(sites), timedelta(seconds=seconds)))

@@ -1,15 +1,13 @@
-"""What is private to torch, or may change, is touched here and nowhere else.
+"""What is private to torch, or may change: Python touches it here alone, C++ in `plugin/torch/torch_private.h`.
 
 EXPECTED says what is needed and what for. `check` looks when a world is made, never at `import torch`: a torch that has
 it otherwise is refused by name. What `replace` and `on_destroy` put into torch is undone when the world ends.
 
 Where a new torch can break collab, in the order in which it shows:
 
-- When the extension is built, anew for each minor version: `include/collab/torch/backend.h` and
-  `plugin/torch/hub_backend.h` override `c10d::Backend`, whose pybind11 holder `plugin/torch/bind_backend.cpp` shares,
-  `plugin/torch/work.h` overrides `c10d::Work` twice,
-  `plugin/torch/device.h` and `device_stage.cpp` include `c10/core/impl/VirtualGuardImpl.h`, `plugin/transport/gloo`
-  includes `c10d/Backend.hpp`, `ATen/core/LegacyTypeDispatch.h` is included where autograd is passed by, and
+- When the extension is built, anew for each minor version: `plugin/torch/torch_private.h` includes the private headers,
+  `include/collab/torch/c10d_overrides.inc` is what two classes override of `c10d::Backend`, whose pybind11 holder
+  `plugin/torch/bind_backend.cpp` shares, `plugin/torch/work.h` overrides `c10d::Work` twice, and
   `cmake/CollabFindTorch.cmake` names torch's libraries. The compiler or the linker says so.
 - When it is imported from a wheel that has no extension for that minor version: `native.py` refuses
   (`ddp.torch-not-in-wheel`).
@@ -204,12 +202,12 @@ def untested() -> str:
 
 
 def replace(point: tuple[Any, str], make: Callable[[Any], Any]) -> Callable[[], None]:
-    """Replaces it by what `make` builds around it; gives what undoes that."""
+    """Replaces the attribute `point` by what `make` builds around it. Returns a call that undoes this."""
     owner, name = point
     original = getattr(owner, name)
     ours = make(original)
     setattr(owner, name, ours)
-    # Who has replaced it since calls ours, which does nothing more without a world.
+    # If others have replaced it since, their function calls ours, which does nothing once there is no world.
     return lambda: setattr(owner, name, original) if getattr(owner, name, None) is ours else None
 
 

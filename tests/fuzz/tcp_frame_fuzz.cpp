@@ -102,7 +102,7 @@ std::vector<Input> seed_inputs() {
        tcp::encode_want(4)});
   add({tcp::encode_welcome({3}), tcp::encode(tcp::Arrivals{}), tcp::encode(tcp::Bye{{1, 2}})});
   add({segment(0, 0, 100, 0, 10), segment(2, 0, 100, 60, 50), segment(1, 0, 100, 10, 50), segment(3, 1, 5, 0, 10)});
-  add({tcp::encode(tcp::Refuse{tcp::Refusal::kEnded, "over"}), tcp::encode_abort("words")});
+  add({tcp::encode(tcp::Refuse{tcp::Refusal::kEnded, "over"}), tcp::encode_abort("a reason")});
   add({tcp::encode(tcp::Arrivals{tcp::LaneArrivals{0, {}}, tcp::LaneArrivals{0, {1}}})});
   return inputs;
 }

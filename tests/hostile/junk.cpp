@@ -55,7 +55,7 @@ std::vector<std::byte> draw_frame(Context& context) {
   if (auto* inquire = std::get_if<wire::Inquire>(&message); inquire != nullptr && ours) {
     inquire->swarm = context.swarm.name;
   }
-  // The operator's word splits a swarm. A holder of the key may say it, and that is no attack.
+  // The operator's word splits a swarm. A holder of the token may say it, and that is no attack.
   if (std::holds_alternative<wire::Forget>(message)) message = wire::StatusQuery{};
   Result<std::vector<std::byte>> encoded = wire::try_encode(message);
   if (!encoded.ok()) return wire::encode(wire::StatusQuery{});

@@ -1,4 +1,4 @@
-// collab_hostile: one peer that means ill, at full speed, from a seed.
+// collab_hostile: one malicious peer, at full speed, from a seed.
 //
 //   collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N]
 //                  [--world NUMBER --rank RANK --sites A,B --site-of 0,0,1 --group NUMBER [--shared NUMBER] [--keep]]
@@ -6,7 +6,7 @@
 //
 // The target is a coordinator; the peer learns from it what else to attack. A world of ranks has to be named as one of
 // its ranks knows it. Then RANK and the ranks after it at its site are the attacker's. --keep enters them and does no
-// harm. With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a member that turned; otherwise anyone at a swarm without a key.
+// harm. With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a member that turned; otherwise anyone at a swarm without a token.
 // It says what it did; its seed repeats a failing run.
 #include <algorithm>
 #include <charconv>

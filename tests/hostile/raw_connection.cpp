@@ -271,12 +271,12 @@ void RawConnection::on_frame(const tcp::Prefix& prefix, std::span<const std::byt
   }
   if (prefix.type == tcp::FrameType::kBye) close("a bye");
   if (prefix.type == tcp::FrameType::kAbort) {
-    const Result<std::string> words = tcp::decode_abort(body);
-    close("aborted: " + (words.ok() ? *words : std::string("no words")));
+    const Result<std::string> reason = tcp::decode_abort(body);
+    close("aborted: " + (reason.ok() ? *reason : std::string("no reason")));
   }
   if (prefix.type == tcp::FrameType::kRefuse) {
     const Result<tcp::Refuse> refusal = tcp::decode_refuse(body);
-    close("refused: " + (refusal.ok() ? refusal->words : std::string("no words")));
+    close("refused: " + (refusal.ok() ? refusal->reason : std::string("no reason")));
   }
 }
 

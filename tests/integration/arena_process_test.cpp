@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
-constexpr milliseconds kPatience{20'000};
-constexpr milliseconds kNoticed{10'000};  // half of the patience: a dead partner is noticed within about a second
+constexpr milliseconds kWaitLimit{20'000};
+constexpr milliseconds kNoticed{10'000};  // half of that limit: a dead partner is noticed within about a second
 
 // A forked process that runs `body` and exits with its result; it can tell us one byte and hold until killed.
 class Child {
@@ -147,7 +147,7 @@ TEST_F(ArenaProcessTest, ALeaderKilledWhileWritingScratchLeavesTheSealedAnchor) 
   EXPECT_THAT((*writer)->anchor(), ::testing::Each(2.0F));
   EXPECT_THAT((*writer)->outer(), ::testing::Each(-2.0F));
   seal(**writer, 3, 3.0F);
-  const auto reader = open_arena(spec_, kPatience);
+  const auto reader = open_arena(spec_, kWaitLimit);
   ASSERT_TRUE(reader.ok());
   EXPECT_THAT((*reader)->anchor(), ::testing::Each(3.0F));
 }
@@ -191,7 +191,7 @@ TEST_F(ArenaProcessTest, ALeaderKilledAtAnyPointOfASealLeavesAnAnchorWithWhatBel
     });
     child.wait_ready();
     {
-      const auto reader = open_arena(spec_, kPatience);
+      const auto reader = open_arena(spec_, kWaitLimit);
       ASSERT_TRUE(reader.ok()) << reader.status().to_string();
       const auto has_come = [&] { return (*reader)->sealed().value_or(SealedAnchor{}).round >= RoundId{50 + life}; };
       while (!has_come()) std::this_thread::yield();
@@ -252,12 +252,12 @@ TEST_F(ArenaProcessTest, ALeaderThatIsAliveIsNotReplaced) {
 
 TEST_F(ArenaProcessTest, ARankWakesWhenTheLeaderPublishesAndReadsTheAnchor) {
   Child rank([&](Child&) {
-    const auto reader = open_arena(spec_, kPatience);
+    const auto reader = open_arena(spec_, kWaitLimit);
     if (!reader.ok()) return 1;
     for (std::uint64_t call = 1; call <= 200; ++call) {
       (*reader)->report(1, {.call = call, .digest = {call, 0}, .samples = 8});
-      const auto outcome = (*reader)->wait_published(call, kPatience);
-      if (!outcome.ok()) return 2;
+      const auto result = (*reader)->wait_published(call, kWaitLimit);
+      if (!result.ok()) return 2;
       const float value = static_cast<float>(call);
       if (!std::ranges::all_of((*reader)->anchor(), [value](float x) { return x == value; })) return 3;
     }
@@ -266,7 +266,7 @@ TEST_F(ArenaProcessTest, ARankWakesWhenTheLeaderPublishesAndReadsTheAnchor) {
   const auto writer = create_arena(spec_);
   ASSERT_TRUE(writer.ok());
   for (std::uint64_t call = 1; call <= 200; ++call) {
-    const auto report = (*writer)->wait_report(1, call, kPatience);
+    const auto report = (*writer)->wait_report(1, call, kWaitLimit);
     ASSERT_TRUE(report.ok()) << report.status().to_string();
     EXPECT_EQ(report->digest.lo, call);
     seal(**writer, call, static_cast<float>(call));
@@ -283,16 +283,16 @@ TEST_F(ArenaProcessTest, ARankNoticesThatItsLeaderWasKilled) {
     Child::hold();
   });
   leader.wait_ready();
-  const auto reader = open_arena(spec_, kPatience);
+  const auto reader = open_arena(spec_, kWaitLimit);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   leader.kill();  // not reaped: a zombie is dead too
   const auto killed = steady_clock::now();
-  const auto outcome = (*reader)->wait_published(1, kPatience);
+  const auto result = (*reader)->wait_published(1, kWaitLimit);
   EXPECT_LT(steady_clock::now() - killed, kNoticed);
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), StatusCode::kUnavailable);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("pid " + std::to_string(leader.pid())));
-  EXPECT_THAT(outcome.status().message(), HasSubstr("is gone"));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(result.status().message(), HasSubstr("pid " + std::to_string(leader.pid())));
+  EXPECT_THAT(result.status().message(), HasSubstr("is gone"));
 }
 
 TEST_F(ArenaProcessTest, ARankOfADeadLeaderIsNotMistakenForTheNewLeadersRank) {
@@ -304,33 +304,33 @@ TEST_F(ArenaProcessTest, ARankOfADeadLeaderIsNotMistakenForTheNewLeadersRank) {
     Child::hold();
   });
   first.wait_ready();
-  const auto reader = open_arena(spec_, kPatience);
+  const auto reader = open_arena(spec_, kWaitLimit);
   ASSERT_TRUE(reader.ok());
   first.kill();
   first.reap();
   const auto second = create_arena(spec_);
   ASSERT_TRUE(second.ok());
   (*second)->publish(2, "of the new leader");
-  const auto outcome = (*reader)->wait_published(2, kPatience);
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), StatusCode::kUnavailable);
+  const auto result = (*reader)->wait_published(2, kWaitLimit);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(ArenaProcessTest, ALeaderNoticesThatARankWasKilled) {
   const auto writer = create_arena(spec_);
   ASSERT_TRUE(writer.ok());
   Child rank([&](Child& self) {
-    const auto reader = open_arena(spec_, kPatience);
+    const auto reader = open_arena(spec_, kWaitLimit);
     if (!reader.ok()) return 1;
     (*reader)->report(2, {.call = 1, .digest = {}, .samples = 1});
     self.say_ready();
     Child::hold();
   });
   rank.wait_ready();
-  ASSERT_TRUE((*writer)->wait_report(2, 1, kPatience).ok());
+  ASSERT_TRUE((*writer)->wait_report(2, 1, kWaitLimit).ok());
   rank.kill();
   const auto killed = steady_clock::now();
-  const auto report = (*writer)->wait_report(2, 2, kPatience);
+  const auto report = (*writer)->wait_report(2, 2, kWaitLimit);
   EXPECT_LT(steady_clock::now() - killed, kNoticed);
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.status().code(), StatusCode::kUnavailable);
@@ -405,7 +405,7 @@ TEST_F(ArenaProcessTest, AForkedCopyOfTheLeaderLeavesTheArenaAlone) {
   });
   EXPECT_EQ(worker.reap(), 0);
   seal(**writer, 1, 1.0F);
-  const auto reader = open_arena(spec_, kPatience);
+  const auto reader = open_arena(spec_, kWaitLimit);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_THAT((*reader)->anchor(), ::testing::Each(1.0F));
 }

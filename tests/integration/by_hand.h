@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -63,6 +64,10 @@ class ByHand : public ::testing::Test {
     std::vector<std::thread> threads;
     for (std::size_t site = 0; site < sites; ++site) threads.emplace_back([&, site] { what(site); });
     for (std::thread& thread : threads) thread.join();
+  }
+  void wait_until_one_is_ready() {
+    const auto ready = [](const MemberStatus& each) { return each.state == "active" && !each.helper && each.ready; };
+    while (std::ranges::none_of(swarm_.members(), ready)) std::this_thread::yield();
   }
   void finish_all() {
     together(sessions_.size(), [this](std::size_t site) { EXPECT_TRUE(sessions_[site]->finish().ok()); });

@@ -206,10 +206,7 @@ TEST_F(FragmentsByHand, AStragglersStepsCountInEachFragmentOnce) {
   const Values first = values(0);
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)) << "of the first fragment, without the third"; });
   std::thread straggler([this] { EXPECT_TRUE(interval(2)) << "of the second"; });
-  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"helper\":false,\"ready\":true") ==
-         std::string::npos) {
-    std::this_thread::yield();
-  }
+  wait_until_one_is_ready();
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
   straggler.join();
   finish_all();  // of the first once more

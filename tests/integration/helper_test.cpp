@@ -48,11 +48,11 @@ std::unique_ptr<HelperServer> start_helper(Swarm& swarm, const std::string& even
 
 Status wait_for_helper(Swarm& swarm, HelperServer& helper) {
   for (int looks = 0; looks < 2'000; ++looks) {
-    const std::string status = swarm.coordinator->status_json();
-    if (status.find(R"("state":"active","helper":true)") != std::string::npos) return {};
+    const auto at_work = [](const MemberStatus& each) { return each.state == "active" && each.helper; };
+    if (std::ranges::any_of(swarm.members(), at_work)) return {};
     COLLAB_CHECK(helper.wait(Duration(10'000)).code() == StatusCode::kTimeout, "the helper has ended");
   }
-  return timed_out("no helper: " + swarm.coordinator->status_json());
+  return timed_out("no helper is among the " + std::to_string(swarm.members().size()) + " members");
 }
 
 std::function<Status(Session&, std::size_t, std::vector<float>&)> train_with_helper(Swarm& swarm, HelperServer& helper,

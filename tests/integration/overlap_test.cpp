@@ -337,10 +337,7 @@ TEST_F(Overlap, ALateSiteIsMovedOntoTheNewAnchorAndItsStepsCount) {
     if (i < trained) expected[i] += static_cast<double>(late[i]) - static_cast<double>(first[i]);
   }
   learn_to_trigger(2);  // with the anchor of before; the others follow once it waits
-  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"helper\":false,\"ready\":true") ==
-         std::string::npos) {
-    std::this_thread::yield();
-  }
+  wait_until_one_is_ready();
   finish_all();
   expect_all_equal();
   expect_near(values(0), expected);

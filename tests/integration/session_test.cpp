@@ -505,12 +505,9 @@ TEST_F(ByHand, AStragglerIsLeftOutAndItsStepsCountInTheNextRound) {
     train_one_step(theta[1], 1, step + 4);
     train_one_step(theta[2], 2, step);
   }
-  // The last comes first, with the anchor of before; the others follow once it waits, well within its patience.
+  // The last comes first, with the anchor of before; the others follow while it still waits.
   std::thread straggler([this] { EXPECT_TRUE(interval(2)); });
-  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"helper\":false,\"ready\":true") ==
-         std::string::npos) {
-    std::this_thread::yield();
-  }
+  wait_until_one_is_ready();
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
   straggler.join();
   EXPECT_EQ(values(0), values(1));

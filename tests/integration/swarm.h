@@ -111,6 +111,12 @@ struct Swarm {
     return options;
   }
 
+  // As the coordinator knows them; none while it is too busy to say.
+  [[nodiscard]] std::vector<MemberStatus> members() const {
+    const Result<CoordinatorReport> report = coordinator->report();
+    return report.ok() ? report->status.members : std::vector<MemberStatus>();
+  }
+
   // Runs `body(session, site, parameters)` on a thread for each rank; the first failure of each rank is returned.
   std::vector<Status> run(const std::function<Status(Session&, std::size_t site, std::vector<float>& values)>& body) {
     std::vector<Status> results(sites * ranks);

@@ -220,7 +220,7 @@ inline begin(s, c, number) {
 #define LATE(anchor, c) (RECOVERING(anchor, acceptor) & (acceptor ^ here[c]))
 #endif
 
-/* SiteMembership::on_prepare for those who come later; for one that is late the term is begun anew (Election::seek) */
+/* SiteMembership::on_prepare for those who come later; a late one has the term begun anew (Election::advance) */
 inline promise(s, c) {
   d_step { phase[c] == preparing && promised[s] < term[c] && !HAS(promises[c], s) &&
       !HAS(LATE(NEWER(anchor[s], base[c]), c), s) ->
@@ -267,7 +267,7 @@ inline lead(c) {
   one = 0
 }
 
-/* SiteMembership::on_accept; Election::on_accepted. With the first of them Election::seek freezes the decision, with the one that
+/* SiteMembership::on_accept; Election::on_accepted. With the first of them Election::advance freezes the decision, with the one that
  * makes them enough it leads. */
 inline accept(s, c) {
   d_step { HAS(promises[c], s) && !HAS(answers[c], s) && promised[s] == term[c] &&

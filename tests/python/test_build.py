@@ -140,7 +140,7 @@ def test_without_the_wheel_of_ucx_the_loader_looks(monkeypatch: pytest.MonkeyPat
 def test_two_sites_train_where_there_is_no_ucx(tmp_path: Path) -> None:
     missing = {"COLLAB_UCX_LIBRARY": str(tmp_path / "libucp.so.0"), "COLLAB_SYNC_EVERY": "3"}
     for rank in expect_success(run_ranks("one_word.py", ["paris", "rome"], environment=missing)):
-        assert "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, as no key is given" in rank.output
+        assert "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, as no token is given" in rank.output
         assert "round 3: paris, rome averaged" in rank.output
 
 

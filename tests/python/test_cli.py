@@ -177,7 +177,7 @@ def test_a_token_is_made_at_random_and_a_file_of_it_is_private(tmp_path: Path) -
     assert collab("token", "--out", str(file)).returncode == 0
     assert file.read_text().startswith("clb_") and file.stat().st_mode & 0o077 == 0
     again = collab("token", "--out", str(file))
-    assert again.returncode == 1 and str(file) in again.stderr, "a key that is there is not written over"
+    assert again.returncode == 1 and str(file) in again.stderr, "a token that is there is not written over"
 
 
 def test_a_token_goes_to_a_file_unless_it_is_to_be_shown(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_token_is_put_in_front_of_the_one_in_a_file(tmp_path: Path) -> None:
     assert done.returncode == 0 and "still accepted" in done.stdout and first not in done.stdout
     second = file.read_text().split()
     assert len(second) == 2 and second[1] == first and file.stat().st_mode & 0o077 == 0
-    assert re.search(r"^  ok +key: a token", collab("doctor", COLLAB_TOKEN_FILE=str(file)).stdout, re.M)
+    assert re.search(r"^  ok +token: made by", collab("doctor", COLLAB_TOKEN_FILE=str(file)).stdout, re.M)
     assert collab("token", "--rotate", str(file)).returncode == 0
     assert file.read_text().split()[1:] == second[:1], "two are enough"
     missing = collab("token", "--rotate", str(tmp_path / "none"))
@@ -270,13 +270,13 @@ def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str,
     key.write_text(text)
     key.chmod(0o600)
     done = collab("doctor", COLLAB_TOKEN_FILE=str(key))
-    assert done.returncode == 1 and re.search(rf"^  BAD +key: .*{words}", done.stdout, re.M), done.stdout
+    assert done.returncode == 1 and re.search(rf"^  BAD +token: .*{words}", done.stdout, re.M), done.stdout
 
 
 def test_doctor_tells_of_a_token_of_ones_own() -> None:
-    assert re.search(r"^  hint +key: .* might be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
+    assert re.search(r"^  hint +token: .* might be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
     wrong = collab("token", "--print").stdout.strip()[:-1] + "x"
-    assert re.search(r"^  BAD +key: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
+    assert re.search(r"^  BAD +token: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
 
 
 def test_doctor_warns_of_a_key_that_others_can_read(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_doctor_warns_of_a_key_that_others_can_read(tmp_path: Path) -> None:
     key.chmod(0o644)
     done = collab("doctor", COLLAB_TOKEN_FILE=str(key)).stdout
     assert re.search(rf"^  hint +token_file: .*mode 0644.*chmod 600 {key}$", done, re.M), done
-    assert re.search(r"^  ok +key: a token", done, re.M), done
+    assert re.search(r"^  ok +token: made by", done, re.M), done
 
 
 class Authority:
@@ -318,23 +318,23 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
     def key_line(cert: str, key: str, authority: str) -> str:
         names = {"CERT": f"{cert}.pem", "KEY": f"{key}.key", "CA": f"{authority}.pem"}
         done = collab("doctor", **{f"COLLAB_TLS_{knob}": str(tmp_path / name) for knob, name in names.items()})
-        found = re.search(r"^  (ok  |hint|BAD ) +key: .*$", done.stdout, re.M)
+        found = re.search(r"^  (ok  |hint|BAD ) +certificate: .*$", done.stdout, re.M)
         assert found, done.stdout + done.stderr
         assert done.returncode == (1 if found[1] == "BAD " else 0)
         return found[0]
 
-    assert key_line("paris", "paris", "swarm").startswith("  ok    key: the swarm's authority signed this site's")
-    assert re.search(r"hint +key: .* make a new one soon", key_line("soon", "soon", "swarm"))
-    assert re.search(r"BAD +key: .*late.pem has expired: the certificate of CN=late", key_line("late", "late", "swarm"))
-    assert re.search(r"BAD +key: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
-    assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
+    assert key_line("paris", "paris", "swarm").startswith("  ok    certificate: the swarm's authority signed")
+    assert re.search(r"hint +certificate: .* make a new one soon", key_line("soon", "soon", "swarm"))
+    assert re.search(r"BAD +certificate: .*late.pem has expired: .* of CN=late", key_line("late", "late", "swarm"))
+    assert re.search(r"BAD +certificate: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
+    assert re.search(r"BAD +certificate: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
 
 
 @pytest.mark.parametrize("knob", ["CERT", "KEY", "CA"])
 def test_doctor_takes_a_part_of_a_certificate_for_no_key_and_no_reason_to_do_without(knob: str, tmp_path: Path) -> None:
     (tmp_path / "some.pem").touch(mode=0o600)
     done = collab("doctor", **{f"COLLAB_TLS_{knob}": str(tmp_path / "some.pem")})
-    assert re.search(r"^  BAD +key: .*COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA", done.stdout, re.M), (
+    assert re.search(r"^  BAD +certificate: .*COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA", done.stdout, re.M), (
         done.stdout
     )
 
@@ -350,9 +350,9 @@ def test_doctor_refuses_what_another_site_has_signed() -> None:
             COLLAB_TLS_CA=str(chain / "authority.pem"),
         ).stdout
 
-    assert re.search(r"^  ok +key: the swarm's authority signed this site's certificate", told("site"), re.M)
+    assert re.search(r"^  ok +certificate: the swarm's authority signed this site's certificate", told("site"), re.M)
     assert re.search(
-        r"^  BAD +key: .*guest.pem: no certificate in COLLAB_TLS_CA signed it directly", told("guest"), re.M
+        r"^  BAD +certificate: .*guest.pem: no certificate in COLLAB_TLS_CA signed it directly", told("guest"), re.M
     )
 
 

@@ -245,7 +245,7 @@ def test_sites_on_gpus_end_with_one_model(case: str, steps: str, knobs: dict[str
         "test_collectives.py",
         "test_elastic.py",
         "test_fragments.py",
-        "test_moments.py",
+        "test_optimizer_state.py",
         "test_overlap.py",
         "test_step_collectives.py",
         "test_values.py",

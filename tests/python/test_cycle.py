@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ranks import expect_success, listing, run_ranks
-from torch_collab.model.cycle import PATIENCE, OptimizerCycle, OptimizerNumbers
+from torch_collab.model.cycle import LAST_ABSENT_STEPS, OptimizerCycle, OptimizerNumbers
 
 
 def steps(cycle: OptimizerCycle, keys: str) -> list[int]:
@@ -55,11 +55,11 @@ def test_a_newcomer_becomes_the_last() -> None:
 def test_an_optimizer_that_left_is_waited_for_a_while_only() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "dgdg")
-    assert steps(cycle, "d" * (PATIENCE + 3)) == [0] * PATIENCE + [1, 1, 1]
-    assert cycle.to_tell_of_who_left() == (PATIENCE, "g") and cycle.to_tell_of_who_left() is None
+    assert steps(cycle, "d" * (LAST_ABSENT_STEPS + 3)) == [0] * LAST_ABSENT_STEPS + [1, 1, 1]
+    assert cycle.to_tell_of_who_left() == (LAST_ABSENT_STEPS, "g") and cycle.to_tell_of_who_left() is None
     steps(cycle, "gdgd")
     assert sum(steps(cycle, "gd" * 5)) == 5, "it came back"
-    steps(cycle, "d" * PATIENCE)
+    steps(cycle, "d" * LAST_ABSENT_STEPS)
     assert cycle.to_tell_of_who_left() is None, "once is enough"
 
 
@@ -74,14 +74,14 @@ def test_blocks_that_are_trained_in_turn_are_counted() -> None:
     cycle = OptimizerCycle()
     for block in range(6):
         counted = sum(steps(cycle, "ab"[block % 2] * 100))
-        assert counted >= 100 - PATIENCE - 1, block
+        assert counted >= 100 - LAST_ABSENT_STEPS - 1, block
 
 
 def test_of_three_the_two_that_are_left_go_on() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "abgabg")
     counted = steps(cycle, "ab" * 40)
-    assert sum(counted[: 2 * PATIENCE - 1]) == 0 and counted[-20:] == [0, 1] * 10
+    assert sum(counted[: 2 * LAST_ABSENT_STEPS - 1]) == 0 and counted[-20:] == [0, 1] * 10
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_leader_says_whose_step_is_counted_and_when_that_comes_seldom(
     rate: int, sync_every: str, warned: bool
 ) -> None:
     environment = {"TEST_RATE": str(rate), "COLLAB_SYNC_EVERY": sync_every}
-    finished = expect_success(run_ranks("seldom.py", ["a", "a", "b"], environment=environment))
+    finished = expect_success(run_ranks("rare_optimizer_steps.py", ["a", "a", "b"], environment=environment))
     for rank, leads in zip(finished, (True, False, True), strict=True):
         told = "2 optimizers train the model; a step is counted when SGD (the last of the cycle) has stepped"
         assert rank.output.count(told) == int(leads), listing(finished)

@@ -42,7 +42,7 @@ def test_the_log_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_errors_of_commands_and_of_the_core(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @native._worded
+    @native._prefix_errors
     def ask(*_: object) -> str:
         raise RuntimeError(f"the coordinator said: {ORDERS}")
 

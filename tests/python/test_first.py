@@ -251,7 +251,7 @@ def test_init_from_goes_before_a_site_that_resumed(tmp_path: Path) -> None:
     told = "tokyo, named by COLLAB_INIT_FROM, has the parameters of round 0. To begin from the model of paris, start"
     assert told in finished["paris"].output and told not in finished["tokyo"].output
     entries = [json.loads(line) for line in events.read_text().splitlines()]
-    assert [entry["who"] for entry in entries if entry["event"] == "passed-over"] == ["paris"]
+    assert [entry["who"] for entry in entries if entry["event"] == "state-not-used"] == ["paris"]
     why = "named by COLLAB_INIT_FROM, because the sites' parameters differ"
     assert any(why in entry.get("reason", "") for entry in entries)
 
@@ -266,8 +266,9 @@ def test_a_site_that_resumed_and_comes_late_is_told_the_remedy(tmp_path: Path) -
     (tokyo_had,) = saved(tmp_path, "tokyo-0")
     assert not same(tokyo_had["began"], tokyo_had["brought"])
     output = finished["tokyo"].output
-    why = "is not what the swarm goes on from: the swarm already had an anchor"
-    assert f"the state that tokyo had loaded {why}" in output
+    why = "the swarm already had an anchor"
+    assert f"the swarm does not start from the state that tokyo had loaded: {why}" in output
+    assert "[join.state-passed-over]" in output
     assert "start all sites with COLLAB_INIT_FROM=tokyo; or let the first agreement wait" in output
     assert "COLLAB_MIN_SITES=N" in output
     assert "had loaded" not in finished["paris"].output

@@ -97,7 +97,7 @@ def test_who_reads_for_all_sites_is_told_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_state_of_8_bits_is_not_lent_and_the_late_site_starts_cold(tmp_path: Path) -> None:
+def test_a_state_of_8_bits_is_not_served_and_the_late_site_starts_cold(tmp_path: Path) -> None:
     path, told = path_with("torchao"), tmp_path / "events.jsonl"
     with Coordinator("--sites", "1") as coordinator:
 
@@ -113,7 +113,7 @@ def test_a_state_of_8_bits_is_not_lent_and_the_late_site_starts_cold(tmp_path: P
     events = [json.loads(line) for line in told.read_text().splitlines()]
     reasons = [event["reason"] for event in events if event["event"] == "join-optimizer"]
     assert len(reasons) == 1 and "starts cold" in reasons[0] and reasons[0] in ends[0].output
-    assert "AdamW8bit keeps exp_avg as OptimState8bit, which is not lent" in reasons[0]
+    assert "AdamW8bit keeps exp_avg as OptimState8bit, which collab does not serve to other sites" in reasons[0]
 
 
 class Strange(torch.Tensor):
@@ -133,14 +133,15 @@ def with_state(**held: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
-def test_what_is_no_plain_tensor_is_neither_lent_nor_trusted() -> None:
+def test_state_that_is_no_plain_tensor_is_neither_served_nor_trusted() -> None:
     for moment, named in (
         (torch.zeros(4).as_subclass(Strange), "Strange"),
         (torch.zeros(4, dtype=torch.uint8), "uint8"),
     ):
         optimizer = with_state(exp_avg=moment)
         trained = ((id(optimizer.param_groups[0]["params"][0]), 4),)
-        with pytest.raises(optimizer_copy.Unsuitable, match=rf"keeps exp_avg as .*{named}.*, which is not lent"):
+        why = rf"keeps exp_avg as .*{named}.*, which collab does not serve to other sites"
+        with pytest.raises(optimizer_copy.Unsuitable, match=why):
             optimizer_copy.make([optimizer], trained)
     assert rounds._unfit({"exp_avg": torch.zeros(4).as_subclass(Strange)}), "what cannot be looked at starts anew"
     assert not rounds._unfit({"exp_avg": torch.zeros(4), "step": 3})

@@ -45,7 +45,7 @@ SLOW_AT_THE_HUB = {"held": 6.0, "many-groups": 6.0, "full-hub": 5.0, "unacknowle
 # The same in all workers, which divide the attacks among them.
 SEED = zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(random.random())).encode())
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
-KINDS = ("anybody", "member")  # of attackers: where there is no key, and where they have it
+KINDS = ("anybody", "member")  # of attackers: where there is no token, and where they have it
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
 if SECONDS <= 120:  # a long run is a judge: what it finds once, it has found
@@ -133,7 +133,7 @@ def time_to_come(siege: Siege, folder: Path, key: dict[str, str], numbers: Itera
 
 @pytest.fixture(params=KINDS)
 def key(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Without a key anybody may attack; with one it is a member that turned."""
+    """Without a token anybody may attack; with one it is a member that turned."""
     return key_of(str(request.param), tmp_path)
 
 

@@ -173,7 +173,7 @@ def test_a_browser_shows_sites_that_fail_and_come_back(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def idle() -> Iterator[tuple[Coordinator, str]]:
-    """A coordinator without a key and without sites."""
+    """A coordinator without a token and without sites."""
     with Coordinator("--http", "127.0.0.1:0") as coordinator:
         yield coordinator, page_of(coordinator)
 

@@ -67,7 +67,7 @@ def test_cut_lines_are_passed_over_and_said(tmp_path: Path) -> None:
     out = tmp_path / "timeline.png"
     done = collab("plot", str(events), str(other), "--out", str(out))
     assert done.returncode == 0, done.stderr
-    assert f"{events}: lines 2, 6 passed over: cut in the middle, or no event" in done.stderr
+    assert f"{events}: lines 2, 6 skipped: cut off, or not an event" in done.stderr
     assert out.read_bytes().startswith(b"\x89PNG") and done.stdout == f"collab: {out}: 3 sites, 22.0 s\n"
 
 

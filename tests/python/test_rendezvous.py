@@ -114,6 +114,22 @@ def test_machines_under_one_name_are_told_that_they_are_one_site(
         each.shutdown()
 
 
+def test_what_an_agent_logs_names_its_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int | None]] = []
+    monkeypatch.setattr(log, "set_source", lambda site, rank: told.append((site, rank)))
+    monkeypatch.setenv("COLLAB_SITE", "paris")
+    handler(free_port())
+    monkeypatch.delenv("COLLAB_SITE")
+    monkeypatch.setattr(socket, "gethostname", lambda: "host")
+    port = free_port()
+    made = [handler(port), handler(port)]
+    assert told == [("paris", None), ("host", None), ("host", None)]
+    ranks(rendezvous(*made))
+    assert {site for site, _ in told[3:]} == {"host", "host-2"}
+    for each in reversed(made):
+        each.shutdown()
+
+
 def test_fewer_than_the_most_after_the_last_call() -> None:
     (info,) = rendezvous(handler(free_port(), (1, 3)))
     assert (info.rank, info.world_size) == (0, 1)

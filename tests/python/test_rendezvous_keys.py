@@ -1,4 +1,4 @@
-"""The rendezvous with a swarm key: who lacks it is refused within seconds, in words at both ends."""
+"""The rendezvous with a token: who lacks it is refused within seconds, in words at both ends."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     (late,) = rendezvous(node(monkeypatch, port, KEY, "oslo"))
     assert isinstance(late, RendezvousInfo) and late.world_size == 1
     (refused,) = errors(node(monkeypatch, port, OTHER, "rome"))
-    assert "was not signed with this swarm's key" in refused
+    assert "was not signed with this swarm's token" in refused
 
 
 @pytest.mark.parametrize(
     ("knobs", "words", "heard"),
     [
-        (OTHER, "not signed with this swarm's key (another signature)", "node tokyo has another swarm key than this"),
+        (OTHER, "not signed with this swarm's token (another signature)", "node tokyo has another token than this"),
         (
             NONE,
-            "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN",
-            "tokyo has neither a swarm",
+            "was signed with a token, and this node has none. Give it the COLLAB_TOKEN",
+            "tokyo has neither a token",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_key_where_the_first_node_has_none(monkeypatch: pytest.MonkeyPatch) ->
     wrong = node(monkeypatch, port, KEY, "tokyo", is_host="0")
     at_paris, at_tokyo = errors(paris, wrong)
     assert "(no signature)" in at_tokyo
-    assert "node tokyo has a swarm key (COLLAB_TOKEN), and this node (paris) has neither a swarm key" in at_paris
+    assert "node tokyo has a token (COLLAB_TOKEN), and this node (paris) has neither a token" in at_paris
 
 
 def test_enough_nodes_go_on_without_the_one_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_a_stranger_closes_the_list(monkeypatch: pytest.MonkeyPatch, knobs: dict
     thread = when_served(port, lambda store: store.compare_set(LIST, "", empty))
     (alone,) = errors(node(monkeypatch, port, knobs, "paris"))
     thread.join()
-    words = f"({LIST}) that was not signed with this swarm's key (no signature)" if knobs else "the list of nodes there"
+    words = f"({LIST}) that was not signed with this swarm's token (no signature)" if knobs else "the list of nodes"
     assert words in alone
 
 
@@ -230,7 +230,7 @@ def test_an_endpoint_started_again_with_another_key(monkeypatch: pytest.MonkeyPa
     rendezvous(paris)
     assert reconnect("127.0.0.1", port, "a", paris._settings.key) is not None
     assert reconnect("127.0.0.1", port, "b", paris._settings.key) is None
-    with pytest.raises(SignatureError, match="signed with a swarm key, and this node has none"):
+    with pytest.raises(SignatureError, match="signed with a token, and this node has none"):
         reconnect("127.0.0.1", port, "a", NO_KEY)
 
 

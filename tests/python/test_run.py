@@ -73,7 +73,7 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert native.has_made_token(native.load_config({"COLLAB_TOKEN_FILE": str(key)}, {}).raw)
     assert key.read_text().strip() not in done.stdout + done.stderr + (tmp_path / "collab.toml").read_text()
     assert "  collab run --site NAME train.py\n" in done.stdout
-    assert "Port 29500 is torch's own store, which the key does not protect" in done.stdout
+    assert "Port 29500 is torch's own store, which the token does not protect" in done.stdout
     file = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text())
     entries = file.entries("")
     assert entries["nnodes"].text == "3" and entries["token_file"].text == str(key)
@@ -171,7 +171,7 @@ def test_options_win_over_the_environment_which_wins_over_the_file(swarm: Path) 
     variables, command = told(done.stdout)
     assert variables["COLLAB_SYNC_EVERY"] == "5" and "--rdzv-id=day" in command
     assert "COLLAB_TOKEN_FILE" not in variables and "clb_secret" not in done.stdout, (
-        "a key there is instead of the file's"
+        "a token there is instead of the file's"
     )
     done = run(swarm, "run", "--dry-run", "--run", "noon", "--token-file", "other.key", "a.py", **given)
     variables, command = told(done.stdout)
@@ -256,7 +256,7 @@ def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path)
     done = run(swarm, "run", "--dry-run", "a.py")
     assert done.returncode == 1 and "holds 5 characters" in done.stderr, done.stderr
     assert done.stderr.endswith(" (collab.toml, line 6) [token.short]\n")
-    (swarm / "swarm.key").unlink()  # the other key's variables win, and it is not asked for
+    (swarm / "swarm.key").unlink()  # the other token's variables win, and it is not asked for
     assert run(swarm, "run", "--dry-run", "a.py", COLLAB_TOKEN="clb_" + "s" * 40).returncode == 0
 
 
@@ -398,7 +398,7 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
         nodes.all.append(node)
     for node in nodes.all:
         node.wait_for_rounds(2, "paris", "tokyo")
-    assert "chmod 600" in nodes.all[0].output, "a key that others can read is warned of"
+    assert "chmod 600" in nodes.all[0].output, "a token that others can read is warned of"
     status = run(folder, "status", "--json")
     assert status.returncode == 0 and "paris" in status.stdout and "tokyo" in status.stdout, status.stderr
     (page,) = re.findall(r"page at (http://\S+/)", nodes.all[0].output)

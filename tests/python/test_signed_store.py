@@ -1,4 +1,4 @@
-"""Entries signed with the swarm's key: what is believed, and what is said of what is not."""
+"""Entries signed with the swarm's token: what is believed, and what is said of what is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_collab.network.signed_store import SignatureError, SignedStore
 KEY = read_key({"COLLAB_TOKEN": "k" * 40}, {})
 OTHER = read_key({"COLLAB_TOKEN": "o" * 40}, {})
 CERTIFICATES = SwarmKey("certificates")
-UNSIGNED = "not signed with this swarm's key"
+UNSIGNED = "not signed with this swarm's token"
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_readers_with_another_key_with_none_and_entries_without_a_signature(stor
     part(store, KEY).set("name", "value")
     with pytest.raises(SignatureError, match=rf"the rendezvous at h:1 holds an entry \(a/name\).*{UNSIGNED}.*another"):
         part(store, OTHER).get("name")
-    with pytest.raises(SignatureError, match=r"signed with a swarm key, and this node has none.*\[token.missing\]"):
+    with pytest.raises(SignatureError, match=r"signed with a token, and this node has none.*\[token.missing\]"):
         part(store, NO_KEY).get("name")
     with pytest.raises(SignatureError, match="this node has certificates and no token"):
         part(store, CERTIFICATES).get("name")

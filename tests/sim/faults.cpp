@@ -260,7 +260,7 @@ void Faults::employ_operator(TimePoint until) {
 // To the candidate that has asked, or to any that may be heard.
 void Faults::tell_to_forget(SimCoordinator& reads, const std::vector<std::string>& names) {
   ++inflicted_;
-  ++words_;
+  ++forget_commands_;
   std::string list;
   for (const std::string& name : names) list += " " + name;
   population_.log("operator", "FAULT forget" + list);

@@ -53,7 +53,7 @@ class Faults {
   // Over about so long.
   void plan(Duration run);
   [[nodiscard]] bool any() const { return !kinds_.empty(); }
-  [[nodiscard]] std::size_t words() const { return words_; }  // of an operator
+  [[nodiscard]] std::size_t forget_commands() const { return forget_commands_; }
   [[nodiscard]] std::size_t inflicted() const { return inflicted_; }
 
  private:
@@ -76,7 +76,7 @@ class Faults {
   Prng operator_;  // draws by itself, so that all other faults of a swarm are the same without it
   bool operated_ = false;
   std::size_t inflicted_ = 0;
-  std::size_t words_ = 0;
+  std::size_t forget_commands_ = 0;
 };
 
 }  // namespace collab::sim

@@ -46,9 +46,9 @@ bool twist(Prng& prng, wire::Message& message) {
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&message)) {
     beat->progress = prng.next();
     beat->exchanged = {prng.next(), prng.chance(0.5), {SiteId{static_cast<std::uint32_t>(prng.below(4))}}};
-  } else if (auto* lent = std::get_if<wire::OptimizerState>(&message); lent != nullptr && lent->snapshot != 0) {
-    if (prng.chance(0.5)) lent->digest = draw_digest(prng);
-    if (prng.chance(0.5)) lent->bytes = 1 + prng.below(2 * lent->bytes);
+  } else if (auto* served = std::get_if<wire::OptimizerState>(&message); served != nullptr && served->snapshot != 0) {
+    if (prng.chance(0.5)) served->digest = draw_digest(prng);
+    if (prng.chance(0.5)) served->bytes = 1 + prng.below(2 * served->bytes);
   } else if (auto* moved = std::get_if<wire::AnchorMoved>(&message)) {
     moved->round.value += 1 + prng.below(3);
   } else {

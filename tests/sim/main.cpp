@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   std::uint64_t bad = 0;
   std::uint64_t commits = 0;
   std::uint64_t faults = 0;
-  std::uint64_t words = 0;
+  std::uint64_t forget_commands = 0;
   std::uint64_t restarts = 0;
   std::uint64_t skipped = 0;
   std::uint64_t rebased = 0;
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
     const sim::SwarmResult result = sim::run_swarm(options);
     commits += result.commits;
     faults += result.faults;
-    words += result.words;
+    forget_commands += result.forget_commands;
     restarts += result.failed_processes;
     skipped += result.skipped;
     rebased += result.rebased;
@@ -162,14 +162,14 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   }
   std::printf(
-      "collab_sim: %llu commits, %llu faults, %llu words of operators, %llu processes given up and restarted, "
+      "collab_sim: %llu commits, %llu faults, %llu forget commands, %llu processes given up and restarted, "
       "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %llu optimizer states "
       "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %llu answers of hubs, "
       "%llu calls that failed, %llu ranks whose collectives ended, %llu worlds of two parted, %.0f s of virtual "
       "time; of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
-      static_cast<unsigned long long>(words), static_cast<unsigned long long>(restarts),
+      static_cast<unsigned long long>(forget_commands), static_cast<unsigned long long>(restarts),
       static_cast<unsigned long long>(skipped), static_cast<unsigned long long>(rebased),
       static_cast<unsigned long long>(carried), static_cast<unsigned long long>(optimizers.taken),
       static_cast<unsigned long long>(optimizers.cold), static_cast<unsigned long long>(optimizers.wrong),

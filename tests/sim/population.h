@@ -44,7 +44,7 @@ struct Setting {
   bool one_liar = false;         // one of them, and nothing else befalls anybody
   bool leader_times = false;     // the leader chooses how often rounds come
   bool drift = false;            // clocks run too fast or too slow
-  bool optimizers = false;       // sites lend their optimizers' states
+  bool optimizers = false;       // sites serve their optimizers' states
   bool budgets = false;          // what some may send does not last to the end; one site has no such cap
   bool hubs = false;             // sites have collectives of a world
   bool slow_disks = false;       // a record takes some seconds, and may be durable long before its site hears of it

@@ -25,7 +25,7 @@ SimOptimizer::SimOptimizer(const Options& options, Transport& transport, const C
       feed_(std::move(feed)),
       later_(std::move(later)),
       prng_(options.seed ^ 0x0971'317E'0000'0000),
-      transfer_(transport, clock, options.patience,
+      transfer_(transport, clock, options.limit,
                 options.on ? "it has not made a step yet" : "it does not serve optimizer state") {}
 
 std::vector<std::byte> SimOptimizer::content_of(const std::string& description, std::uint64_t bytes) {
@@ -35,7 +35,7 @@ std::vector<std::byte> SimOptimizer::content_of(const std::string& description, 
   return content;
 }
 
-// ---- lending ---------------------------------------------------------------------------------------
+// ---- serving ---------------------------------------------------------------------------------------
 
 void SimOptimizer::asked(const protocol::ServeOptimizer& action, const std::string& why_none) {
   transfer_.asked(action, why_none);
@@ -48,12 +48,12 @@ void SimOptimizer::stepped() {
 }
 
 void SimOptimizer::stands() {
-  if (transfer_.wanted()) lend();
+  if (transfer_.wanted()) serve();
 }
 
 // One that lies sends other bytes than those whose digest it told. One that is late makes its copy when no site waits
 // for it any more.
-void SimOptimizer::lend() {
+void SimOptimizer::serve() {
   transfer_.being_given();
   if (prng_.chance(kHasNone)) return transfer_.given(unavailable("its optimizer keeps no state"));
   const std::string description = options_.process + " after step " + std::to_string(steps_);
@@ -65,15 +65,15 @@ void SimOptimizer::lend() {
     if (lies) (*bytes)[at] ^= std::byte{0x40};
   };
   if (!prng_.chance(kIsLate)) return give();
-  later_(options_.patience + Duration(prng_.below(20'000'000)), give);
+  later_(options_.limit + Duration(prng_.below(20'000'000)), give);
 }
 
-// ---- taking ----------------------------------------------------------------------------------------
+// ---- fetching --------------------------------------------------------------------------------------
 
-void SimOptimizer::seek(std::function<void()> ready) {
+void SimOptimizer::fetch(std::function<void()> ready) {
   ready_ = std::move(ready);
-  transfer_.seeks();
-  feed_(protocol::SeekOptimizer{});
+  transfer_.begin_search();
+  feed_(protocol::FindOptimizerSource{});
 }
 
 void SimOptimizer::act(const protocol::OptimizerOffered& action) {
@@ -101,7 +101,7 @@ void SimOptimizer::act(const protocol::OptimizerComplete&) {
 }
 
 // Another member may have one.
-void SimOptimizer::act(const protocol::OptimizerLost&) { feed_(protocol::SeekOptimizer{}); }
+void SimOptimizer::act(const protocol::OptimizerLost&) { feed_(protocol::FindOptimizerSource{}); }
 
 void SimOptimizer::end(const std::string& cold) {
   if (!cold.empty()) ++report_.cold;

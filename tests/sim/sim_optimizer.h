@@ -1,5 +1,5 @@
-// The optimizer's state at a simulated site: what it lends to joiners, and what it takes from others before its first
-// step, by the production's transfer. What arrives is compared with what was lent.
+// The optimizer's state at a simulated site: what it serves to joiners, and what it fetches from others before its
+// first step, by the production's transfer. What arrives is compared with what was served.
 //
 // Threads: one. Ownership: the transfer and the copies; borrows driver, clock and checkers.
 #pragma once
@@ -21,8 +21,8 @@ class SimOptimizer {
   struct Options {
     std::string process;
     std::uint64_t elements = 0;
-    bool on = false;      // otherwise none is lent, and none is taken
-    Duration patience{};  // for a copy that is to be made, and for a borrower
+    bool on = false;   // otherwise none is served, and none is fetched
+    Duration limit{};  // how long to wait for a copy, and for a silent fetcher
     std::uint64_t seed = 0;
   };
   struct Report {
@@ -40,7 +40,7 @@ class SimOptimizer {
   [[nodiscard]] const Report& report() const { return report_; }
   [[nodiscard]] std::uint64_t bytes_sent() const { return transfer_.bytes_sent(); }
 
-  // ---- lending
+  // ---- serving
   void asked(const protocol::ServeOptimizer& action, const std::string& why_none);
   // A copy is made between two steps, or while the site stands in a round.
   void stepped();
@@ -52,8 +52,8 @@ class SimOptimizer {
   }
   [[nodiscard]] TimePoint next_deadline() const { return transfer_.next_deadline(); }
 
-  // ---- taking
-  void seek(std::function<void()> ready);  // called once it has a state, or is to begin without
+  // ---- fetching
+  void fetch(std::function<void()> ready);  // called once it has a state, or is to begin without
   [[nodiscard]] protocol::OptimizerPart arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload) {
     return transfer_.arrived(link, chunk, std::move(payload));
   }
@@ -64,7 +64,7 @@ class SimOptimizer {
   void act(const protocol::OptimizerLost& action);
 
  private:
-  void lend();
+  void serve();
   void end(const std::string& cold);
   [[nodiscard]] static std::vector<std::byte> content_of(const std::string& description, std::uint64_t bytes);
 
@@ -76,7 +76,7 @@ class SimOptimizer {
   Prng prng_;
   OptimizerTransfer transfer_;
   std::uint64_t steps_ = 0;      // none: there is no state yet
-  std::function<void()> ready_;  // it is sought
+  std::function<void()> ready_;  // set while it is fetched
   protocol::OptimizerOffered offered_;
   Report report_;
 };

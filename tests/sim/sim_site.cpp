@@ -17,7 +17,7 @@ using namespace protocol;
 
 constexpr Duration kSaveTakes{40'000};
 constexpr Duration kSlowDiskTakes{15'000'000};
-constexpr Duration kPatience{10'000'000};  // the grace
+constexpr Duration kOptimizerLimit{10'000'000};  // the grace
 
 namespace {
 
@@ -75,7 +75,7 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
                data_.copy()},
               residual_in(options_.store), *this),
       optimizer_(
-          {options_.process, options_.elements, options_.optimizer, kPatience, options_.seed}, transport_, clock_,
+          {options_.process, options_.elements, options_.optimizer, kOptimizerLimit, options_.seed}, transport_, clock_,
           checkers, [this](SiteEvent event) { driver_.feed(std::move(event)); },
           [this](Duration after, std::function<void()> what) { later(after, std::move(what)); }),
       egress_(options_.egress_budget, egress_in(options_.store)) {
@@ -322,7 +322,7 @@ void SimSite::act(const JoinDone& action) {
   save();
   if (options_.helper) return help(Duration{});
   if (!optimizer_.on() || action.round.value == 0) return train();
-  optimizer_.seek([this] { train(); });  // before its first step
+  optimizer_.fetch([this] { train(); });  // before its first step
 }
 
 void SimSite::act(const RoundDone& action) {

@@ -44,7 +44,7 @@ struct SimSiteOptions {
   bool draws_rates = false;         // it tells what it has not measured
   bool leader_times = false;        // the leader chooses how often rounds come; what it is told is drawn
   bool helper = false;              // it trains nothing
-  bool optimizer = false;           // it lends its optimizer's state, and begins with that of another
+  bool optimizer = false;           // it serves its optimizer's state, and begins with that of another
   std::uint64_t egress_budget = 0;  // bytes; 0: none
   SimWorld* world = nullptr;        // the world whose collectives it joins, as this rank
   std::uint32_t rank = 0;

@@ -175,13 +175,13 @@ TEST(Sim, ASiteThatClaimsRoundsHoldsTheOthersUpForAGrace) {
 // An operator names the sites that a minority waits for. Some are dead for good. Some are only behind a cut and come
 // back. Each side's rounds have their own run name.
 TEST(Sim, WhoIsForgottenAndLivesComesBack) {
-  std::size_t words = 0;
+  std::size_t forget_commands = 0;
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
     SwarmOptions options = of_four(seed, "split,isolate,die,crash,forget");
     options.rounds = 20;
-    words += expect_sound(options).words;
+    forget_commands += expect_sound(options).forget_commands;
   }
-  EXPECT_GT(words, 5U);
+  EXPECT_GT(forget_commands, 5U);
 }
 
 // Three of five end a moment before it is looked whether there is one swarm; the other two have to find together.

@@ -213,7 +213,7 @@ class Swarm {
     result.commits = checkers_.commits();
     result.failed_processes = verdict_.given_up();
     result.faults = faults_.inflicted();
-    result.words = faults_.words();
+    result.forget_commands = faults_.forget_commands();
     for (const auto& site : population_.processes()) {
       const SimSiteReport& report = site->report();
       result.skipped += report.skipped;

@@ -20,7 +20,7 @@ struct SwarmOptions {
   bool draw_faults = false;       // a subset of all, drawn
   std::optional<bool> overlap{};  // rounds run behind the training; none: drawn
   std::uint32_t fragments = 0;    // 0: drawn, unless it is plain
-  bool plain = false;             // no optimizers' states are lent, no site has a budget, there is no world; else drawn
+  bool plain = false;             // no optimizer state is served, no site has a budget, there is no world; else drawn
   std::optional<bool> hubs{};     // sites have collectives of a world; none: drawn, unless it is plain
   Mutation mutation = Mutation::kNone;
   bool verbose = false;
@@ -34,7 +34,7 @@ struct SwarmResult {
   std::size_t rebased = 0;
   std::size_t carried = 0;
   std::size_t faults = 0;
-  std::size_t words = 0;      // of an operator, to forget a site
+  std::size_t forget_commands = 0;
   std::uint64_t samples = 0;  // trained
   std::uint64_t unknown = 0;  // samples that may or may not have been counted
   std::size_t spent = 0;      // sites that left as their budget was over

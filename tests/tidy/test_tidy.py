@@ -133,6 +133,25 @@ def test_guest_of_torch(tmp_path: Path, line: str, wrong: bool) -> None:
 @pytest.mark.parametrize(
     ("path", "include", "wrong"),
     [
+        ("plugin/torch/a.cpp", "c10/core/impl/VirtualGuardImpl.h", True),
+        ("plugin/torch/torch_private.h", "c10/core/impl/VirtualGuardImpl.h", False),
+        ("plugin/torch/a.h", "torch/torch_private.h", False),
+        ("plugin/torch/a.cpp", "ATen/ATen.h", False),
+        ("plugin/transport/gloo/a.h", "torch/csrc/distributed/c10d/Backend.hpp", False),
+        ("include/collab/torch/backend.h", "torch/csrc/distributed/c10d/Store.hpp", True),
+        ("plugin/torch/bindings.h", "torch/csrc/utils/pybind.h", False),
+        ("plugin/torch/a.cpp", "torch/csrc/utils/pybind.h", True),
+        ("tests/torch/a.cpp", "c10/core/impl/VirtualGuardImpl.h", False),
+    ],
+)
+def test_guest_of_torch_in_cpp(tmp_path: Path, path: str, include: str, wrong: bool) -> None:
+    files = {tidy.rules_torch.HEADER: HEADER, path: f"#include <{include}>\n"}
+    assert breaches("guest_of_torch", tmp_path, files) == ([(path, 1)] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "wrong"),
+    [
         ("plugin/torch/a.cpp", "torch/torch.h", False),
         ("plugin/torch/a.cpp", "pybind11/pybind11.h", False),
         ("plugin/core/base/a.cpp", "ATen/ATen.h", True),
@@ -220,6 +239,28 @@ def test_words_of_documents_and_comments_are_read_too(tmp_path: Path, path: str)
 def test_words_of_python_are_read_whole(tmp_path: Path, line: str) -> None:
     files = {"python_shim/torch_collab/a.py": f"\n{line}\n", "python_shim/torch_collab/b.py": "# In words.\n"}
     assert breaches("words", tmp_path, files) == [("python_shim/torch_collab/a.py", 2)]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "wrong"),
+    [
+        ("plugin/a.cpp", 'all_->note(Note::Level::kInfo, "shares", text);', True),
+        ("plugin/a.cpp", 'all_->send(member, wire::Notice{"passed-over", text});', True),
+        ("plugin/a.cpp", 'all_->note(Note::Level::kInfo, "partition", text);', False),
+        ("plugin/a.cpp", '{{.name = "shares",', False),
+        ("plugin/a.cpp", 'io.boolean("behind", m.behind);', False),
+        ("tests/unit/a_test.cpp", 'EXPECT_EQ(notice.event, "passed-over");', True),
+        ("tests/unit/a_test.cpp", 'EXPECT_THAT(notes(last), HasSubstr("[shares] round 3"));', True),
+        ("tests/python/a.py", 'told = [event for event in events if event["event"] == "unreached"]', True),
+        ("tests/python/a.py", 'first_after(at, told, event="behind")', True),
+        ("python_shim/torch_collab/a.py", 'Span("behind", trigger, end)', False),
+        ("docs/guides/a.md", "The event `shares` shows the parts.", True),
+        ("docs/guides/a.md", "It gets a `Notice` `passed-over`.", True),
+        ("docs/guides/a.md", "The event `partition` shows the shares.", False),
+    ],
+)
+def test_words_of_events(tmp_path: Path, path: str, line: str, wrong: bool) -> None:
+    assert breaches("words", tmp_path, {path: f"\n{line}\n"}) == ([(path, 2)] if wrong else [])
 
 
 def test_no_sleeping_in_tests(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ struct ArenaSpec {
 };
 
 inline constexpr std::size_t kMaxAttachedBytes = std::size_t{64} << 10;  // the most that can go with an anchor
-inline constexpr std::size_t kOutcomeBytes = std::size_t{8} << 10;       // the most that a call's outcome has
+inline constexpr std::size_t kCallResultBytes = std::size_t{8} << 10;    // the most that a call's result has
 
 struct SealedAnchor {
   RunId run;
@@ -85,9 +85,9 @@ class ArenaWriter {
   // is said: the anchor is then one without.
   virtual void seal(const SealedAnchor& as) = 0;
 
-  // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there, bytes of the caller's. What is
-  // longer than kOutcomeBytes is cut. Outcomes are kept for 8 calls.
-  virtual void publish(std::uint64_t call, const std::string& outcome) = 0;
+  // Wakes readers: the result of the ranks' call number `call` (from 1) is there, bytes of the caller's. What is
+  // longer than kCallResultBytes is cut. Results are kept for 8 calls.
+  virtual void publish(std::uint64_t call, const std::string& result) = 0;
   // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
   struct RankReport {
     static constexpr std::uint64_t kKeepsOut = UINT64_MAX;

@@ -86,7 +86,7 @@ void take_over(Control& control, const ProcessIdentity& owner, std::uint32_t slo
   control.outer_changing.store(0);
   control.announced_step.store(0);
   control.counted.store(0);
-  for (OutcomeEntry& entry : control.outcomes) entry.call.store(0);
+  for (CallResultEntry& entry : control.call_results) entry.call.store(0);
   RankSlot* const ranks = rank_slots(&control);
   for (std::uint32_t r = 0; r < control.about.rank_capacity; ++r) new (ranks + r) RankSlot();
   control.phase.store(Phase::kReady, std::memory_order_release);
@@ -178,7 +178,7 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
 
 // What an earlier leader of this site left, or still has. Gives a writer if it was taken over, none if nothing is kept.
-Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
+Result<std::unique_ptr<ArenaWriter>> take_over_existing(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
   for (const std::string& path : named_for(spec.key, places)) {
     Result<BackingFile> file = open_locked(path, false);
     if (is_taken(file) || file.status().code() == StatusCode::kUnavailable) continue;  // not ours, or gone
@@ -193,7 +193,7 @@ Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std:
 Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const ArenaSpec& spec) {
   const std::string path = folder + "/" + file_name(spec.key);
   Result<BackingFile> file = open_locked(path, true);
-  if (file.ok() && file->bytes() != 0) {  // another process was quicker; adopt() refuses it in words
+  if (file.ok() && file->bytes() != 0) {  // another process was quicker; install() refuses it
     auto writer = install(*std::move(file), spec);
     if (!writer.ok() || *writer != nullptr) return writer;
     file = open_locked(path, true);
@@ -207,7 +207,7 @@ Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const 
 }
 
 Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
-  auto installed = adopt_any(spec, places);
+  auto installed = take_over_existing(spec, places);
   if (!installed.ok() || *installed != nullptr) return installed;
   const std::uint64_t needed = geometry_for(spec).total_bytes();
   std::string tried;

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;  // room for ranks is a multiple of this
-inline constexpr std::size_t kOutcomes = 8;     // calls a reader may be behind
+inline constexpr std::size_t kCallResults = 8;  // calls a reader may be behind
 inline constexpr std::size_t kReports = 4;      // calls a rank may be ahead
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 
@@ -49,10 +49,10 @@ struct Attached {  // written by the leader; belongs to the slot of the same num
   std::array<std::byte, kMaxAttachedBytes> bytes{};
 };
 
-struct OutcomeEntry {  // written by the leader
-  Word call{0};        // 0: empty or being written
+struct CallResultEntry {  // written by the leader
+  Word call{0};           // 0: empty or being written
   std::uint64_t length = 0;
-  std::array<char, kOutcomeBytes> bytes{};
+  std::array<char, kCallResultBytes> bytes{};
 };
 
 struct ReportEntry {  // written by one rank
@@ -86,7 +86,7 @@ static_assert(std::is_trivially_copyable_v<Description> && sizeof(Description) =
 struct Control {  // written by the leader
   Description about;
   std::atomic<Phase> phase{Phase::kBeingMade};
-  WakeWord wake{0};                             // changes with every outcome, and at the end
+  WakeWord wake{0};                             // changes with every call's result, and at the end
   Word generation{0};                           // one more each time a new leader takes the arena over
   std::atomic<std::uint32_t> current{kNoSlot};  // the sealed slot
   std::atomic<std::uint32_t> outer_changing{0};
@@ -94,7 +94,7 @@ struct Control {  // written by the leader
   Word counted{0};  // steps
   std::array<SlotHeader, 2> slots{};
   std::array<Attached, 2> attached{};
-  std::array<OutcomeEntry, kOutcomes> outcomes{};
+  std::array<CallResultEntry, kCallResults> call_results{};
   // RankSlot[rank_capacity] follows.
 };
 

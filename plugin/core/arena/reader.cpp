@@ -43,16 +43,16 @@ class Reader final : public ArenaReader {
   }
 
   Result<std::string> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
-    const OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
-    // The generation is asked second. It shows that the outcome is of our leader, not of one that replaced it.
+    const CallResultEntry& entry = control_->call_results[call % kCallResults];
+    // The generation is asked second. It shows that the result is of our leader, not of one that replaced it.
     const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
     COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
-    std::string outcome(entry.bytes.data(), std::min<std::size_t>(entry.length, kOutcomeBytes));
+    std::string result(entry.bytes.data(), std::min<std::size_t>(entry.length, kCallResultBytes));
     if (const std::uint64_t now = entry.call.load(std::memory_order_acquire); now != call) {
-      return internal_error(leader() + " is at call " + std::to_string(now) + ", so the outcome of call " +
+      return internal_error(leader() + " is at call " + std::to_string(now) + ", so the result of call " +
                             std::to_string(call) + " is overwritten [arena.call-lost]");
     }
-    return outcome;
+    return result;
   }
 
   [[nodiscard]] std::optional<SealedAnchor> sealed() const override {

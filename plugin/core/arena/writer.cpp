@@ -90,12 +90,12 @@ void Writer::seal(const SealedAnchor& as) {
   control_->outer_changing.store(0);
 }
 
-void Writer::publish(std::uint64_t call, const std::string& outcome) {
+void Writer::publish(std::uint64_t call, const std::string& result) {
   COLLAB_CHECK(call != 0, "calls of the arena are counted from 1");
-  OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
+  CallResultEntry& entry = control_->call_results[call % kCallResults];
   entry.call.store(0);
-  entry.length = std::min(outcome.size(), kOutcomeBytes);
-  std::copy_n(outcome.begin(), entry.length, entry.bytes.begin());
+  entry.length = std::min(result.size(), kCallResultBytes);
+  std::copy_n(result.begin(), entry.length, entry.bytes.begin());
   entry.call.store(call, std::memory_order_release);
   wake_all(control_->wake);
 }

@@ -30,7 +30,7 @@ class Writer final : public ArenaWriter {
   [[nodiscard]] std::span<float> training_copy() override;
   void begin_outer_update() override;
   void seal(const SealedAnchor& as) override;
-  void publish(std::uint64_t call, const std::string& outcome) override;
+  void publish(std::uint64_t call, const std::string& result) override;
   Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) override;
   void count(std::uint64_t steps, std::uint64_t announced) override;
   [[nodiscard]] bool in_memory() const override { return mapping_->in_memory(); }

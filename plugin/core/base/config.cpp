@@ -209,6 +209,11 @@ Config::Config() {
   }
 }
 
+const Config& default_config() {
+  static const Config kDefaults;
+  return kDefaults;
+}
+
 std::span<const Knob> knob_table() {
   static const std::vector<Knob> kTable = [] {
     std::vector<Knob> table;

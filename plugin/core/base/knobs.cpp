@@ -101,8 +101,9 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "transport",
       .default_ = "auto",
       .range = "auto|tcp|ucx|gloo",
-      .sentence = "What carries messages between sites. auto is tcp, which encrypts with a key. ucx and gloo never "
-                  "encrypt: use them only in trusted networks, and at all sites and the coordinator alike.",
+      .sentence = "What carries messages between sites. auto is tcp, which encrypts with a token or certificates. ucx "
+                  "and gloo never encrypt: use them only in trusted networks, and at all sites and the coordinator "
+                  "alike.",
       .scope = kRank},
      choice<&C::transport, kTransports>()},
     {{.name = "connections",
@@ -121,7 +122,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "secret",
       .range = "32..4096 characters",
       .sentence =
-          "The swarm's key, made once by `collab token`: tcp links are encrypted, and sites without it are refused.",
+          "The swarm's token, made once by `collab token`: tcp links are encrypted, and sites without it are refused.",
       .scope = kRank,
       .secret = true},
      kToken},
@@ -129,7 +130,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "",
       .unit = "file",
       .range = "a path",
-      .sentence = "A file that holds the swarm's key, instead of token; a second line may hold the previous key.",
+      .sentence = "A file that holds the swarm's token, instead of token; a second line may hold the previous one.",
       .scope = kRank},
      text<&C::token_file, is_path, true>(kPath)},
     {{.name = "tls_cert",
@@ -156,8 +157,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{.name = "insecure",
       .default_ = "0",
       .range = "0|1",
-      .sentence = "Whether unencrypted links (tcp without a key, and ucx) may go to and come from addresses that are "
-                  "not private.",
+      .sentence = "Whether unencrypted links (tcp without token and certificates, and ucx) may go to and come from "
+                  "addresses that are not private.",
       .scope = kRank,
       .advanced = true},
      on_or_off<&C::insecure>()},

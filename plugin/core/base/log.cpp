@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warning"
 enum class Sink : std::uint8_t {
   kStderr,
   kQueue,
-  kClosing,  // as kQueue, until the queue is empty or patience is over
+  kClosing,  // as kQueue, until the queue is empty or the time limit is over
 };
 
 struct Waiting {
@@ -139,6 +139,16 @@ bool wait_until_taken(Logger& of, std::unique_lock<std::mutex>& lock, std::chron
   return of.taken.wait_for(lock, limit, [&of] { return of.queue.empty() && of.left_out == 0 && !of.in_hand; });
 }
 
+// For callers that must not wait: their own thread may hold it.
+bool lock_soon(std::mutex& mutex) {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    if (mutex.try_lock()) return true;
+    sched_yield();
+  }
+  return false;
+}
+
 void write_raw(const std::string& line) {
   for (const std::string_view part : {std::string_view(line), std::string_view("\n")}) {
     if (::write(STDERR_FILENO, part.data(), part.size()) < 0) return;
@@ -148,14 +158,8 @@ void write_raw(const std::string& line) {
 // Runs in a signal handler: it waits for no lock, allocates nothing, and leaves the queue as it is. The record that
 // Python is writing may come twice.
 void on_abort(int signal) {
-  constexpr int kTries = 1000;
   Logger& of = *the_logger.load();
-  bool locked = of.mutex.try_lock();
-  for (int i = 0; !locked && i < kTries; ++i) {
-    sched_yield();
-    locked = of.mutex.try_lock();
-  }
-  if (locked) {
+  if (lock_soon(of.mutex)) {
     if (of.in_hand) write_raw(of.in_hand->line);
     for (const Waiting& one : of.queue) write_raw(one.line);
     of.mutex.unlock();
@@ -294,16 +298,17 @@ void close_log_queue(std::chrono::milliseconds limit) {
   unwatch_abort();
 }
 
-void spill_log_queue() {
+void log_last_words(std::string_view text) {
   Logger& of = logger();
-  constexpr int kTries = 1000;
-  for (int i = 0; !of.mutex.try_lock(); ++i) {
-    if (i == kTries) return;
-    sched_yield();
+  LogRecord last{LogLevel::kError, std::chrono::system_clock::now(), "", std::nullopt, on_one_line(text)};
+  if (lock_soon(of.mutex)) {
+    const std::lock_guard lock(of.mutex, std::adopt_lock);
+    print_what_waits(of);
+    of.sink = Sink::kStderr;
+    last.site = of.site;
+    last.rank = of.rank;
   }
-  const std::lock_guard lock(of.mutex, std::adopt_lock);
-  print_what_waits(of);
-  of.sink = Sink::kStderr;
+  write_raw(log_line(last));
 }
 
 }  // namespace collab

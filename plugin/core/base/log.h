@@ -58,14 +58,15 @@ inline constexpr std::size_t kLogQueueCapacity = 4096;
 // Does nothing while a queue is open.
 void open_log_queue(std::size_t capacity = kLogQueueCapacity);
 [[nodiscard]] bool log_queue_open();
-// The oldest record. Nothing when none came within `limit`, or when the queue is closed: log_queue_open() tells. To
-// call it again says that the record before is where it belongs.
+// Takes the oldest record. Nothing if none came within `limit`, or if the queue is closed: log_queue_open() tells
+// which. The next call confirms that the previous record was delivered.
 [[nodiscard]] std::optional<LogRecord> take_log_record(std::chrono::milliseconds limit);
 // True once all that waited has been taken and is where it belongs; false when that took longer.
 bool flush_log(std::chrono::milliseconds limit);
 // As flush_log; then what is left goes to stderr, and all later lines. Returns at once while no queue is open.
 void close_log_queue(std::chrono::milliseconds limit);
-// What waits goes to stderr now, and all later lines: for the moment before the process ends by abort().
-void spill_log_queue();
+// For the moment before the process ends: what waits goes to stderr now, then `text` as an error, whatever the level.
+// The lock may be held by the caller: without it nothing else is written, and the line names no site.
+void log_last_words(std::string_view text);
 
 }  // namespace collab

@@ -1,4 +1,4 @@
-// Bounds how often something may happen: log lines and events that strangers can cause, questions that they ask.
+// Bounds how often something may happen: log lines and events that strangers can cause, requests that they send.
 //
 // Threads: one caller at a time.
 #pragma once

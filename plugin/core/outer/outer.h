@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "collab/config.h"
 #include "collab/types.h"
 
 namespace collab {
@@ -16,7 +17,7 @@ inline constexpr std::uint64_t kReferencePeriod = 30;
 struct OuterConfig {
   OuterId id = OuterId::kAverage;
   float lr = 1.0F;  // 0: auto_outer_lr()
-  float momentum = 0.9F;
+  float momentum = static_cast<float>(default_config().outer_momentum);
   float clip = 0;                           // the mean delta's norm is at most this when it is applied; 0: any
   std::uint64_t period = kReferencePeriod;  // inner steps from one round to the next
 };

@@ -61,7 +61,7 @@ inline constexpr std::string_view kStandsStill = "barrier: ";
 
 // A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
 struct InCall {
-  std::string call;              // in words
+  std::string call;              // as a text for people
   std::set<std::string> awaits;  // sites
   bool stands_still = false;     // its training stands in a barrier: it cannot come before that has ended
   bool operator==(const InCall&) const = default;
@@ -168,10 +168,10 @@ struct Persisted {
   Status why;
 };
 // An optimizer's state from another member (optimizer_fetch.h), for a site that joins.
-struct SeekOptimizer {};  // of the next member; answered by OptimizerOffered or NoOptimizer
-struct TakeOptimizer {};  // what was offered; answered by OptimizerComplete or OptimizerLost
-struct EndOptimizer {};   // it is in use, or nobody wants it any more
-struct OptimizerPart {    // some bytes of it came
+struct FindOptimizerSource {};  // the next member; answered by OptimizerOffered or NoOptimizer
+struct TakeOptimizer {};        // what was offered; answered by OptimizerComplete or OptimizerLost
+struct EndOptimizer {};         // it is in use, or nobody wants it any more
+struct OptimizerPart {          // some bytes of it came
   LinkId link;
   std::uint64_t snapshot = 0;
   ElementRange range;
@@ -183,7 +183,7 @@ struct OptimizerUnfit {  // all bytes came, and they are not those that were off
 using SiteEvent =
     std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
                  ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied,
-                 Persisted, SeekOptimizer, TakeOptimizer, EndOptimizer, OptimizerPart, OptimizerUnfit, Tick>;
+                 Persisted, FindOptimizerSource, TakeOptimizer, EndOptimizer, OptimizerPart, OptimizerUnfit, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses

@@ -1,4 +1,4 @@
-// One question to a coordinator, or one word, by a process that is no member.
+// One request to a coordinator, from a process that is not a member.
 //
 // Threads: the caller's, which waits. Ownership: takes the transport.
 #pragma once

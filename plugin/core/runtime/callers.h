@@ -1,5 +1,5 @@
-// Calls of the script's thread that wait for the loop: each is answered once, with a result or with why there is none,
-// and those that come once the loop can do nothing any more with why that is.
+// Calls of the script's thread that wait for the loop. Each is answered once, with a result or the reason why there is
+// none. Once the loop can do no more, later calls are answered with the reason for that.
 //
 // Threads: the loop's; the other end of each promise is the caller's. Ownership: plain values.
 #pragma once

@@ -1,4 +1,4 @@
-// What a coordinator tells of: to the log and its events file, and the last of it to who looks at the swarm.
+// Reports a coordinator's notes: to the log, to its events file, and the latest ones to people who view the swarm.
 //
 // Threads: one caller at a time. Ownership: the events file, and what it has told last.
 #pragma once

@@ -95,11 +95,6 @@ class Server final : public CoordinatorServer {
 
   [[nodiscard]] std::string address() const override { return address_; }
 
-  [[nodiscard]] std::string status_json() const override {
-    const Result<CoordinatorReport> found = report();
-    return found.ok() ? to_json(found->status) : "{}";
-  }
-
   [[nodiscard]] Result<CoordinatorReport> report() const override {
     std::promise<CoordinatorReport> promise;
     std::future<CoordinatorReport> future = promise.get_future();
@@ -135,7 +130,7 @@ class Server final : public CoordinatorServer {
     links_.on_accepted(link, peer);
   }
 
-  // Whoever is about to be taken in. What is said on a link that is closed for it is not heard any more.
+  // Called before a link is admitted. If that exceeds a bound, another link is closed, and its messages are ignored.
   void make_room_for_link(LinkId link, const std::string& site) {
     if (links_.is_taken(link) || is_known(link)) return;
     const auto is_voter = [this](const std::string& name) { return machine_.is_voter(name); };
@@ -149,7 +144,7 @@ class Server final : public CoordinatorServer {
                      "[coordinator.links-full]");
   }
 
-  // That says it; empty: none does.
+  // The name of the site that sends this message; empty if the message names none.
   [[nodiscard]] static std::string site_of(const wire::Message& message) {
     if (const auto* join = std::get_if<wire::Join>(&message)) return join->site;
     if (const auto* enter = std::get_if<wire::Enter>(&message)) return enter->sites[enter->site_of[enter->rank.value]];

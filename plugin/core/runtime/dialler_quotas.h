@@ -1,5 +1,5 @@
-// Whoever has dialled a coordinator, by link: of which network it is, and how much it may ask. Questions that cost the
-// coordinator an answer are answered so many a second; the others are passed over.
+// For each link that was dialled to a coordinator: its peer's network, and how many requests the peer may make.
+// Requests that need an answer are limited per second; those beyond the limit are ignored.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -21,7 +21,7 @@
 namespace collab {
 namespace {
 
-constexpr auto kDiskPatience = std::chrono::seconds(10);
+constexpr auto kDiskLimit = std::chrono::seconds(10);
 constexpr auto kMoment = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -34,7 +34,7 @@ struct EventsFile::Shared {
   Shared& operator=(const Shared&) = delete;
 
   void append(std::string line);
-  [[nodiscard]] bool end(std::chrono::milliseconds patience);  // whether all that waited was written
+  [[nodiscard]] bool end(std::chrono::milliseconds limit);  // whether all that waited was written
   void run();
   void write_out(const std::string& line);
 
@@ -64,11 +64,11 @@ void EventsFile::Shared::append(std::string line) {
   if (!slow) slow = !changed.wait_for(lock, kMoment, [this] { return waiting == 0; });
 }
 
-bool EventsFile::Shared::end(std::chrono::milliseconds patience) {
+bool EventsFile::Shared::end(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex);
   ending = true;
   changed.notify_all();
-  return changed.wait_for(lock, patience, [this] { return ended; });
+  return changed.wait_for(lock, limit, [this] { return ended; });
 }
 
 void EventsFile::Shared::run() {
@@ -132,7 +132,7 @@ EventsFile::EventsFile(std::shared_ptr<Shared> shared) : shared_(std::move(share
 
 EventsFile::~EventsFile() {
   if (shared_ == nullptr) return;
-  if (shared_->end(kDiskPatience)) {
+  if (shared_->end(kDiskLimit)) {
     thread_.join();
   } else {
     log_warning(

@@ -161,7 +161,7 @@ void HubLink::act(const protocol::DialHub& action) {
 void HubLink::act(const protocol::HubSend& action) {
   Result<std::vector<std::byte>> head = wire::try_encode(action.message);
   if (head.ok()) return transport_->send(action.link, message_of(action, std::move(*head)), 0);
-  feed(protocol::HubUnsayable{invalid_argument(head.status().message() + " [hub.message-unfit]")});
+  feed(protocol::HubMessageTooLarge{invalid_argument(head.status().message() + " [hub.message-unfit]")});
 }
 
 void HubLink::act(const protocol::CloseLink& action) {

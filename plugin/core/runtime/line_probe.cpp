@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMark = "collab line 1";
 constexpr std::size_t kMostText = 500;
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kAnswerLimit = std::chrono::seconds(10);
 constexpr Duration kDialLimit = std::chrono::seconds(5);
 constexpr std::uint64_t kMostMicros = 300'000'000;
 
@@ -69,7 +69,7 @@ Result<LineMessage> decode_line(std::span<const std::byte> head) {
   const std::string_view bytes(reinterpret_cast<const char*>(head.data()), head.size());
   constexpr std::size_t kFixed = kMark.size() + 1 + 8;
   if (!bytes.starts_with(kMark) || bytes.size() < kFixed || bytes.size() > kFixed + kMostText) {
-    return corrupt("expected the words of a `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
+    return corrupt("expected a message of `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
   }
   const auto kind = static_cast<std::uint8_t>(bytes[kMark.size()]);
   if (kind < static_cast<std::uint8_t>(LineMessageKind::kPing) ||
@@ -293,15 +293,15 @@ class Measurer final : public TransportHandler, private Speaker {
 
   Status dial() {
     std::unique_lock lock(mutex_);
-    link_ = transport_->connect(address_, kPatience);
-    return wait(lock, kPatience + std::chrono::seconds(1), [&] { return connected_; });
+    link_ = transport_->connect(address_, kAnswerLimit);
+    return wait(lock, kAnswerLimit + std::chrono::seconds(1), [&] { return connected_; });
   }
   Status round_trip(LineFigures& figures) {
     std::array<double, kLinePings> took{};
     for (std::size_t i = 0; i < took.size(); ++i) {
       const TimePoint begun = now();
       COLLAB_RETURN_IF_ERROR(
-          ask({.kind = LineMessageKind::kPing, .number = i}, LineMessageKind::kPong, kPatience).status());
+          ask({.kind = LineMessageKind::kPing, .number = i}, LineMessageKind::kPong, kAnswerLimit).status());
       took.at(i) = std::chrono::duration<double, std::milli>(now() - begun).count();
     }
     std::ranges::sort(took);
@@ -315,7 +315,7 @@ class Measurer final : public TransportHandler, private Speaker {
     if (!own.ok()) return own.status();
     if (own->port == 0) return bound.status();
     const Result<LineMessage> told = ask({.kind = LineMessageKind::kDialBack, .number = own->port},
-                                         LineMessageKind::kDialled, kDialLimit + kPatience);
+                                         LineMessageKind::kDialled, kDialLimit + kAnswerLimit);
     if (!told.ok()) return told.status();
     figures.not_dialled = told->text;
     return {};
@@ -328,7 +328,7 @@ class Measurer final : public TransportHandler, private Speaker {
     if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // otherwise on_sent pumps
     told_.reset();
     say(link_, {.kind = LineMessageKind::kUpEnd});
-    const Result<LineMessage> told = heard(lock, LineMessageKind::kUpFigure, kPatience);
+    const Result<LineMessage> told = heard(lock, LineMessageKind::kUpFigure, kAnswerLimit);
     if (!told.ok()) return told.status();
     figures.mbit_up = static_cast<double>(told->number) / 1e6;
     // What is still queued would share the line with acknowledgements of the other direction.
@@ -340,7 +340,7 @@ class Measurer final : public TransportHandler, private Speaker {
     told_.reset();
     meter_.begin(now());
     say(link_, {.kind = LineMessageKind::kDown, .number = static_cast<std::uint64_t>(time.count())});
-    const Result<LineMessage> told = heard(lock, LineMessageKind::kDownEnd, time + kPatience);
+    const Result<LineMessage> told = heard(lock, LineMessageKind::kDownEnd, time + kAnswerLimit);
     if (!told.ok()) return told.status();
     figures.mbit_down = meter_.bits_a_second(now()) / 1e6;
     return {};

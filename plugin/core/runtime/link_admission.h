@@ -1,5 +1,5 @@
-// Which links of others this process keeps: who waits at its door, who is taken in and makes another go, whose name is
-// proved, and which links it is closing.
+// Which incoming links this process keeps: which wait for admission, which are admitted (and which is closed to make
+// room), whose peer has proved its name, and which are being closed.
 //
 //   came --> waits at the door --take_in--> taken in
 //              | says nothing of use, or      | too many of its host

@@ -263,8 +263,8 @@ void Node::give_optimizer(Result<OptimizerCopy> copy) {
 
 Result<OptimizerOffer> Node::ask_optimizer() {
   return ask(callers_.offer, "the request for the optimizer's state", options_.config.round_timeout, [this] {
-    optimizer_->seeks();
-    driver_->feed(protocol::SeekOptimizer{});
+    optimizer_->begin_search();
+    driver_->feed(protocol::FindOptimizerSource{});
   });
 }
 

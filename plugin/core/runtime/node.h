@@ -83,7 +83,7 @@ class Node final : private SiteDriver::Host {
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
 
-  // The optimizer's state; see Session. It is lent from here on, or not any more because of `why_none`.
+  // The optimizer's state; see Session. It is served from here on, or not any more because of `why_none`.
   void serve_optimizer(std::string why_none);
   [[nodiscard]] bool optimizer_wanted() const { return optimizer_->wanted(); }
   void give_optimizer(Result<OptimizerCopy> copy);

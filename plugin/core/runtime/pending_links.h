@@ -20,7 +20,7 @@ namespace collab {
 
 class PendingLinks {
  public:
-  static constexpr Duration kPatience = std::chrono::seconds(10);
+  static constexpr Duration kWaitLimit = std::chrono::seconds(10);
   static constexpr std::size_t kMostOfHost = 64;
   static constexpr std::size_t kMost = 256;
 
@@ -45,7 +45,7 @@ class PendingLinks {
   [[nodiscard]] std::vector<LinkId> due(TimePoint now, IsKnown is_known) {
     std::vector<LinkId> gone;
     std::erase_if(waiting_, [&](const auto& entry) {
-      if (now - entry.second.since < kPatience) return false;
+      if (now - entry.second.since < kWaitLimit) return false;
       if (!is_known(entry.first)) gone.push_back(entry.first);
       return true;
     });
@@ -53,7 +53,7 @@ class PendingLinks {
   }
   [[nodiscard]] TimePoint next_deadline() const {
     TimePoint next = kNever;
-    for (const auto& [link, each] : waiting_) next = std::min(next, each.since + kPatience);
+    for (const auto& [link, each] : waiting_) next = std::min(next, each.since + kWaitLimit);
     return next;
   }
 

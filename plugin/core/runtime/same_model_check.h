@@ -25,7 +25,7 @@ class SameModelCheck {
                             " [join.ranks-differ]");
   }
 
-  // Ranks that began alike: DDP gives them the same gradients, and does not compare what they make of them.
+  // For ranks that began with the same parameters: DDP gives them the same gradients, but does not compare the results.
   void warn(const std::vector<RankReport>& reports) {
     if (warned_) return;
     const std::string what = difference(reports);

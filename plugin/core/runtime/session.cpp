@@ -162,7 +162,7 @@ class RankSession final : public Session {
     COLLAB_RETURN_IF_ERROR(open_channel());
     const Result<std::vector<RankReport>> reports = channel_->report({.call = ++call_, .digest = *own});
     if (!reports.ok()) return reports.status();
-    const Result<Outcome> joined = share(lead_ ? lead_->join(*reports) : Outcome{});
+    const Result<CallResult> joined = share(lead_ ? lead_->join(*reports) : CallResult{});
     if (!joined.ok()) return joined.status();
     rounds_.begin(*joined, clock_.now());
     follow(*joined);
@@ -185,7 +185,7 @@ class RankSession final : public Session {
           open_arena(arena_spec(options_, parameters_->size()), options_.config.join_timeout);
       if (!arena.ok()) return arena.status();
       channel_ = make_arena_follower_channel(std::move(*arena), options_.site_rank, *parameters_,
-                                             merge_settings(options_), patience_of(options_.config));
+                                             merge_settings(options_), leader_wait_limit(options_.config));
     }
     return {};
   }
@@ -228,18 +228,18 @@ class RankSession final : public Session {
     }
     const Result<std::vector<RankReport>> reports = channel_->report(own);
     if (!reports.ok()) return reports.status();
-    const Result<Outcome> outcome = share(lead_ ? lead_->call(*reports, behind, start) : Outcome{});
-    if (!outcome.ok()) return outcome.status();
-    rounds_.end_call(*outcome, clock_.now());
-    follow(*outcome);
+    const Result<CallResult> result = share(lead_ ? lead_->call(*reports, behind, start) : CallResult{});
+    if (!result.ok()) return result.status();
+    rounds_.end_call(*result, clock_.now());
+    follow(*result);
     samples_ = 0;
     if (lead_) lead_->call_over(start);
     if (rounds_.in_flight()) return StepOutcome{};
     return StepOutcome{.round_ran = !rounds_.skipped(),
-                       .round = outcome->round,
-                       .took_anchor = outcome->took_anchor,
+                       .round = result->round,
+                       .took_anchor = result->took_anchor,
                        .seconds = std::chrono::duration<double>(clock_.now() - start).count(),
-                       .leaving = outcome->leaving};
+                       .leaving = result->leaving};
   }
 
   // Whether the site stays out of its last round.
@@ -247,16 +247,16 @@ class RankSession final : public Session {
     const RankReport own{.call = ++call_, .digest = {}, .samples = keeps_out_ ? RankReport::kKeepsOut : 0};
     const Result<std::vector<RankReport>> reports = channel_->report(own);
     if (!reports.ok()) return reports.status();
-    const Result<Outcome> outcome = share(lead_ ? lead_->keeps_out(*reports) : Outcome{});
-    if (!outcome.ok()) return outcome.status();
-    return outcome->skipped;
+    const Result<CallResult> result = share(lead_ ? lead_->keeps_out(*reports) : CallResult{});
+    if (!result.ok()) return result.status();
+    return result->skipped;
   }
 
-  // Every rank ends a call here, with the leader's outcome.
-  Result<Outcome> share(const Outcome& mine) {
-    Result<Outcome> outcome = channel_->share(call_, mine);
-    if (!outcome.ok() || outcome->ok()) return outcome;
-    return Status(lead_ ? lead_->failure() : StatusCode::kRefused, outcome->error);
+  // Every rank ends a call here, with the leader's result.
+  Result<CallResult> share(const CallResult& mine) {
+    Result<CallResult> result = channel_->share(call_, mine);
+    if (!result.ok() || result->ok()) return result;
+    return Status(lead_ ? lead_->failure() : StatusCode::kRefused, result->error);
   }
 
   void follow(const Decision& decided) {

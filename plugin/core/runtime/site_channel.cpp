@@ -12,16 +12,16 @@ namespace collab {
 namespace {
 
 // In the arena's form: the decision, then the error.
-std::string bytes_of(const Outcome& outcome) {
-  const Decision& decision = outcome;
+std::string bytes_of(const CallResult& result) {
+  const Decision& decision = result;
   return std::string(reinterpret_cast<const char*>(&decision), sizeof decision) +
-         wire::fit_sentence(outcome.error, kOutcomeBytes - sizeof decision);
+         wire::fit_sentence(result.error, kCallResultBytes - sizeof decision);
 }
 
 class SoloChannel final : public SiteChannel {
  public:
   Result<std::vector<RankReport>> report(const RankReport& own) override { return std::vector{own}; }
-  Result<Outcome> share(std::uint64_t, const Outcome& mine) override { return mine; }
+  Result<CallResult> share(std::uint64_t, const CallResult& mine) override { return mine; }
   Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t) override {
     if (mine != 0) announced_ = mine;
     return announced_;
@@ -40,7 +40,7 @@ class ArenaLeaderChannel final : public SiteChannel {
     std::vector<RankReport> reports{own};
     for (std::uint32_t rank = 1; rank < ranks_; ++rank) {
       Result<RankReport> report = arena_.wait_report(rank, own.call, limit_);
-      if (!report.ok()) {  // the ranks that have reported wait for an outcome
+      if (!report.ok()) {  // the ranks that have reported wait for a result
         arena_.publish(own.call, bytes_of({{}, report.status().message()}));
         return report.status();
       }
@@ -49,7 +49,7 @@ class ArenaLeaderChannel final : public SiteChannel {
     return reports;
   }
 
-  Result<Outcome> share(std::uint64_t call, const Outcome& mine) override {
+  Result<CallResult> share(std::uint64_t call, const CallResult& mine) override {
     arena_.publish(call, bytes_of(mine));
     return mine;
   }
@@ -80,23 +80,23 @@ class ArenaFollowerChannel final : public SiteChannel {
     return std::vector<RankReport>{};
   }
 
-  Result<Outcome> share(std::uint64_t call, const Outcome&) override {
+  Result<CallResult> share(std::uint64_t call, const CallResult&) override {
     const Result<std::string> published = arena_->wait_published(call, limit_);
     if (!published.ok()) return published.status();
     Decision decision;
     if (published->size() < sizeof decision)
-      return internal_error("the leader's outcome has only " + std::to_string(published->size()) +
+      return internal_error("the leader's result has only " + std::to_string(published->size()) +
                             " bytes [round.outcome]");
     std::memcpy(&decision, published->data(), sizeof decision);
-    Outcome outcome{decision, published->substr(sizeof decision)};
-    if (!outcome.ok()) return outcome;
-    if (takes_copy(outcome.change)) {
-      COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_, outcome.range));
+    CallResult result{decision, published->substr(sizeof decision)};
+    if (!result.ok()) return result;
+    if (takes_copy(result.change)) {
+      COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, result.change, arena_->training_copy(), merge_, result.range));
     } else {
-      COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(),
-                                               {arena_->previous(), merge_.trained}, outcome.range));
+      COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, result.change, arena_->anchor(),
+                                               {arena_->previous(), merge_.trained}, result.range));
     }
-    return outcome;
+    return result;
   }
 
   Result<std::uint64_t> announcement(std::uint64_t, std::uint64_t steps) override {
@@ -134,20 +134,20 @@ class GroupChannel final : public SiteChannel {
     return reports;
   }
 
-  Result<Outcome> share(std::uint64_t, const Outcome& mine) override {
+  Result<CallResult> share(std::uint64_t, const CallResult& mine) override {
     struct Head {
       Decision decision;
       std::uint64_t error_bytes;
     } head{mine, mine.error.size()};
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-    Outcome outcome{head.decision, mine.error};
+    CallResult result{head.decision, mine.error};
     if (head.error_bytes > 0) {
-      outcome.error.resize(head.error_bytes);
-      COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(outcome.error))));
-      return outcome;
+      result.error.resize(head.error_bytes);
+      COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(result.error))));
+      return result;
     }
-    if (outcome.change != ParameterChange::kUnchanged) COLLAB_RETURN_IF_ERROR(broadcast_parameters(outcome.range));
-    return outcome;
+    if (result.change != ParameterChange::kUnchanged) COLLAB_RETURN_IF_ERROR(broadcast_parameters(result.range));
+    return result;
   }
 
   Result<std::uint64_t> announcement(std::uint64_t mine, std::uint64_t) override {

@@ -1,4 +1,4 @@
-// How the ranks of one site act as one: every rank reports, the leader decides, every rank takes the outcome.
+// How the ranks of one site act as one: every rank reports, the leader decides, every rank takes the result.
 //
 // Ranks on one machine use the shared-memory arena; ranks on several use the site's own process group; a site of
 // one rank needs neither. Threads: one caller. Ownership: per implementation; parameters are borrowed.
@@ -36,7 +36,7 @@ struct Decision {
 };
 static_assert(std::is_trivially_copyable_v<Decision> && std::has_unique_object_representations_v<Decision>);
 
-struct Outcome : Decision {
+struct CallResult : Decision {
   std::string error;  // not empty: the call failed, on every rank, with this
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
@@ -47,8 +47,8 @@ class SiteChannel {
   // Calls are numbered from 1, the same on every rank. Leader: all ranks' reports, own first. Others: nothing.
   virtual Result<std::vector<RankReport>> report(const RankReport& own) = 0;
   // Leader: gives `mine` and, over a process group, its parameters. Others: `mine` is ignored; on return their
-  // parameters are changed and the outcome is the leader's.
-  virtual Result<Outcome> share(std::uint64_t call, const Outcome& mine) = 0;
+  // parameters are changed and the result is the leader's.
+  virtual Result<CallResult> share(std::uint64_t call, const CallResult& mine) = 0;
   // The step of the next round as the leader announced it, 0 for none; `mine` is the leader's news, 0 for none.
   // `steps`: of the caller. A caller that is so far ahead that the leader could still announce its step waits for the
   // leader: on a GPU no gradient holds the ranks of a site together.

@@ -10,8 +10,8 @@ namespace collab {
 
 // ---- the calls of all ranks ------------------------------------------------------------------------
 
-Outcome SiteLead::join(const std::vector<RankReport>& reports) {
-  Outcome mine;
+CallResult SiteLead::join(const std::vector<RankReport>& reports) {
+  CallResult mine;
   if (Status same = same_model_check_.check(reports); !same.ok()) return failed(mine, same);
   const Result<SealedAnchor> joined = leader_.join();
   if (joined.status().code() == StatusCode::kOutdated) {
@@ -28,19 +28,19 @@ Outcome SiteLead::join(const std::vector<RankReport>& reports) {
   return mine;
 }
 
-Outcome SiteLead::call(const std::vector<RankReport>& reports, bool behind, TimePoint called) {
+CallResult SiteLead::call(const std::vector<RankReport>& reports, bool behind, TimePoint called) {
   same_model_check_.warn(reports);
   std::uint64_t samples = 0;
   for (const RankReport& report : reports) samples += report.samples;
   work_.count(samples);
   if (rounds_.in_flight()) {
-    Outcome merged = outcome_of(leader_.end_round(called), false);
+    CallResult merged = result_of(leader_.end_round(called), false);
     // What was trained since the trigger is dropped with what was unfit.
     if (merged.took_anchor) work_.drop(rounds_.schedule().steps_since_round());
     return merged;
   }
   pace_.triggered(called, rounds_.steps());
-  Outcome mine;
+  CallResult mine;
   mine.round = rounds_.round();
   if (node()->budget_over()) {  // by what was given to joiners since the last round
     mine.alone = budget_is_over();
@@ -55,7 +55,7 @@ Outcome SiteLead::call(const std::vector<RankReport>& reports, bool behind, Time
   const TimePoint start = clock_.now();
   const Result<RoundReport> report = leader_.round(trigger());
   leaving_ = leaving_ || termination_requested();  // meanwhile: this was the last one
-  mine = outcome_of(report, leaving_);
+  mine = result_of(report, leaving_);
   mine.stays_due = asks_again(mine, clock_.now() - start);
   return mine;
 }
@@ -67,12 +67,12 @@ void SiteLead::call_over(TimePoint called) {
 }
 
 // Ranks may differ in what the script has put in the parameters' place, so they ask each other first.
-Outcome SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
+CallResult SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
   std::vector<std::string> ranks;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     if (reports[rank].samples == RankReport::kKeepsOut) ranks.push_back(std::to_string(rank));
   }
-  Outcome mine;
+  CallResult mine;
   mine.round = rounds_.round();
   mine.skipped = !ranks.empty();
   if (mine.skipped) {
@@ -86,22 +86,22 @@ Outcome SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
   return mine;
 }
 
-// Sites that are a step apart, as after one that GradScaler has skipped, meet once this one asks again: the others may
-// stand in a collective whenever a period is over here. A few times only, until a round comes about: each is a wait, if
-// not one of a grace.
-bool SiteLead::asks_again(const Outcome& outcome, Duration waited) {
+// Sites may be one step apart, for example after a step that GradScaler skipped. Then the others may be in a collective
+// each time a period ends here, and a round is made only if this site asks again one step later. It does so a few times
+// in a row at most, because each attempt is a wait (shorter than a grace).
+bool SiteLead::asks_again(const CallResult& result, Duration waited) {
   constexpr std::uint32_t kMost = 4;
   const Duration limit = std::min<Duration>(options_.config.link_grace, options_.config.round_timeout);
-  if (!outcome.skipped) asked_again_ = 0;
-  return outcome.skipped && !outcome.leaving && waited < limit && asked_again_++ < kMost;
+  if (!result.skipped) asked_again_ = 0;
+  return result.skipped && !result.leaving && waited < limit && asked_again_++ < kMost;
 }
 
 protocol::Trigger SiteLead::trigger() const { return work_.trigger(rounds_.steps(), pace_.measured()); }
 
 bool SiteLead::budget_is_over() const { return node()->budget_over() && !leaving_ && !ends_; }
 
-Outcome SiteLead::outcome_of(const Result<RoundReport>& report, bool leaving) {
-  Outcome mine;
+CallResult SiteLead::result_of(const Result<RoundReport>& report, bool leaving) {
+  CallResult mine;
   if (report.status().code() == StatusCode::kOutdated) {
     mine.alone = true;
     mine.round = rounds_.round();
@@ -134,11 +134,11 @@ bool SiteLead::nothing_was_averaged(const RoundReport& report) const {
   return true;
 }
 
-Outcome SiteLead::failed(Outcome outcome, const Status& status) {
-  if (status.ok()) return outcome;
-  outcome.error = status.message();
+CallResult SiteLead::failed(CallResult result, const Status& status) {
+  if (status.ok()) return result;
+  result.error = status.message();
   failure_ = status.code();
-  return outcome;
+  return result;
 }
 
 // ---- between calls ---------------------------------------------------------------------------------

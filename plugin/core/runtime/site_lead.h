@@ -27,11 +27,11 @@ class SiteLead {
   Status prepare() { return leader_.prepare(); }
 
   // ---- the calls of all ranks, with what each reports
-  Outcome join(const std::vector<RankReport>& reports);
+  CallResult join(const std::vector<RankReport>& reports);
   void training_begins() { pace_.begin(clock_.now(), 0); }
   // A whole round; with `behind` its begin. While one is in flight: its merge.
-  Outcome call(const std::vector<RankReport>& reports, bool behind, TimePoint called);
-  Outcome keeps_out(const std::vector<RankReport>& reports) const;
+  CallResult call(const std::vector<RankReport>& reports, bool behind, TimePoint called);
+  CallResult keeps_out(const std::vector<RankReport>& reports) const;
   // The call is over, at this rank as at the others; the script stood still since `called`.
   void call_over(TimePoint called);
 
@@ -60,10 +60,10 @@ class SiteLead {
  private:
   [[nodiscard]] protocol::Trigger trigger() const;
   [[nodiscard]] bool budget_is_over() const;
-  [[nodiscard]] bool asks_again(const Outcome& outcome, Duration waited);
+  [[nodiscard]] bool asks_again(const CallResult& result, Duration waited);
   [[nodiscard]] bool nothing_was_averaged(const RoundReport& report) const;
-  Outcome outcome_of(const Result<RoundReport>& report, bool leaving);
-  Outcome failed(Outcome outcome, const Status& status);
+  CallResult result_of(const Result<RoundReport>& report, bool leaving);
+  CallResult failed(CallResult result, const Status& status);
   void log_delay();
   void part(const std::string& reason, std::uint32_t next_generation);
 

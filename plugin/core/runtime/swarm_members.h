@@ -1,4 +1,4 @@
-// Who is in the swarm, told by its coordinator's loop, for a thread that waits until nobody is.
+// The swarm's members, as its coordinator's loop reports them, for a thread that waits until there are none.
 //
 // Threads: may_have_changed() and set_members() the loop's, wait_until_empty() any. Ownership: plain values.
 #pragma once

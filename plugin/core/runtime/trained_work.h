@@ -1,5 +1,5 @@
-// What a site has trained since it joined, as its triggers tell it: samples and steps of all its ranks, in all, but
-// what was dropped with a delta that was unfit; and its loss.
+// What a site has trained since it joined, as its triggers report it: the samples and steps of all its ranks, without
+// those dropped with an unfit delta, and its loss.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once

@@ -33,7 +33,6 @@ class Line {
   void set_rate(Time now, Rate rate);
 
   [[nodiscard]] Rate rate() const { return rate_; }
-  [[nodiscard]] std::size_t queued_bytes() const { return queued_bytes_; }
 
  private:
   // Any queue holds a few packets, however slow its line.

@@ -39,11 +39,11 @@ Answer Answers::answer(TimePoint now, const Request& request) {
       return refusal;
     }
     if (options_.passwords.empty() && options_.loopback && !names_this_machine(request.host)) {
-      return plain(403, "without a swarm key this page is for this machine only: use localhost or 127.0.0.1");
+      return plain(403, "without a token this page is for this machine only: use localhost or 127.0.0.1");
     }
     if (!known) {
       Answer refusal =
-          plain(401, "the password is what `collab token --page-password` prints where the swarm's key is");
+          plain(401, "the password is what `collab token --page-password` prints where the swarm's token is");
       refusal.headers.emplace_back("WWW-Authenticate", "Basic realm=\"collab\", charset=\"UTF-8\"");
       return refusal;
     }

@@ -36,12 +36,12 @@ Status check_reach(const PageOptions& options, bool tls, bool loopback, bool ope
   }
   if (tls && open) {
     log_warning(
-        "the page has no password, because there is no swarm key: anyone who can reach it can read it "
+        "the page has no password, because there is no token: anyone who can reach it can read it "
         "[page.no-password]");
   }
   if (!tls) {
     log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
-                (open ? "there is no swarm key, so anyone who can reach it can read it"
+                (open ? "there is no token, so anyone who can reach it can read it"
                       : "anyone who listens on the way can read it, and its password") +
                 " [page.open]");
   }
@@ -71,7 +71,7 @@ class ServedPage final : public Page {
         (tls ? "page at https://" : "page at http://") +
         (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
         // A blank behind the address, so that a terminal opens no more than that.
-        (passwords.empty() ? " (without a password: there is no swarm key)"
+        (passwords.empty() ? " (without a password: there is no token)"
                            : " (any user name, and the password that `collab token --page-password` prints)");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
     server_.start([this](const page::Request& request) { return answers_->answer(clock_.now(), request); },

@@ -7,7 +7,7 @@ const char* key_given(const Config& config) {
   if (!config.token.empty()) return "COLLAB_TOKEN";
   if (!config.token_file.empty()) return "COLLAB_TOKEN_FILE";
   if (!config.tls_cert.empty()) return "COLLAB_TLS_CERT";
-  if (!config.tls_key.empty()) return "COLLAB_TLS_KEY";  // alone it is no key; tcp says what is missing
+  if (!config.tls_key.empty()) return "COLLAB_TLS_KEY";  // alone it encrypts nothing; tcp says what is missing
   return config.tls_ca.empty() ? nullptr : "COLLAB_TLS_CA";
 }
 
@@ -18,8 +18,8 @@ Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   if (!config.insecure) {
     return refused(
         std::string(key) + " is given, and " + asked +
-        " does not encrypt, so the key would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), leave the key "
-        "out, or set COLLAB_INSECURE=1 to send the model in the clear anyway [link.key-unused]");
+        " does not encrypt, so it would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), leave " + key +
+        " out, or set COLLAB_INSECURE=1 to send the model in the clear anyway [link.key-unused]");
   }
   return LinkChoice{config.transport,
                     asked + " and COLLAB_INSECURE=1, not encrypted: " + key + " is given and not used", true};
@@ -41,7 +41,7 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
   }
   return LinkChoice{
       "tcp", "COLLAB_TRANSPORT=" + wanted +
-                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, as no key is given")};
+                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, as no token is given")};
 }
 
 std::string to_string(const LinkChoice& choice) {

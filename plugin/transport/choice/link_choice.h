@@ -1,4 +1,4 @@
-// Which transport a process uses for its links to others. This depends on the knobs, a key, and whether UCX loads.
+// Which transport a process uses for its links to others. This depends on the knobs and on whether UCX loads.
 //
 // Threads: a pure function if its argument is one. Ownership: none.
 #pragma once
@@ -14,7 +14,7 @@ namespace collab {
 struct LinkChoice {
   std::string kind;         // "tcp", "ucx" or "gloo"
   std::string reason;       // says whether links are encrypted
-  bool key_unused = false;  // a key is given that this kind does not use: worth a warning
+  bool key_unused = false;  // a token or certificate is given that this kind does not use: worth a warning
 };
 
 // `auto` is tcp. UCX opens ports through which a stranger can end the process, so it must be named. Only then

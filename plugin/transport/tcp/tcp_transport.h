@@ -2,7 +2,8 @@
 //
 // A link is a session that outlives its connections: one for control, several for data. What a broken connection had
 // not delivered goes over the others, or waits for a redial. A side that only dials needs no open port. All connections
-// of all links come in on one port. Without a key, links go only to this machine and to private networks.
+// of all links come in on one port. Without a token or certificates, links go only to this machine and to private
+// networks.
 // Threads and ownership: as collab/transport.h says; the IO thread belongs to the transport. In a forked child the
 // transport does nothing, not even when it is destroyed.
 #pragma once
@@ -22,21 +23,21 @@ namespace collab {
 struct TcpOptions {
   std::uint32_t connections = 0;    // for data, 1 to 64; the dialler's number counts; 0: found by measuring
   std::string advertise_host = {};  // what listen() gives as the host; empty: as it was asked
-  std::string token = {};           // the swarm's key, as `collab token` makes it
+  std::string token = {};           // the swarm's token, as `collab token` makes it
   std::string token_file = {};      // or a file that holds it, and perhaps the one before it
   std::string tls_cert = {};        // or certificates, PEM files
   std::string tls_key = {};
   std::string tls_ca = {};
-  bool insecure = false;                           // without a key, speak in the clear to any address
-  Duration link_grace = std::chrono::seconds(60);  // how long a link lives without a connection
-  Duration heartbeat = std::chrono::seconds(1);    // a connection silent for five is given up
+  bool insecure = false;                              // without encryption, speak to any address
+  Duration link_grace = default_config().link_grace;  // how long a link lives without a connection
+  Duration heartbeat = default_config().heartbeat;    // a connection silent for five is given up
   Duration death_wait =
       std::chrono::milliseconds(600);  // a dialler that ended all connections redials by then, or is gone
   double max_mbit_up = 0;              // caps of the whole transport, megabit (10^6) a second; 0: none
   double max_mbit_down = 0;
-  std::string congestion = "bbr";              // where the system allows it; empty: the system's own
-  std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
-  std::uint64_t memory = 0;                    // bytes that this process may use, for tests; 0: as the system says
+  std::string congestion = default_config().tcp_congestion;  // where the system allows it; empty: the system's own
+  std::shared_ptr<BufferPool> pool = nullptr;                // for received payloads; null: one of its own
+  std::uint64_t memory = 0;  // bytes that this process may use, for tests; 0: as the system says
   // The numeric addresses of a host's name, for tests, asked on separate threads. Empty: the system answers.
   std::function<std::vector<std::string>(const std::string& host)> look_up = {};
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +13,11 @@ from torch_collab import environment, log, native, options, torch_compat
 from torch_collab.backend import shutdown
 from torch_collab.capture import hooks, running, sampler
 from torch_collab.environment import collab_variables
+from torch_collab.formatting import counted
 from torch_collab.network import links
-from torch_collab.network.addresses import split_host_port
+from torch_collab.network.addresses import as_name, split_host_port
 from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.network.signed_store import SignedStore
-from torch_collab.words import counted
 from torch_collab.world import state, topology
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations
@@ -45,8 +46,9 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
     except (ValueError, torch_compat.UnfitTorch) as error:
         # The other ranks hear why this one will not come.
         topology.give_up(_told(store, key), rank, str(error))
-        raise type(error)(_worded(error)) from None
+        raise type(error)(_prefixed(error)) from None
     native.start_log()
+    log.set_source(config.site or as_name(socket.gethostname()), rank)  # until the map of sites is drawn
     log.set_level(config.log_level, config.given("log_level"))
     settings = _settings_of_world(config)
     start = _start(config)
@@ -169,6 +171,6 @@ def _ranges(ranks: tuple[int, ...]) -> str:
     return ", ".join(str(rank) for rank in ranks)
 
 
-def _worded(error: Exception) -> str:
+def _prefixed(error: Exception) -> str:
     text = str(error)
     return text if text.startswith("collab:") else f"collab: {text}"

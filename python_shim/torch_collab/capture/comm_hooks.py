@@ -24,11 +24,11 @@ def register_comm_hook(original: Callable[..., Any]) -> Callable[..., Any]:
         if torch_compat.is_torch_hook(hook):
             state = state_for_group(state, self.process_group)
         known = _known_to_backend(hook)
-        outcome = original(self, state, known)
+        result = original(self, state, known)
         # What copies and pickles of the DDP carry is what the script has registered.
         kept = torch_compat.comm_hooks_of(self)
         kept[:] = [(hook if each is known else each, with_state) for each, with_state in kept]
-        return outcome
+        return result
 
     return register
 

@@ -17,11 +17,11 @@ import torch
 
 from torch_collab import log
 from torch_collab.capture import refuse, resumed, rounds, running
+from torch_collab.formatting import listed, plural
 from torch_collab.model import vector
 from torch_collab.model.early_copies import EarlyCopies
 from torch_collab.model.samples import first_dimension
 from torch_collab.swarm import same_model, sessions
-from torch_collab.words import listed, plural
 from torch_collab.world import state
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from torch_collab import log, torch_compat
+from torch_collab.formatting import counted
 from torch_collab.model.vector import refuse_sharded
-from torch_collab.words import counted
 from torch_collab.world import state
 from torch_collab.world.groups import all_collab, crosses_sites
 

@@ -42,7 +42,7 @@ def count(world: World) -> None:
 
 
 def _has_failed(world: World, left_out: str) -> bool:
-    """The script has gone on from what the run failed with: that is told, by the rank it concerns, which may be one."""
+    """Whether the run has failed and the script went on after the error. Warns on the ranks concerned."""
     run = world.run
     if run.failed and run.leaves_out(left_out):
         log.warning(

@@ -3,8 +3,7 @@
 torch's hooks tell when a step begins and when it has ended well; of one that an exception has left they tell nothing.
 So each step is kept with the frame of torch's wrapper around it, and is believed in only while that frame executes.
 Nothing that is asked here can come from a step that is over, whatever was raised, and no later event has to clear it.
-A guard around step() itself would have to stand in every optimizer's class, and would miss the bound methods that
-learning-rate schedulers keep of it; of the stack only the few frames up to torch's wrapper are looked at.
+docs/decisions/step-by-frame.md says why.
 
 What a closure does that is given to step() is the script's own: forward, backward, metrics.
 """
@@ -125,7 +124,7 @@ def _flag() -> None:
 
 
 def drop_dead() -> None:
-    """Steps that an exception has left lie on top: whatever began after them has looked here first."""
+    """Drops steps that an exception ended. They are on top of the stack, because each later step calls this first."""
     inside = _here.inside
     while inside:
         step = inside[-1]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import environment, log
-from torch_collab.words import counted
+from torch_collab.formatting import counted
 from torch_collab.world import state
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch_collab import log, native
 from torch_collab.cli import forms, knobs, page, swarm_file
+from torch_collab.formatting import counted
 from torch_collab.network import addresses, links
 from torch_collab.network.page import serve as serve_page
-from torch_collab.words import counted
 
 
 def add_to(parsers: Any) -> None:
@@ -17,7 +17,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "coordinator",
         "serve the coordinator until Ctrl-C",
-        "Decides who takes part in rounds, for sites that are worlds of their own. It handles no tensors.",
+        "Decides which sites take part in rounds, for sites that are worlds of their own. It handles no tensors.",
         [
             "collab coordinator --listen 0.0.0.0:29500 --sites 2",
             "collab coordinator --listen 0.0.0.0:29500 --http 127.0.0.1:8080",

@@ -22,17 +22,17 @@ from typing import Any
 from torch_collab import __version__, native
 from torch_collab.cli import forms, keys, knobs, line, peer, swarm_file
 from torch_collab.escape import escaped
+from torch_collab.formatting import counted
 from torch_collab.network import addresses, links
 from torch_collab.swarm import records
-from torch_collab.words import counted
 
 _MIN_SHARED_MEMORY = 1 << 30
 _RDMA = Path("/sys/class/infiniband")
 _SOON = timedelta(days=14)
 _NAME_SECONDS = 3.0
 _OLD_RECORD = timedelta(days=7)
-# Codes of the reasons why a line was not measured that sites would have too: their keys do not fit.
-_OTHER_KEY = ("tls.", "tcp.peer-encrypts", "tcp.peer-has-no-key")
+# Codes of the reasons why a line was not measured that sites would have too: their tokens do not fit.
+_OTHER_TOKEN = ("tls.", "tcp.peer-encrypts", "tcp.peer-has-no-key")
 
 
 class Findings:
@@ -65,7 +65,7 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "doctor",
-        "check this machine: versions, UCX, key, ports, shared memory, address",
+        "check this machine: versions, UCX, token, ports, shared memory, address",
         "Says whether this machine can be a site, what other sites see of it, and what to do.",
         [
             "collab doctor",
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         _key(findings, config, choice)
     _ucx(findings)
     _congestion_control(findings, config, choice)
-    _port(findings, config.listen if config else os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"), config)
+    _port(findings, config.listen if config else _listen_as_given(), config)
     if config:
         _address(findings, config)
     _name_server(findings)
@@ -148,10 +148,10 @@ def _line(found: Findings, config: native.Settings, host: str, port: int, second
         figures = line.measure(config, host, port, seconds)
     except (OSError, RuntimeError, ValueError) as error:
         text = str(error).removeprefix("collab: ")
-        if any(f"[{code}" in text for code in _OTHER_KEY):
+        if any(f"[{code}" in text for code in _OTHER_TOKEN):
             found.problem("line", text)
             return None
-        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` on {host} with the same key, while no swarm "
+        found.hint("line", f"{text}. To measure it, run `{line.ANSWER}` on {host} with the same token, while no swarm "
                    "uses its ports")  # fmt: skip
         return None
     found.fine("line", str(figures))
@@ -207,6 +207,7 @@ def _links(found: Findings, config: native.Settings) -> links.Choice | None:
 
 def _key(found: Findings, config: native.Settings, choice: links.Choice | None) -> None:
     files = keys.files_of(config)
+    what = "certificate" if any(knob.startswith("tls_") for knob in files) else "token"
     wrong = {knob: why for knob, path in files.items() if (why := keys.unreadable(path))}
     for knob, path in files.items():
         if knob in wrong:
@@ -217,7 +218,7 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
         return
     if choice.kind != "tcp":
         if keys.is_given(config):
-            found.hint("key", f"links over {choice.kind} do not use it; they are neither encrypted nor authenticated")
+            found.hint(what, f"links over {choice.kind} do not use it; they are neither encrypted nor authenticated")
         return
     try:
         native.try_transport(links.make(config, ""))
@@ -226,15 +227,15 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
         elif keys.is_given(config):
             _token(found, config)
     except (ValueError, RuntimeError, OSError) as error:
-        found.problem("key", str(error).removeprefix("collab: "))
+        found.problem(what, str(error).removeprefix("collab: "))
 
 
 def _token(found: Findings, config: native.Settings) -> None:
     if native.has_made_token(config.raw):
-        found.fine("key", "a token made by `collab token`")
+        found.fine("token", "made by `collab token`")
     else:
         found.hint(
-            "key",
+            "token",
             "this token was not made by `collab token` of this version. It might be guessed, so it is stretched, which "
             "takes a few tenths of a second at each start. Make a new one for all sites",
         )
@@ -243,7 +244,7 @@ def _token(found: Findings, config: native.Settings) -> None:
 def _certificate(found: Findings, until: datetime) -> None:
     text = f"the swarm's authority signed this site's certificate, which is valid until {until:%Y-%m-%d %H:%M} UTC"
     soon = until - datetime.now(UTC) < _SOON
-    (found.hint if soon else found.fine)("key", text + (": make a new one soon" if soon else ""))
+    (found.hint if soon else found.fine)("certificate", text + (": make a new one soon" if soon else ""))
 
 
 def _ucx(found: Findings) -> None:
@@ -297,6 +298,12 @@ def _congestion_refusal(name: str) -> str | None:
         except OSError:
             return "this system does not have it"
     return None
+
+
+def _listen_as_given() -> str:
+    """Where a knob was refused, so that none is loaded."""
+    default = next(row["default"] for row in native.knob_table() if row["name"] == "listen")
+    return os.environ.get("COLLAB_LISTEN", default)
 
 
 def _port(found: Findings, listen: str, config: native.Settings | None) -> None:

@@ -29,7 +29,7 @@ def add_to(parsers: Any) -> None:
         usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
     )
     sub.add_argument(
-        "words",
+        "sites_and_coordinators",
         metavar="SITE",
         nargs="+",
         help="a missing site; after the last one, the coordinators to tell, if COLLAB_COORDINATOR is not set",
@@ -41,8 +41,8 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0 if a coordinator has taken the word."""
-    sites, given = split(arguments.words)
+    """0 if a coordinator has accepted it."""
+    sites, given = split(arguments.sites_and_coordinators)
     how = "name its coordinators after the sites (HOST:PORT)"
     config = knobs.load_of_swarm({"coordinator": given} if given else {}, arguments.config, how)
     told = list(config.coordinator)
@@ -66,14 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{address}: {text}")
     if all(taken is None for taken, _ in answers):
         raise ConnectionError(
-            "nobody was told, because no coordinator answers. Are they running, with the same key? [cli.nobody-told]"
+            "nobody was told, because no coordinator answers. Are they running, with the same token? [cli.nobody-told]"
         )
     return 0 if any(taken for taken, _ in answers) else 1
 
 
-def split(words: Sequence[str]) -> tuple[list[str], str]:
+def split(sites_and_coordinators: Sequence[str]) -> tuple[list[str], str]:
     """The sites, and the addresses that follow them, if any."""
-    *sites, last = words
+    *sites, last = sites_and_coordinators
     if not sites:
         return [last], ""
     try:

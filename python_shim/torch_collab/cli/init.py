@@ -1,4 +1,4 @@
-"""`collab init`: the file and the key of a new swarm, from which `collab run` starts every machine."""
+"""`collab init`: the file and the token of a new swarm, from which `collab run` starts every machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILE = """\
 # `collab config` in lower case; environment variables win over this file. Paths are relative to it.
 version = {version}
 
-[swarm] # the same on every machine: copy this file and the key
+[swarm] # the same on every machine: copy this file and the token
 run = {run}
 endpoint = {endpoint} # the first machine, as the others reach it
 nnodes = {nnodes} # machines that training begins with; more may join later
@@ -44,8 +44,8 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "init",
-        "begin a swarm: write collab.toml and its key, and print what other machines run",
-        "Writes collab.toml and the swarm's key. `collab run` starts every machine from collab.toml. Run it on the "
+        "begin a swarm: write collab.toml and its token, and print what other machines run",
+        "Writes collab.toml and the swarm's token. `collab run` starts every machine from collab.toml. Run it on the "
         "first machine, which the others must be able to reach.",
         ["collab init --endpoint paris.example.org --site paris"],
         {0: "both files are written", 1: "one cannot be written, or collab.toml already exists"},
@@ -66,7 +66,7 @@ def add_to(parsers: Any) -> None:
     sub.add_argument(
         "--token-file",
         metavar="FILE",
-        help=f"the key: used if it exists, else created (default: FOLDER/{swarm_file.KEY})",
+        help=f"the token's file: used if it exists, else created (default: FOLDER/{swarm_file.KEY})",
     )
 
 
@@ -133,7 +133,7 @@ def _check(option: str, **given: str) -> None:
 
 
 def _key(path: Path) -> bool:
-    """Whether it was made just now."""
+    """Uses the token file at `path`, or makes it. Returns whether it was made."""
     if path.is_file():
         if wrong := keys.unreadable(str(path)):
             raise ValueError(f"{path} {wrong} [cli.init-key]")
@@ -148,18 +148,17 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     elsewhere = [] if path.parent == Path() else ["--config", str(path)]
     here = shlex.join(["collab", "run", *elsewhere, "train.py"])
     ports = ", ".join(f"{port + i} ({what})" for i, what in enumerate(swarm_file.PORTS))
-    print(f"wrote {path} and {key}, the swarm's key, which only you can read" if made else
-          f"wrote {path}; the swarm's key is {key}, which was already there")  # fmt: skip
+    print(f"wrote {path} and {key}, the swarm's token, which only you can read" if made else
+          f"wrote {path}; the swarm's token is in {key}, which was already there")  # fmt: skip
     print(f"\nOn this machine, whose ports {ports} the others must be able to reach:\n  {here}")
-    print(f"On every other machine, once {path.name} and {key.name} are there (send the key so that nobody else can "
+    print(f"On every other machine, once {path.name} and {key.name} are there (send the token so that nobody else can "
           f"read it), with a NAME of its own:\n  collab run --site NAME train.py")  # fmt: skip
     state = path.parent / swarm_file.STATE
     if any(state.glob("*.collab")):
         print(f"\n{state} has models of an earlier run. To start over, delete that folder. To go on from them, set "
               f"`run` in {path.name} to that run's name; otherwise sites refuse them")  # fmt: skip
-    print(
-        f"\nPort {port} is torch's own store, which the key does not protect: let a firewall admit only these machines"
-    )
+    print(f"\nPort {port} is torch's own store, which the token does not protect: let a firewall admit only these "
+          "machines")  # fmt: skip
 
 
 def _own_address() -> str:
@@ -173,7 +172,7 @@ def _own_address() -> str:
 
 
 def _seen_from(folder: Path, path: Path) -> str:
-    """The key's path as the file in that folder names it."""
+    """The token file's path as the file in that folder names it."""
     return os.path.relpath(path, folder) if path.absolute().is_relative_to(folder.absolute()) else str(path.absolute())
 
 

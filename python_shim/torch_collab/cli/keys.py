@@ -1,4 +1,4 @@
-"""Looks at the swarm's key and certificates as this site would use them; nothing is sent."""
+"""Looks at the swarm's token and certificates as this site would use them; nothing is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRET = ("token_file", "tls_key")
 
 
 def files_of(config: native.Settings) -> dict[str, str]:
-    """Path by knob, of the knobs that name a file of the key and are set."""
+    """Path by knob, of the knobs that name a file of token or certificates and are set."""
     return {name: value for name, value, _ in config.values if name in _FILES and value}
 
 

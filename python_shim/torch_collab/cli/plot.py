@@ -10,9 +10,9 @@ from typing import Any
 
 from torch_collab.cli import forms
 from torch_collab.escape import escaped
+from torch_collab.formatting import counted
 from torch_collab.planning import timeline
 from torch_collab.planning.timeline import Row, Timeline
-from torch_collab.words import counted
 
 _COLOURS = {"compute": "#4c78a8", "waiting": "#f2a33a", "exchange": "#54a24b", "behind": "#9ad08f"}
 _LABELS = {

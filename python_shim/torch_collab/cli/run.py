@@ -50,7 +50,7 @@ def add_to(parsers: Any) -> None:
         ],
         {
             0: "the script succeeded",
-            1: "the script failed or was interrupted, or the swarm's file, a knob or the key is refused",
+            1: "the script failed or was interrupted, or the swarm's file, a knob or the token is refused",
             130: "ended by Ctrl-C before the script's workers were started",
         },
         usage="collab run [OPTION ...] SCRIPT [ARGUMENT ...]",
@@ -58,7 +58,7 @@ def add_to(parsers: Any) -> None:
     sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (COLLAB_SITE)")
     sub.add_argument("--join", metavar="HOST[:PORT]", help="the first machine (default: the file's endpoint)")
     sub.add_argument("--run", metavar="NAME", dest="name", help="the training's name (COLLAB_RUN, --rdzv-id)")
-    sub.add_argument("--token-file", metavar="FILE", help="the swarm's key (COLLAB_TOKEN_FILE)")
+    sub.add_argument("--token-file", metavar="FILE", help="the file of the swarm's token (COLLAB_TOKEN_FILE)")
     sub.add_argument("--nnodes", metavar="N[:MAX]", help="machines that training begins with (default: 2)")
     sub.add_argument(
         "--nproc-per-node",
@@ -84,7 +84,7 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Another key there, which this one is for.
+    # Another token there, which this one replaces.
     others = set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
     given = {name: text for name, text in environment.collab_variables().items() if name not in others}
     for word in _OF_TORCHRUN:
@@ -230,11 +230,11 @@ def _text(entries: Mapping[str, Entry], name: str) -> str:
 
 
 def _check(given: Mapping[str, str], added: Mapping[str, Entry]) -> None:
-    """What every process of the swarm would refuse: the key and the knobs."""
+    """What every process of the swarm would refuse: the token and the knobs."""
     key = added.get("COLLAB_TOKEN_FILE")
     if key is not None and (wrong := keys.unreadable(key.text)):
         raise ValueError(
-            f"the swarm's key {key.text} ({key.where}) {wrong}: copy it here from the first machine [cli.run-key]"
+            f"the swarm's token {key.text} ({key.where}) {wrong}: copy it here from the first machine [cli.run-key]"
         )
     rest = {name: text for name, text in given.items() if name not in added}
     config = knobs.merged(rest, added)

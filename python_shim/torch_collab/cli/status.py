@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ask(transport: dict[str, Any], asked: Mapping[str, str], limit: timedelta) -> dict[str, Any]:
-    """The answer of the one that leads, else of the first that answers. Raises what the last one did if none does.
+    """The answer of the coordinator that leads, or else the first answer. If none answers, raises the last one's error.
 
     `asked`: addresses, and of which run the answer has to be, or "": of any."""
 

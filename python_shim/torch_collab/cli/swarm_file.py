@@ -47,7 +47,7 @@ _OWN = {
 }
 _ELSEWHERE = {
     "site": 'a site\'s name is `name` in [site], as in name = "paris"',
-    "token": 'a file that is copied must not hold the key: name the key\'s own file, as in token_file = "swarm.key"',
+    "token": 'a file that is copied must not hold the token: name its own file, as in token_file = "swarm.key"',
 }
 
 
@@ -95,7 +95,7 @@ class SwarmFile:
 
     def variables(self, entries: Mapping[str, Entry], given: Mapping[str, str]) -> dict[str, Entry]:
         """The knobs among the entries by their variables, without those in `given`, variables too. If the environment
-        has any of the key's variables, those of the file are ignored: a token replaces certificates."""
+        has a token or certificates, those of the file are ignored: a token replaces certificates."""
         found = {variable_of(name): entry for name, entry in entries.items() if name in KNOBS}
         if "name" in entries:
             found[variable_of("site")] = entries["name"]

@@ -1,4 +1,4 @@
-"""`collab token`: makes the key of a swarm, and what is made of it to look at the coordinator's page."""
+"""`collab token`: makes the token of a swarm, and what is made of it to look at the coordinator's page."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def add_to(parsers: Any) -> None:
     sub = forms.add(
         parsers,
         "token",
-        "make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
-        "Makes a random key. Every site of the swarm needs the same one. Anyone who has it can join.",
+        "make a swarm's token, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
+        "Makes a random token. Every site of the swarm needs the same one. Anyone who has it can join.",
         ["collab token", "collab token --rotate swarm.key", "collab token --page-password swarm.key"],
-        {0: "made", 1: "the file cannot be written, or existed already; or there is no key"},
+        {0: "made", 1: "the file cannot be written, or existed already; or there is no token"},
     )
     place = sub.add_mutually_exclusive_group()
     place.add_argument(
@@ -31,19 +31,19 @@ def add_to(parsers: Any) -> None:
         default=swarm_file.KEY,
         help="write it to a new file that only you can read, for COLLAB_TOKEN_FILE (default: %(default)s)",
     )
-    place.add_argument("--print", action="store_true", dest="shown", help="show the key, but write no file")
+    place.add_argument("--print", action="store_true", dest="shown", help="show the token, but write no file")
     place.add_argument(
         "--rotate",
         metavar="FILE",
-        help="put it in front of the key in this file; the old key is accepted until you remove its line",
+        help="put it in front of the token in this file; the old token is accepted until you remove its line",
     )
     place.add_argument(
         "--page-password",
         metavar="FILE",
         nargs="?",
         const="",
-        help="show the password of the coordinator's page, made from the key in this file (default: COLLAB_TOKEN_FILE "
-        "or COLLAB_TOKEN, else that of collab.toml). Anyone who has it can look, but cannot join",
+        help="show the password of the coordinator's page, made from the token in this file (default: "
+        "COLLAB_TOKEN_FILE or COLLAB_TOKEN, else that of collab.toml). Anyone who has it can look, but cannot join",
     )
 
 
@@ -69,18 +69,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def page_password(path: str) -> str:
-    """Of the key in this file, else of the environment's; of two the first. Raises ValueError in words."""
-    environment = {"COLLAB_TOKEN_FILE": path} if path else _key_variables()
+    """Of the token in this file, else of the environment's; of two the first. Raises ValueError in words."""
+    environment = {"COLLAB_TOKEN_FILE": path} if path else _token_variables()
     made = native.swarm_secrets(native.load_config(environment, {}).raw, _PAGE_PURPOSE)
     if not made:
         raise ValueError(
-            f"name the file of the swarm's key, set COLLAB_TOKEN_FILE, or change to the folder of {swarm_file.NAME} "
+            f"name the file of the swarm's token, set COLLAB_TOKEN_FILE, or change to the folder of {swarm_file.NAME} "
             "[token.no-key-for-page]"
         )
     return made[0][:16].hex()
 
 
-def _key_variables() -> dict[str, str]:
+def _token_variables() -> dict[str, str]:
     """From the environment, else from the swarm's file in this folder."""
     names = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
     if given := {name: os.environ[name] for name in names if name in os.environ}:
@@ -98,7 +98,7 @@ def write(path: Path, token: str) -> None:
         raise ValueError(
             f"{path} is a folder: name a file in it, such as {path / swarm_file.KEY} [token.folder]"
             if path.is_dir()
-            else f"{path} already exists, and a key is not overwritten: name another file [token.exists]"
+            else f"{path} already exists, and a token is not overwritten: name another file [token.exists]"
         ) from None
     except OSError as error:
         why = str(error.strerror) if path.parent.is_dir() else f"there is no folder {path.parent}"

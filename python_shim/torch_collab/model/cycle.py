@@ -12,8 +12,8 @@ from typing import Any
 
 # So many steps of another without the last one of the cycle, or so many times those that were usual between two of its
 # steps, and that one is taken to have left it.
-PATIENCE = 20
-PATIENCE_IN_TURNS = 4
+LAST_ABSENT_STEPS = 20
+LAST_ABSENT_TURNS = 4
 
 
 class OptimizerNumbers:
@@ -42,7 +42,7 @@ class OptimizerCycle:
 
     learning --first steps again--> known --newcomer--> known (newcomer last)
     any --one of the whole model steps--> known (that one last) --newcomer--> learning
-    known --patience ends--> known (the one before the last is last) --that one comes back--> known (it is last again)
+    known --the wait ends--> known (the one before the last is last) --that one comes back--> known (it is last again)
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class OptimizerCycle:
         if self._last is None:
             return False
         self._steps[key] = self._steps.get(key, 0) + 1
-        if self._steps[key] >= max(PATIENCE, PATIENCE_IN_TURNS * min(self._most)):
+        if self._steps[key] >= max(LAST_ABSENT_STEPS, LAST_ABSENT_TURNS * min(self._most)):
             self._go_on_without_last()
         return False
 

@@ -31,10 +31,11 @@ _WAYS = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize
 _COUNTS = frozenset({"step", "mu_product"})
 # State of another class (torchao's OptimState8bit) holds more than a copy of its numbers would.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NOT_SERVED = "which collab does not serve to other sites"
 
 
 class Unsuitable(Exception):
-    """Why an optimizer's state is not lent or not taken, in words."""
+    """Why an optimizer's state is not served or not taken, as a text for people."""
 
 
 class Plane(NamedTuple):
@@ -95,7 +96,7 @@ class Fetch:
         self.left -= 1
 
     def end(self) -> None:
-        """What was fetched takes as much memory as what it is for."""
+        """Frees the fetched copy: it takes as much memory as the optimizer's own state."""
         self.data, self.parts, self.over = None, [], True
 
 
@@ -138,7 +139,7 @@ def _described(
     """(layout without values, scalars with this parameter's, tensors with the type they are sent in)"""
     kind = kind_of(optimizer)
     if "step" in group:
-        raise Unsuitable(f"{kind} counts its steps in its parameter groups, which is not lent")
+        raise Unsuitable(f"{kind} counts its steps in its parameter groups, {_NOT_SERVED}")
     planes: list[list[str]] = []
     scalars: list[tuple[str, str, Any]] = []
     tensors: list[tuple[torch.Tensor, torch.dtype]] = []
@@ -146,11 +147,11 @@ def _described(
         if value is None:
             continue
         if isinstance(value, torch.Tensor) and type(value) not in PLAIN:
-            raise Unsuitable(f"{kind} keeps {name} as {type(value).__name__}, which is not lent")
+            raise Unsuitable(f"{kind} keeps {name} as {type(value).__name__}, {_NOT_SERVED}")
         if isinstance(value, torch.Tensor) and name not in _COUNTS and value.shape == parameter.shape:
             sent = _SENT_AS.get(value.dtype)
             if sent is None or value.layout is not torch.strided:
-                raise Unsuitable(f"{kind} keeps {name} as {value.dtype}, {value.layout}, which is not lent")
+                raise Unsuitable(f"{kind} keeps {name} as {value.dtype}, {value.layout}, {_NOT_SERVED}")
             planes.append([name, _name(value.dtype), _name(sent)])
             tensors.append((value.detach(), sent))
         elif isinstance(value, torch.Tensor) and value.numel() == 1 and _name(value.dtype) in _DTYPES:
@@ -159,7 +160,7 @@ def _described(
             scalars.append((name, type(value).__name__, value))
         else:
             what = f"a tensor of shape {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise Unsuitable(f"{kind} keeps {name} as {what}, which is not lent")
+            raise Unsuitable(f"{kind} keeps {name} as {what}, {_NOT_SERVED}")
     names = [[name, scalar] for name, scalar, _ in scalars]
     layout = {"class": kind, "settings": settings_of(group), "planes": planes, "scalars": names}
     return layout, scalars, tensors
@@ -181,7 +182,7 @@ KEEPS = {
 def kind_of(optimizer: Any) -> str:
     kind = type(optimizer)
     if kind.__name__ == "ZeroRedundancyOptimizer":
-        raise Unsuitable("ZeroRedundancyOptimizer keeps a part of the state at each rank, which is not lent")
+        raise Unsuitable(f"ZeroRedundancyOptimizer keeps a part of the state at each rank, {_NOT_SERVED}")
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

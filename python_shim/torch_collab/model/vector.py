@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_collab import log, torch_compat
+from torch_collab.formatting import listed
 from torch_collab.model import tied
 from torch_collab.model.entry import Entry
 from torch_collab.model.frozen import FrozenValues
 from torch_collab.model.modules import is_ignored
 from torch_collab.model.undone import UndoneRounds
 from torch_collab.model.values import Values
-from torch_collab.words import listed
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel

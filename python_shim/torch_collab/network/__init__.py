@@ -1,1 +1,1 @@
-"""How this process finds and trusts others: addresses, the swarm's key, signed stores, the choice of transport."""
+"""How this process finds and trusts others: addresses, the swarm's token, signed stores, the choice of transport."""

@@ -83,7 +83,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def chosen_address(advertise: str, listen: str) -> str:
-    """COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else "": nobody has said one."""
+    """COLLAB_ADVERTISE, else the host of COLLAB_LISTEN if it is not a wildcard, else ""."""
     host = listen.rpartition(":")[0].strip("[]")
     return advertise or ("" if is_wildcard(host) else host)
 

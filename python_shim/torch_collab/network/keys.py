@@ -1,7 +1,7 @@
-"""The swarm's key as the Python side uses it: to sign what nodes and ranks tell one another in torch's stores.
+"""The key that signs what nodes and ranks tell one another in torch's stores. It is derived from the swarm's token.
 
-The core makes it of the token, as it makes the links' own key under another label. Certificates are no secret that all
-share: with them, as without a key, nothing is signed.
+The core derives it, as it derives the links' own key under another label. Certificates are no secret that all share:
+with them, as without a token, nothing is signed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _PURPOSE = "store entry"
 _LOOK_AGAIN_SECONDS = 1.0
 
 KINDS = {
-    "token": "has a swarm key (COLLAB_TOKEN)",
+    "token": "has a token (COLLAB_TOKEN)",
     "certificates": "has certificates (COLLAB_TLS_CERT)",
-    "none": "has neither a swarm key nor certificates",
+    "none": "has neither a token nor certificates",
 }
 
 
@@ -48,7 +48,7 @@ NO_KEY = SwarmKey("none")
 def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmKey:
     """From COLLAB_ variables and the options of a process group, which win. Raises ValueError in words.
 
-    Looks at the key's knobs alone: who has another one wrong is still to tell the others so, signed.
+    Looks at the knobs of token and certificates alone: who has another knob wrong still tells the others so, signed.
     """
     names = {f"COLLAB_{name.upper()}": name for name in KNOBS}
     config = native.load_config(

@@ -1,6 +1,6 @@
 """Which transport a process's links to others use, and why.
 
-Chosen in the core, for its programs choose as well, from the knobs, the swarm's key and whether UCX loads.
+Chosen in the core, for its programs choose as well, from the knobs, the swarm's token and whether UCX loads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
         if host and is_public(host):
             raise RuntimeError(
                 f"collab: {host} is neither this machine nor a private address, and links are not encrypted. Make "
-                "a swarm key with `collab token`, and give it to all sites and the coordinator (COLLAB_TOKEN). Or set "
+                "a token with `collab token`, and give it to all sites and the coordinator (COLLAB_TOKEN). Or set "
                 "COLLAB_INSECURE=1 to send the model unencrypted [link.in-the-clear]"
             )
 

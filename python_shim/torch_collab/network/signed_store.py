@@ -1,8 +1,8 @@
-"""A torch Store whose entries are signed with the swarm's key: what is read was written by one who has it.
+"""A torch Store whose entries are signed with the swarm's token: what is read was written by one who has it.
 
 An entry is `CLS1`, 64 hexadecimal digits of HMAC-SHA256 over scope, name and value, and the value as it is. The scope
 says which run the entry belongs to, so that one seen in another run, or under another name, is worth nothing.
-Without a key entries are plain, and one that is signed is refused. Counters, and whether a key is there at all,
+Without a token entries are plain, and one that is signed is refused. Counters, and whether an entry is there at all,
 cannot be signed: whoever reaches the port can count, delete and wait for ever, but says nothing that is believed.
 """
 
@@ -28,7 +28,7 @@ class SignedStore:
     """Threads: as the store below. `where` is how messages call it."""
 
     def __init__(self, store: Any, key: SwarmKey, scope: Sequence[str], where: str, prefix: str = "") -> None:
-        self.plain = store  # torch's: for counters of torch's own, and what must be read without a key
+        self.plain = store  # torch's: for counters of torch's own, and what must be read without a token
         self.key = key
         self.where = where
         self._scope = tuple(scope)
@@ -104,7 +104,7 @@ class SignedStore:
             if not signed:
                 return text
             raise SignatureError(
-                f"{entry} that was signed with a swarm key, and {self.key.missing}. Give it the COLLAB_TOKEN "
+                f"{entry} that was signed with a token, and {self.key.missing}. Give it the COLLAB_TOKEN "
                 "(or COLLAB_TOKEN_FILE) that the others have [token.missing]"
             )
         value = text[len(_MARK) + _DIGITS :]
@@ -114,7 +114,8 @@ class SignedStore:
             if signed and secret and hmac.compare_digest(digits, self._digits(secret, name, value)):
                 return value
         raise SignatureError(
-            f"{entry} that was not signed with this swarm's key ({'another signature' if signed else 'no signature'}): "
-            "a node there has another COLLAB_TOKEN, or none, or a stranger has written to it. Give all nodes the same "
-            "key, and let only them reach the port [token.other-signature]"
+            f"{entry} that was not signed with this swarm's token "
+            f"({'another signature' if signed else 'no signature'}): a node there has another COLLAB_TOKEN, or none, "
+            "or a stranger has written to it. Give all nodes the same token, and let only them reach the port "
+            "[token.other-signature]"
         )

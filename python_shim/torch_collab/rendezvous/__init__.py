@@ -9,7 +9,7 @@ What an agent (the torchrun process of one node) does here:
     gathering.py  nodes come together in a store until one of them closes the list
     first_members.py  the first world: who is in it, its sites, where their stores and coordinators are
     late.py       the world of a site that comes late or comes back
-    candidate.py  the coordinator inside the agent, and its patience at the end
+    candidate.py  the coordinator inside the agent, and how long it stays at the end
     heartbeat.py  tells the endpoint that this agent lives, and a new endpoint that the world is closed
     renewal.py    signs anew what stands at the endpoint, when the swarm's token is replaced
     agent_store.py  what torchrun's own bookkeeping is given as its store

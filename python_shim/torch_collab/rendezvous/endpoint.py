@@ -1,7 +1,7 @@
 """The store at --rdzv-endpoint. The agent on its host serves it; the others dial it until the join's limit.
 
 Who serves it writes the entry `run` first: the run's id, a number drawn for this store, and what must be alike at all
-nodes. Every other entry is bound to the id and the number by its signature, where the swarm has a key.
+nodes. Every other entry is bound to the id and the number by its signature, where the swarm has a token.
 
 It is also the world's store until `init_process_group` has returned at all ranks. Its host may be lost after that.
 """
@@ -117,7 +117,7 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
 def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore | None:
     """Our part of the store at the endpoint, if one of this run answers there; else None.
 
-    Raises SignatureError when it is served by one who has another key.
+    Raises SignatureError when it is served by one who has another token.
     """
     server = dial_store(host, port)
     if server is None:

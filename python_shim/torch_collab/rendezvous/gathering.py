@@ -69,7 +69,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Terms:
-    """When the closer closes: at `most` nodes, or with `least` of them and `last_call` seconds of patience."""
+    """When the closer closes: at `most` nodes, or with `least` of them once `last_call` seconds have passed."""
 
     least: int
     most: int

@@ -26,6 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from torch_collab import environment, log, torch_compat
 from torch_collab.escape import first_line
+from torch_collab.formatting import counted, plural
 from torch_collab.network.addresses import NOT_DIALABLE, is_loopback, join_host_port, split_host_port
 from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous import candidate, first_members, late
@@ -37,7 +38,6 @@ from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
-from torch_collab.words import counted, plural
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
 
@@ -186,6 +186,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         index = drawn.site_index_of(self._id)
         site = drawn.sites[index]
         self._site = site.name
+        log.set_source(self._site, None)  # two machines of one name are told apart by now
         self._site_nodes = len(site.nodes)
         self._tell_of_hosts(site)
         part = endpoint.part(first_members.PART)

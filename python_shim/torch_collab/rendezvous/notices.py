@@ -1,7 +1,7 @@
-"""What is said at the endpoint without a key, by nodes that do not understand one another: who was refused, and why.
+"""What is said at the endpoint unsigned, by nodes that do not understand one another: who was refused, and why.
 
 A notice is believed no further than this: it is told to the user, and ends a gathering that has too few nodes without
-the one that was refused, which would wait in vain. It names a node and what that node has, never a key.
+the one that was refused, which would wait in vain. It names a node and what that node has, never a token.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Notices:
             told = from_json(self._store.get(_KEY))
             node = as_name(str(told["node"]))
             if told["entry"]:
-                return f"node {node} has found an entry that was not signed with its swarm key"
+                return f"node {node} has found an entry that was not signed with its swarm's token"
             return difference(self._settings, {**told, "node": node})
         except (ValueError, KeyError, TypeError):
             return "there is an entry that no node writes"
@@ -109,7 +109,7 @@ def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
         )
     if mine["key"] == "token":
         return (
-            f"{there} has another swarm key than {here}: copy the key file of the first machine to all others "
+            f"{there} has another token than {here}: copy the token file of the first machine to all others "
             "(COLLAB_TOKEN_FILE), or give all the same COLLAB_TOKEN"
         )
     return f"{there} was refused there"

@@ -69,14 +69,17 @@ class RendezvousSettings:
 
 
 def read_settings(parameters: Any) -> RendezvousSettings:
-    """From torchrun's RendezvousParameters. Raises ValueError in words, and RuntimeError as links.choose does."""
+    """From torchrun's RendezvousParameters. From here on the log names the site. Raises ValueError in words, and
+    RuntimeError as links.choose does."""
+    variables = collab_variables()
+    own_run = "" if variables.get("COLLAB_COORDINATOR") else as_run(parameters.run_id)
+    config = native.load_config(variables, {}, own_run)
+    hostname = as_name(socket.gethostname())
+    log.set_source(config.site or hostname, None)
     for name in sorted(set(parameters.config) - _WITHOUT_MEANING - set(_OPTIONS)):
         log.warning(f"--rdzv-conf {name}={parameters.config[name]} is not known to the rendezvous {BACKEND!r}; it "
                     f"knows {', '.join(_OPTIONS)} [rendezvous.unknown-setting]")  # fmt: skip
     host, port = _endpoint(parameters.endpoint)
-    variables = collab_variables()
-    own_run = "" if variables.get("COLLAB_COORDINATOR") else as_run(parameters.run_id)
-    config = native.load_config(variables, {}, own_run)
     if config.transport not in ("auto", "ucx", "tcp"):
         raise ValueError(
             f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} use tcp or ucx "
@@ -105,7 +108,7 @@ def read_settings(parameters: Any) -> RendezvousSettings:
         # As in an address: an objective may have a comma, which ends a word of --rdzv-conf.
         page={word: unquote(text) for word in page.OPTIONS if (text := parameters.get(word, ""))},
         site=config.site,
-        hostname=as_name(socket.gethostname()),
+        hostname=hostname,
         config=config,
         key=read_key(variables, {}),
         transport=links.choose(config).kind,

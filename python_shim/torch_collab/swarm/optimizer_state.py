@@ -161,8 +161,8 @@ def _agreed(world: World, why_not: str) -> str:
 
 
 def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Tensor | None) -> str:
-    """All ranks of the site load the leader's copy, or none does: then why. Ranks but the leader hold one plane of a
-    parameter of it at a time, and what later optimizers of theirs will take."""
+    """All ranks of the site load the leader's copy, or none does; gives the reason then. Ranks other than the leader
+    hold one plane of one parameter at a time, and what their later optimizers will load."""
     every: list[tuple[int, int, Part | None]] = []
     ours: dict[int, tuple[Any, torch.Tensor]] = {}
     rest = data
@@ -282,7 +282,7 @@ def _numbers(group: Any, parameter: torch.Tensor, part: Part) -> dict[str, Any]:
 
 
 def _load(world: World, fetch: Fetch, optimizer: Any) -> None:
-    """Of an optimizer that comes later than the first: it lies here."""
+    """Loads the state of an optimizer that comes later than the first; its data is already in this process."""
     assert fetch.data is not None
     _check(world, fetch.parts, optimizer)
     _check_finite(world, optimizer, fetch.data, fetch.parts)

@@ -55,7 +55,7 @@ def writable(where: str) -> bool:
 
 
 def _scope(config: Settings, store: Any) -> str:
-    """The same for a process that takes this one's place, and for no other training; "": unknown."""
+    """A text that a process replacing this one computes too, and that no other training has; "" if unknown."""
     run = environment.run_of_agent() or ""
     if endpoint := environment.from_agent(environment.ENDPOINT):
         return f"torchrun {run} at {endpoint}"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from torch_collab import log, native
+from torch_collab.formatting import listed
 from torch_collab.swarm import loaded
-from torch_collab.words import listed
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

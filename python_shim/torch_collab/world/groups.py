@@ -86,9 +86,9 @@ class GroupOptions:
 
     @staticmethod
     def of(opts: Any) -> GroupOptions:
-        """A group that is destroyed and made again has the same name, and a store that keeps what its ranks told the
-        time before. All its ranks count alike: in their processes, for a launcher's store outlives those, and not all
-        of them may have come as far."""
+        """A group that is destroyed and made again has the same name, and its store still holds what its ranks wrote
+        the first time. So each process counts how often the group was made; all ranks count alike. The count is not
+        kept in the store, which may outlive the processes, and which some ranks may reach later than others."""
         ranks = tuple(opts.global_ranks_in_group)
         _made[opts.group_id, ranks] += 1
         time = _made[opts.group_id, ranks]

@@ -23,7 +23,7 @@ _LOSS = "loss"  # of these names the one that the coordinator is told, with the 
 
 
 class Metrics:
-    """Of a generation: as the script logged them last."""
+    """The metrics of one generation, as the script logged them last."""
 
     def __init__(self, info: WorldInfo) -> None:
         self._is_leader = info.is_leader

@@ -67,7 +67,7 @@ class Run:
             self.failed, self.error = True, str(error) or kind.__name__
 
     def leaves_out(self, what: str) -> bool:
-        """One more that does not count, since it has failed. Whether to tell of it: the first, and each hundredth."""
+        """Counts something left out since the run failed. Whether to log it: the first, and each hundredth."""
         self._left_out[what] += 1
         return self._left_out[what] % _TOLD_AGAIN == 1
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch_collab import environment, log
 from torch_collab.escape import escaped, from_json
+from torch_collab.formatting import listed, plural
 from torch_collab.network.addresses import as_name
 from torch_collab.network.signed_store import SignatureError, SignedStore
-from torch_collab.words import listed, plural
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -144,8 +144,8 @@ class Place:
 
     @staticmethod
     def decode(text: bytes | str) -> Place:
-        """Without a key anybody may have written it: its words are printed. Raises ValueError for what no rank of this
-        release tells."""
+        """Without a token anybody may have written it: its words are printed. Raises ValueError for what no rank of
+        this release tells."""
         told: Any = from_json(text)
         if not isinstance(told, dict) or not isinstance(told.get("settings"), dict):
             raise ValueError("not an object with settings")
@@ -175,8 +175,8 @@ def my_place(site: str | None, settings: Mapping[str, str], transport: str = "",
 
 
 def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timedelta) -> list[Place]:
-    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key
-    or of another release, settings that differ, and ranks that have not come within `limit`."""
+    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another
+    token or of another release, settings that differ, and ranks that have not come within `limit`."""
     store.set(f"{_KEY}/{rank}", mine.encode())
     keys = [f"{_KEY}/{other}" for other in range(size)]
     _wait_for_all(store, rank, keys, limit)
@@ -220,7 +220,7 @@ def _of_another_release(what: str) -> ValueError:
 def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedelta) -> None:
     """Says now and then which ranks have not come; most often their script has failed before it came here."""
     missing = dict(enumerate(keys))
-    here: dict[int, Place] = {}  # those that this rank's key opens
+    here: dict[int, Place] = {}  # those that this rank's token opens
     deadline = time.monotonic() + limit.total_seconds()
     say_at = time.monotonic() + _SAY_SECONDS
     while missing and not store.check(list(missing.values())):
@@ -293,7 +293,7 @@ def _check_transports(places: list[Place]) -> None:
             raise ValueError(
                 f"collab: links between sites: {first.site or first.hostname} (rank {first_rank}) uses "
                 f"{first.transport}, {place.site or place.hostname} (rank {rank}) uses {place.transport}: set "
-                "COLLAB_TRANSPORT to the same value, and give all sites the same key [knob.transport-differs]"
+                "COLLAB_TRANSPORT to the same value, and give all sites the same token [knob.transport-differs]"
             )
 
 

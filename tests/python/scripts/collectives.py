@@ -72,7 +72,7 @@ def empty(case: Case, shape: list[int]) -> torch.Tensor:
 
 
 def run(case: Case, group: dist.ProcessGroup) -> Tensors:
-    """This rank's outcome."""
+    """This rank's result."""
     op, shape, root, given = case["op"], case["shape"], case["root"], inputs(case, RANK)
     how = {"group": group, "async_op": case["async"]}
     reduce_op = getattr(dist.ReduceOp, case["reduce_op"])

@@ -27,8 +27,8 @@ static void write(Canon& canon, const Round::Gone& gone) {
 }
 
 static void write(Canon& canon, const InCall& call) {
-  const auto& [words, awaits, stands_still] = call;
-  canon.all(words, awaits, stands_still);
+  const auto& [text, awaits, stands_still] = call;
+  canon.all(text, awaits, stands_still);
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
@@ -239,8 +239,8 @@ void Inside::write(Canon& canon, const Contributions& part) {
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
   const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, period,
-               round, exclusions, contributions, now, out, idle, changed] = *machine.parts_;
-  static_cast<void>(std::tie(config, out, idle, changed));  // decide nothing later
+               round, digests, exclusions, contributions, now, out, idle, changed] = *machine.parts_;
+  static_cast<void>(std::tie(config, digests, out, idle, changed));  // decide nothing later
   write(canon, agreed);
   write(canon, leadership);
   write(canon, generation);
@@ -349,16 +349,16 @@ void Inside::write(Canon& canon, const SiteRound& part) {
   const auto& [all, round, work, owed, owed_base, skipped, period] = part;
   static_cast<void>(all);
   const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
-               of_before, outcome] = round;
+               of_before, result] = round;
   canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
-            of_before, outcome, work, owed, owed_base, skipped > 0, period);
+            of_before, result, work, owed, owed_base, skipped > 0, period);
 }
 
 void Inside::write(Canon& canon, const OptimizerFetch& part) {
   const auto& [all, fetch] = part;
   static_cast<void>(all);
-  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] = fetch;
-  canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words);
+  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, reasons] = fetch;
+  canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, reasons);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {

@@ -13,8 +13,8 @@ using namespace protocol;
 
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(250);      // for what can come
-constexpr Duration kShortPatience = std::chrono::seconds(30);  // for what should not
+constexpr Duration kProgressLimit = std::chrono::seconds(250);      // for what can come
+constexpr Duration kShortProgressLimit = std::chrono::seconds(30);  // for what should not
 constexpr std::uint32_t kNobody = 1'000;
 constexpr std::uint32_t kMostTicksAtOnce = 1'000;
 constexpr wire::Offer kFirst{RunId{7}, RoundId{0}, kRight};
@@ -124,7 +124,7 @@ bool World::step() {
   const std::vector<Source> turn = in_turn();
   ++steps_;
   if (turn.empty()) return fire_timer();
-  if (log) say(std::to_string(steps_ - 1) + "  " + words_for(turn.front()));
+  if (log) say(std::to_string(steps_ - 1) + "  " + text_for(turn.front()));
   last_ = turn.front();
   handle(turn.front());
   drop_dead_links();
@@ -215,7 +215,7 @@ void World::depart(char how) {
   const std::vector<Source> turn = in_turn();
   ++steps_;
   if (turn.empty()) return;
-  if (log) say(std::to_string(steps_ - 1) + how + " instead of: " + words_for(turn.front()));
+  if (log) say(std::to_string(steps_ - 1) + how + " instead of: " + text_for(turn.front()));
   if (how == 'd') {
     last_ = turn.front();
   } else if (how == 'D') {
@@ -251,7 +251,7 @@ bool World::can_agree() const {
   return led && alive > 0 && quorum.can_accept();
 }
 
-bool World::is_stuck() const { return now_ - last_progress_ > (can_agree() ? kPatience : kShortPatience); }
+bool World::is_stuck() const { return now_ - last_progress_ > (can_agree() ? kProgressLimit : kShortProgressLimit); }
 
 std::vector<std::string> World::broken() const {
   std::vector<std::string> all = invariants_.broken();
@@ -259,9 +259,9 @@ std::vector<std::string> World::broken() const {
   return all;
 }
 
-// ---- words -----------------------------------------------------------------------------------------
+// ---- texts -----------------------------------------------------------------------------------------
 
-std::string World::words_for(const Source& source) const {
+std::string World::text_for(const Source& source) const {
   if (source.kind == Kind::kUp || source.kind == Kind::kDown) {
     const Link& link = links_.at(link_of(source));
     const bool up = source.kind == Kind::kUp;

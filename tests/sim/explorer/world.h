@@ -172,7 +172,7 @@ class World {
   void handle(const Source& source);
   [[nodiscard]] bool is_noise(const Source& source) const;
   [[nodiscard]] std::string faults_of(const Source& source) const;
-  [[nodiscard]] std::string words_for(const Source& source) const;
+  [[nodiscard]] std::string text_for(const Source& source) const;
   [[nodiscard]] static std::uint64_t line_of(LinkId link) { return kSites + link.value; }
   [[nodiscard]] static LinkId link_of(const Source& source) { return LinkId{source.line - kSites}; }
   void begin_as(std::uint32_t site);

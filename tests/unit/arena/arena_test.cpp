@@ -120,7 +120,7 @@ TEST_F(ArenaTest, MoreThanThereIsRoomForIsNotAttachedAndSaid) {
   EXPECT_TRUE(writer->sealed()->attached.empty());
 }
 
-TEST_F(ArenaTest, OutcomesAndReportsTravelBothWays) {
+TEST_F(ArenaTest, ResultsAndReportsTravelBothWays) {
   const auto writer = create();
   const auto reader = open();
   reader->report(2, {.call = 1, .digest = {3, 4}, .samples = 32});
@@ -129,9 +129,9 @@ TEST_F(ArenaTest, OutcomesAndReportsTravelBothWays) {
   EXPECT_EQ(report->digest, (Digest{3, 4}));
   EXPECT_EQ(report->samples, 32U);
   writer->publish(1, "round 1 is in place");
-  const auto outcome = reader->wait_published(1, kAtOnce);
-  ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, "round 1 is in place");
+  const auto result = reader->wait_published(1, kAtOnce);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(*result, "round 1 is in place");
 }
 
 TEST_F(ArenaTest, WhatIsAnnouncedIsReadAsOfTheStepThatTheWriterHasCounted) {
@@ -153,22 +153,22 @@ TEST_F(ArenaTest, AReaderMayBeBehindBySevenCallsAndIsToldBeyond) {
   const auto reader = open();
   for (std::uint64_t call = 1; call <= 9; ++call) writer->publish(call, std::to_string(call));
   for (std::uint64_t call = 2; call <= 9; ++call) {
-    const auto outcome = reader->wait_published(call, kAtOnce);
-    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
-    EXPECT_EQ(*outcome, std::to_string(call));
+    const auto result = reader->wait_published(call, kAtOnce);
+    ASSERT_TRUE(result.ok()) << result.status().to_string();
+    EXPECT_EQ(*result, std::to_string(call));
   }
   const auto lost = reader->wait_published(1, kAtOnce);
   ASSERT_FALSE(lost.ok());
   EXPECT_THAT(lost.status().message(), HasSubstr("call 9"));
 }
 
-TEST_F(ArenaTest, AnOutcomeThatIsTooLongIsCut) {
+TEST_F(ArenaTest, AResultThatIsTooLongIsCut) {
   const auto writer = create();
   const auto reader = open();
   writer->publish(1, std::string(100'000, 'x'));
-  const auto outcome = reader->wait_published(1, kAtOnce);
-  ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(*outcome, std::string(8192, 'x'));
+  const auto result = reader->wait_published(1, kAtOnce);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(*result, std::string(8192, 'x'));
 }
 
 TEST_F(ArenaTest, WaitsThatRunOutNameForWhom) {
@@ -179,10 +179,10 @@ TEST_F(ArenaTest, WaitsThatRunOutNameForWhom) {
   EXPECT_EQ(report.status().code(), StatusCode::kTimeout);
   EXPECT_THAT(report.status().message(), HasSubstr("rank 1 of site paris"));
   EXPECT_THAT(report.status().message(), HasSubstr("call 4"));
-  const auto outcome = reader->wait_published(4, milliseconds(1));
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.status().code(), StatusCode::kTimeout);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("pid " + std::to_string(::getpid())));
+  const auto result = reader->wait_published(4, milliseconds(1));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(result.status().message(), HasSubstr("pid " + std::to_string(::getpid())));
 }
 
 TEST_F(ArenaTest, ARankThatIsNotThereIsRefused) {
@@ -198,7 +198,7 @@ TEST_F(ArenaTest, ALeaderThatLeavesRemovesTheNameAndTellsReaders) {
   writer->publish(1, "last");
   writer.reset();
   EXPECT_EQ(files("/memory"), 0U);
-  EXPECT_TRUE(reader->wait_published(1, kAtOnce).ok()) << "an outcome that is there is still given";
+  EXPECT_TRUE(reader->wait_published(1, kAtOnce).ok()) << "a result that is there is still given";
   EXPECT_THAT(reader->anchor(), ::testing::Each(1.0F));
   const auto next = reader->wait_published(2, milliseconds(60'000));
   ASSERT_FALSE(next.ok());
@@ -297,7 +297,7 @@ TEST_F(ArenaTest, ARankDoesNotWaitForALeaderThatDiedWhileItMadeTheArena) {
 }
 
 // Anyone may make files in /dev/shm, and can foretell what ours is called.
-TEST_F(ArenaTest, WhoTakesTheNameIsPassedBy) {
+TEST_F(ArenaTest, AFileOfSomebodyElseUnderTheArenasNameIsPassedBy) {
   const std::string name = [&] {
     const auto writer = create();
     return std::filesystem::directory_iterator(root_ + "/memory")->path().string();

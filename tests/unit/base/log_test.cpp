@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kNow{0};
-constexpr milliseconds kPatience{10'000};
+constexpr milliseconds kWaitLimit{10'000};
 
 class Log : public ::testing::Test {
  protected:
@@ -135,7 +135,7 @@ TEST_F(Log, ManyThreadsLoseNothingUncounted) {
   std::uint64_t left_out = 0;
   std::thread taker([&] {
     while (true) {
-      const std::optional<LogRecord> record = take_log_record(kPatience);
+      const std::optional<LogRecord> record = take_log_record(kWaitLimit);
       if (!record) return;
       if (record->text.find("[log.overflow]") != std::string::npos) {
         left_out += std::stoull(record->text);
@@ -152,7 +152,7 @@ TEST_F(Log, ManyThreadsLoseNothingUncounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  close_log_queue(kPatience);
+  close_log_queue(kWaitLimit);
   taker.join();
   std::uint64_t came = 0;
   for (const std::vector<int>& of_thread : seen) {
@@ -181,7 +181,7 @@ TEST_F(Log, WhatIsLeftAtTheEndGoesToStderr) {
   log_info("later");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ContainsRegex("collab: left\n.*collab: later\n"));
   EXPECT_FALSE(log_queue_open());
-  EXPECT_FALSE(take_log_record(kPatience)) << "returns at once";
+  EXPECT_FALSE(take_log_record(kWaitLimit)) << "returns at once";
 }
 
 TEST_F(Log, AForkedChildWritesToStderr) {
@@ -211,7 +211,7 @@ TEST(LogDeathTest, WhatWaitsIsShownWhenTheProcessAborts) {
   };
   EXPECT_DEATH(say_and([] { std::abort(); }), "ERROR collab: the last words");
   EXPECT_DEATH(say_and([] { COLLAB_CHECK(false, "no way on"); }),
-               "the last words\ncollab: broken invariant.*no way on");
+               "the last words\n.* ERROR collab: broken invariant.*no way on");
 }
 
 }  // namespace

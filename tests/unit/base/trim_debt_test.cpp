@@ -6,7 +6,7 @@
 namespace collab {
 namespace {
 
-TEST(TrimDebt, IsSettledOnceWhenLittleIsHeld) {
+TEST(TrimDebt, MemoryIsTrimmedOnceWhenLittleIsHeldAfterMuch) {
   TrimDebt debt;
   EXPECT_FALSE(debt.settle(0)) << "nothing was held";
   debt.holds(TrimDebt::kMuch + 1);

@@ -21,7 +21,7 @@ TEST(LinkChoice, AutoIsTcp) {
   });
   ASSERT_TRUE(unasked.ok());
   EXPECT_EQ(to_string(*unasked),
-            "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, as no key is given");
+            "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, as no token is given");
   config.token = "secret";
   EXPECT_EQ(to_string(chosen(config)), "links between sites use tcp: COLLAB_TRANSPORT=auto, encrypted by COLLAB_TOKEN");
 }

@@ -16,8 +16,8 @@ namespace collab {
 namespace {
 
 // The operations of one codec on one input, as bytes: four encoders, three decoders.
-std::vector<Outcome> all_operations(const Codec& codec, const std::vector<float>& a, const std::vector<float>& b,
-                                    std::size_t n) {
+std::vector<CodecResult> all_operations(const Codec& codec, const std::vector<float>& a, const std::vector<float>& b,
+                                        std::size_t n) {
   const auto first = std::span(a).first(n);
   const auto second = std::span(b).first(n);
   const std::size_t size = codec.encoded_size(n);
@@ -30,45 +30,45 @@ std::vector<Outcome> all_operations(const Codec& codec, const std::vector<float>
     return used.has_value();
   };
   const auto with_rest = [&](auto&& encode) {
-    return outcome_of(size + 4 * n, [&](auto out) {
+    return result_of(size + 4 * n, [&](auto out) {
       const std::span<float> next = floats(out.first(4 * n));
       std::ranges::copy(second, next.begin());
       return trimmed(out.subspan(4 * n), encode(Feedback{next, next}, out.subspan(4 * n)));
     });
   };
-  std::vector<Outcome> outcomes;
+  std::vector<CodecResult> results;
   const auto payload = payload_of(codec, first).value_or(std::vector<std::byte>());
-  outcomes.push_back(outcome_of(size, [&](auto out) { return trimmed(out, codec.encode(first, out)); }));
-  outcomes.push_back(
-      outcome_of(size, [&](auto out) { return trimmed(out, codec.encode_difference(first, second, out)); }));
-  outcomes.push_back(
+  results.push_back(result_of(size, [&](auto out) { return trimmed(out, codec.encode(first, out)); }));
+  results.push_back(
+      result_of(size, [&](auto out) { return trimmed(out, codec.encode_difference(first, second, out)); }));
+  results.push_back(
       with_rest([&](Feedback feedback, auto out) { return codec.encode_with_feedback(first, feedback, out); }));
-  outcomes.push_back(with_rest([&](Feedback feedback, auto out) {
+  results.push_back(with_rest([&](Feedback feedback, auto out) {
     return codec.encode_difference_with_feedback(first, second, feedback, out);
   }));
-  outcomes.push_back(outcome_of(4 * n, [&](auto out) { return codec.decode(payload, floats(out)).ok(); }));
-  outcomes.push_back(outcome_of(4 * n, [&](auto out) { return codec.decode_scaled(payload, 0.3F, floats(out)).ok(); }));
-  outcomes.push_back(outcome_of(4 * n, [&](auto out) {
+  results.push_back(result_of(4 * n, [&](auto out) { return codec.decode(payload, floats(out)).ok(); }));
+  results.push_back(result_of(4 * n, [&](auto out) { return codec.decode_scaled(payload, 0.3F, floats(out)).ok(); }));
+  results.push_back(result_of(4 * n, [&](auto out) {
     if (n > 0) std::memcpy(out.data(), b.data(), 4 * n);
     return codec.decode_accumulate(payload, 0.3F, floats(out)).ok();
   }));
-  return outcomes;
+  return results;
 }
 
 void expect_same_on_every_path(const Codec& codec, const std::vector<float>& a, const std::vector<float>& b,
                                std::size_t n) {
-  std::vector<Outcome> reference;
+  std::vector<CodecResult> reference;
   on_every_path([&](codec::Path path) {
-    const std::vector<Outcome> outcomes = all_operations(codec, a, b, n);
-    for (const Outcome& outcome : outcomes) ASSERT_TRUE(margin_untouched(outcome)) << codec.name() << " " << n;
-    ASSERT_TRUE(outcomes[0].ok && outcomes[4].ok && outcomes[5].ok && outcomes[6].ok) << codec.name() << " " << n;
+    const std::vector<CodecResult> results = all_operations(codec, a, b, n);
+    for (const CodecResult& result : results) ASSERT_TRUE(margin_untouched(result)) << codec.name() << " " << n;
+    ASSERT_TRUE(results[0].ok && results[4].ok && results[5].ok && results[6].ok) << codec.name() << " " << n;
     if (path == codec::Path::kScalar) {
-      reference = outcomes;
+      reference = results;
       return;
     }
-    for (std::size_t i = 0; i < outcomes.size(); ++i) {
-      if (!outcomes[i].ok && !reference[i].ok) continue;  // a difference or sum was not finite: bytes are unspecified
-      ASSERT_TRUE(outcomes[i] == reference[i])
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].ok && !reference[i].ok) continue;  // a difference or sum was not finite: bytes are unspecified
+      ASSERT_TRUE(results[i] == reference[i])
           << codec.name() << ", " << n << " elements, operation " << i << ", path " << codec::name_of(path);
     }
   });
@@ -155,13 +155,13 @@ TEST(CodecPaths, TheCallersFloatingPointModesDoNotMatter) {
   for (float& value : b) value *= 0.5F;
   for (const CodecId id : kAllCodecs) {
     on_every_path([&](codec::Path path) {
-      const std::vector<Outcome> plain = all_operations(codec_for(id), a, b, a.size());
+      const std::vector<CodecResult> plain = all_operations(codec_for(id), a, b, a.size());
       ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
 #if defined(__x86_64__)
       _mm_setcsr(_mm_getcsr() | 0x8040);  // flush to zero, denormals are zero
       const unsigned before = _mm_getcsr();
 #endif
-      const std::vector<Outcome> odd = all_operations(codec_for(id), a, b, a.size());
+      const std::vector<CodecResult> odd = all_operations(codec_for(id), a, b, a.size());
 #if defined(__x86_64__)
       const unsigned after = _mm_getcsr();
       _mm_setcsr(before & ~0x8040U);

@@ -48,23 +48,23 @@ inline std::vector<float> finite_bits(Prng& random, std::size_t n) {
 }
 
 // What one operation of a codec gave: its verdict and its bytes, with a margin behind that must stay as it was.
-struct Outcome {
+struct CodecResult {
   bool ok = false;
   std::vector<std::byte> bytes;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const CodecResult&) const = default;
 };
 inline constexpr std::size_t kMargin = 64;
 
 template <typename Operation>
-Outcome outcome_of(std::size_t size, Operation&& operation) {
-  Outcome outcome;
-  outcome.bytes.assign(size + kMargin, std::byte{0xA5});
-  outcome.ok = operation(std::span(outcome.bytes).first(size));
-  return outcome;
+CodecResult result_of(std::size_t size, Operation&& operation) {
+  CodecResult result;
+  result.bytes.assign(size + kMargin, std::byte{0xA5});
+  result.ok = operation(std::span(result.bytes).first(size));
+  return result;
 }
 
-inline bool margin_untouched(const Outcome& outcome) {
-  const auto margin = std::span(outcome.bytes).last(kMargin);
+inline bool margin_untouched(const CodecResult& result) {
+  const auto margin = std::span(result.bytes).last(kMargin);
   for (const std::byte byte : margin) {
     if (byte != std::byte{0xA5}) return false;
   }

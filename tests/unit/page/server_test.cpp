@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kReadLimitMs = 60'000;
 
 const std::string kCertificates = COLLAB_CERTIFICATES;
 
@@ -47,7 +47,7 @@ class PageServer : public ::testing::Test {
     PlainSocket socket;
     EXPECT_TRUE(socket.connect_to(address_));
     socket.write(bytes);
-    return socket.read_all(kPatienceMs);
+    return socket.read_all(kReadLimitMs);
   }
 
   std::atomic<int> answered_ = 0, ends_ = 0;
@@ -73,7 +73,7 @@ TEST_F(PageServer, ARequestMayComeInPieces) {
     socket.write(whole.substr(0, cut));
     EXPECT_THAT(ask(whole), EndsWith("GET /a h 127.0.0.1")) << "the server has read the piece";
     socket.write(whole.substr(cut));
-    EXPECT_THAT(socket.read_all(kPatienceMs), EndsWith("GET /a h 127.0.0.1")) << cut;
+    EXPECT_THAT(socket.read_all(kReadLimitMs), EndsWith("GET /a h 127.0.0.1")) << cut;
   }
   EXPECT_EQ(answered_, 8);
 }
@@ -110,9 +110,9 @@ TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
   std::list<PlainSocket> many(Server::kMaxConnections + 10);
   for (PlainSocket& one : many) ASSERT_TRUE(one.connect_to(address_));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
-  EXPECT_EQ(many.front().read_all(kPatienceMs), "");
+  EXPECT_EQ(many.front().read_all(kReadLimitMs), "");
   many.back().write("GET / HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(many.back().read_all(kPatienceMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
+  EXPECT_THAT(many.back().read_all(kReadLimitMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
 }
 
 TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
@@ -124,9 +124,9 @@ TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
     ASSERT_TRUE(one.connect_to(address_));
   }
   many.back().write("GET / HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(many.back().read_all(kPatienceMs), HasSubstr("GET /  127.0.0.2")) << "all of them have come";
+  EXPECT_THAT(many.back().read_all(kReadLimitMs), HasSubstr("GET /  127.0.0.2")) << "all of them have come";
   viewer.write("GET / HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(viewer.read_all(kPatienceMs), HasSubstr("GET /  127.0.0.1")) << "though it is the oldest of all";
+  EXPECT_THAT(viewer.read_all(kReadLimitMs), HasSubstr("GET /  127.0.0.1")) << "though it is the oldest of all";
 }
 
 TEST_F(PageServer, APortInUseIsNamed) {
@@ -144,7 +144,7 @@ TEST_F(PageServer, EndsWhileOthersAreInTheMiddleOfSomething) {
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   server_.reset();
   EXPECT_GE(ends_, 1) << "what is to be kept is kept";
-  EXPECT_EQ(half.read_all(kPatienceMs), "");
+  EXPECT_EQ(half.read_all(kReadLimitMs), "");
 }
 
 class PageServerInTls : public PageServer {
@@ -164,8 +164,8 @@ TEST_F(PageServerInTls, AHandshakeHasItsTime) {
   PlainSocket silent, half;
   ASSERT_TRUE(silent.connect_to(address_) && half.connect_to(address_));
   half.write({"\x16\x03\x01\x02\x00\x01", 6});  // a record of 512 bytes begins, and a ClientHello in it
-  EXPECT_EQ(silent.read_all(kPatienceMs), "");
-  EXPECT_EQ(half.read_all(kPatienceMs), "");
+  EXPECT_EQ(silent.read_all(kReadLimitMs), "");
+  EXPECT_EQ(half.read_all(kReadLimitMs), "");
 }
 
 TEST_F(PageServerInTls, ANetworkMakesSoManyHandshakesASecond) {

@@ -49,7 +49,7 @@ class FirstAnchor : public testing::Test {
   static std::vector<std::pair<LinkId, std::string>> warned(const CoordinatorHarness::Actions& actions) {
     std::vector<std::pair<LinkId, std::string>> found;
     for (const auto& [link, notice] : sent<wire::Notice>(actions)) {
-      if (notice.event == "passed-over") found.emplace_back(link, notice.text);
+      if (notice.event == "state-not-used") found.emplace_back(link, notice.text);
     }
     return found;
   }
@@ -88,10 +88,10 @@ TEST_F(FirstAnchor, OfTwoThatResumedTheLowestWinsAndTheOtherIsToldTheRemedy) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].first, LinkId{3});
   EXPECT_THAT(told[0].second,
-              AllOf(HasSubstr("the state that tokyo had loaded is not what the swarm goes on from"),
+              AllOf(HasSubstr("the swarm does not start from the state that tokyo had loaded"),
                     HasSubstr("paris, the lowest of the sites that had loaded a state, has the parameters"),
                     HasSubstr("start all sites with COLLAB_INIT_FROM=tokyo")));
-  EXPECT_THAT(notes(actions), HasSubstr("[passed-over] " + told[0].second)) << "the coordinator's log says it too";
+  EXPECT_THAT(notes(actions), HasSubstr("[state-not-used] " + told[0].second)) << "the coordinator's log says it too";
 }
 
 TEST_F(FirstAnchor, TheSiteThatIsNamedGoesBeforeWhoResumed) {
@@ -243,7 +243,7 @@ TEST(FirstAnchorAtASite, AWaitIsNoWarningALostStateIs) {
     return told.at(0).level;
   };
   EXPECT_EQ(level(std::string(kWait)), Note::Level::kInfo);
-  EXPECT_EQ(level("passed-over"), Note::Level::kWarning);
+  EXPECT_EQ(level("state-not-used"), Note::Level::kWarning);
 }
 
 TEST(FirstAnchorAtASite, ANoticeOfAnyOtherEventIsOfOneKind) {
@@ -252,7 +252,7 @@ TEST(FirstAnchorAtASite, ANoticeOfAnyOtherEventIsOfOneKind) {
   const auto kind = [&](const std::string& event) {
     return all<Note>(s.hear(1, wire::Notice{event, "words"})).at(0).event;
   };
-  EXPECT_EQ(kind("passed-over"), "passed-over");
+  EXPECT_EQ(kind("state-not-used"), "state-not-used");
   EXPECT_EQ(kind("x1"), "notice");
   EXPECT_EQ(kind("round"), "notice") << "a site tells of its rounds itself";
 }

@@ -94,12 +94,12 @@ class CoordinatorGuests : public testing::Test {
   std::vector<std::pair<LinkId, wire::InstallAnchor>> installs;
 };
 
-TEST_F(CoordinatorGuests, WhoTakesNothingTakesNoMoreThanHalfTheTime) {
-  static_cast<void>(train(kRounds, [&] { stay(); }));  // until it has used up all patience
+TEST_F(CoordinatorGuests, AGuestThatTakesNothingCostsAtMostHalfTheTime) {
+  static_cast<void>(train(kRounds, [&] { stay(); }));  // until rounds no longer wait for it
   EXPECT_LE(train(kRounds, [&] { stay(); }), 2 * kTraining);
 }
 
-TEST_F(CoordinatorGuests, NorDoesWhoGoesBeforeThatIsHeldAgainstIt) {
+TEST_F(CoordinatorGuests, AGuestThatLeavesEarlyAndComesAgainCostsAtMostHalfTheTime) {
   int half_seconds = 0;
   const auto leave_early = [&] { ++half_seconds % 32 == 0 ? come_again() : stay(); };
   EXPECT_LE(train(2 * kRounds, leave_early), 2 * kTraining);
@@ -112,12 +112,12 @@ TEST_F(CoordinatorGuests, WhoTakesNothingIsLetGoHoweverOftenTheAnchorMoves) {
 }
 
 // Rounds wait for a site that has come as for any straggler: that it holds the anchor is its own word.
-TEST_F(CoordinatorGuests, NorDoesWhoSaysItHasTheAnchorAndIsNeverReady) {
+TEST_F(CoordinatorGuests, AGuestThatSaysItHasTheAnchorAndIsNeverReadyCostsAtMostHalfTheTime) {
   EXPECT_LE(train(kRounds, [&] { come_and_claim(false); }), 2 * kTraining + H::defaults().straggler_grace / kRounds);
   EXPECT_GT(guests, 2U);
 }
 
-TEST_F(CoordinatorGuests, NorDoesWhoGetsOnForLongAndIsNeverReady) {
+TEST_F(CoordinatorGuests, AGuestThatMakesProgressForLongAndIsNeverReadyCostsAtMostHalfTheTime) {
   constexpr int kGetsOn = 118;  // half seconds, of a grace of 120
   int half_seconds = 0;
   std::uint64_t progress = 0;
@@ -130,12 +130,12 @@ TEST_F(CoordinatorGuests, NorDoesWhoGetsOnForLongAndIsNeverReady) {
   EXPECT_GT(guests, 2U);
 }
 
-TEST_F(CoordinatorGuests, NorDoesAHelperThatIsNeverReady) {
+TEST_F(CoordinatorGuests, AHelperThatIsNeverReadyCostsAtMostHalfTheTime) {
   EXPECT_LE(train(kRounds, [&] { come_and_claim(true); }), 2 * kTraining);
   EXPECT_GT(guests, 2U);
 }
 
-TEST_F(CoordinatorGuests, WhoGetsOnComesInBesideSuchOnes) {
+TEST_F(CoordinatorGuests, AJoinerThatMakesProgressComesInBesideGuestsThatDoNot) {
   static_cast<void>(train(kRounds, [&] { stay(); }));
   static_cast<void>(hear(3, join_of("lima", 2)));
   std::uint64_t progress = 0;

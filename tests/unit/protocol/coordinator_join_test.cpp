@@ -111,7 +111,7 @@ TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
 }
 
 // A stranger whose link has the lowest number comes before them.
-TEST(CoordinatorJoin, AtAnElectionWhoHasAgreedBeforeSaysWhatAllAreToHave) {
+TEST(CoordinatorJoin, AtAnElectionTheSettingsOfFormerMembersCount) {
   CoordinatorHarness c;
   const wire::Offer anchor{RunId{7}, RoundId{3}, kRight};
   const std::vector<wire::Voter> both = voters_of({"paris", "tokyo"});
@@ -125,7 +125,7 @@ TEST(CoordinatorJoin, AtAnElectionWhoHasAgreedBeforeSaysWhatAllAreToHave) {
   EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
 }
 
-TEST(CoordinatorJoin, SoItIsWhereTheyGoOnUnderAnotherRunsName) {
+TEST(CoordinatorJoin, WhereFormerMembersGoOnAsAnotherRunTheirSettingsCount) {
   CoordinatorHarness c;
   const std::vector<wire::Voter> three = voters_of({"paris", "tokyo", "oslo"});
   wire::Join stranger = join_of("lima");
@@ -323,7 +323,7 @@ TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {
   EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(3, late)).at(0).second.sources, (std::vector{SiteId{0}, SiteId{1}}));
 }
 
-TEST(CoordinatorJoin, OfManyTheyTakeTurns) {
+TEST(CoordinatorJoin, ManyMembersTakeTurnsAsSourcesForJoiners) {
   CoordinatorHarness c;
   std::vector<std::string> names;
   for (int i = 0; i < 12; ++i) names.push_back("site" + std::to_string(i));
@@ -373,7 +373,7 @@ TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
   EXPECT_EQ(more[0].second.sources, (std::vector{SiteId{0}, SiteId{1}}));
 }
 
-TEST(CoordinatorJoin, TheOtherSourcesWhenOneIsLost) {
+TEST(CoordinatorJoin, AJoinerIsToldTheOtherSourcesWhenOneIsLost) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Join late = join_of("lima");

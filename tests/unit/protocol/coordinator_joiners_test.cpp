@@ -73,7 +73,7 @@ TEST_F(CoordinatorJoiners, WhoGetsNothingForAGraceIsLetGoAndMayComeAgain) {
   EXPECT_EQ(sent<wire::Welcome>(c.hear(4, join_of("lima", 2))).size(), 1U);
 }
 
-TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
+TEST_F(CoordinatorJoiners, EachJoinerThatCameInVainHalvesTheTimeThatRoundsWaitForTheNext) {
   Duration waited{0};
   for (std::uint64_t i = 0; i < 12; ++i) {
     const std::uint64_t round = i + 1;
@@ -255,7 +255,7 @@ class FirstReportIsWrong : public testing::Test {
   H c;
 };
 
-TEST_F(FirstReportIsWrong, MoreThanHalfOfTheMembershipOutweighIt) {
+TEST_F(FirstReportIsWrong, ReportsOfMoreThanHalfOfTheMembershipOutweighIt) {
   EXPECT_THAT(told(4, "paris"), testing::ElementsAre(kWrong)) << "one word against another";
   EXPECT_THAT(told(5, "tokyo"), testing::ElementsAre(kRight, kRight)) << "both keep what they hold";
 }
@@ -280,7 +280,7 @@ TEST_F(FirstReportIsWrong, WhoComesAndGoesDoesNotHaveItAskedMoreThanOnceAGrace) 
   EXPECT_EQ(asked, 1U);
 }
 
-TEST_F(FirstReportIsWrong, StrangersDoNot) {
+TEST_F(FirstReportIsWrong, ReportsOfStrangersDoNotOutweighIt) {
   for (std::uint64_t i = 0; i < 5; ++i) {
     EXPECT_THAT(told(4 + i, "stranger" + std::to_string(i)), testing::ElementsAre(kWrong)) << i;
   }

@@ -49,7 +49,7 @@ class Lead : public testing::Test {
     static_cast<void>(c.come(1, voter("paris")));
     return c.come(2, voter("tokyo"));
   }
-  // All who were told to adopt hold the anchor.
+  // All sites that were told to install the anchor hold it.
   void installed(const H::Actions& actions) {
     for (const auto& [link, install] : sent<wire::InstallAnchor>(actions)) {
       static_cast<void>(c.hear(link.value, wire::AnchorInstalled{install.run, install.round, install.digest}));
@@ -367,7 +367,7 @@ TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewUnderAnotherNameAfterAGrace) {
   expect_begun_anew(later, 2);
 }
 
-TEST_F(LeadAfterAllWereRebooted, OnceAllAreHereAtOnce) {
+TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewAtOnceWhereAllAreHere) {
   static_cast<void>(two());
   const auto actions = c.hear(3, rebooted("lima"));
   EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 4: no missing site could bring it"));

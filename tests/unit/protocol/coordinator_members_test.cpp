@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(CoordinatorMembers, WhoIsInTheAgreementHasASayAndNobodyElse) {
+TEST(CoordinatorMembers, OnlyTheSitesOfTheAgreementAreVoters) {
   CoordinatorHarness h;
   EXPECT_FALSE(h.coordinator.is_voter("paris"));
   h.gather({"paris", "tokyo"});
@@ -183,7 +183,7 @@ TEST(CoordinatorMembers, ANumberOfTheNextMembershipIsNotGivenToAnother) {
 }
 
 // Who says that it holds the anchor and then does nothing would be missing from every quorum once it is gone.
-TEST(CoordinatorMembers, WhoHasTakenNoPartHasNoSay) {
+TEST(CoordinatorMembers, AMemberThatHasTakenPartInNoRoundIsNoVoter) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   for (std::uint32_t link = 3; link < 13; ++link) {

@@ -83,7 +83,7 @@ TEST_F(Shares, AreEqualUntilSomebodyHasMeasured) {
 TEST_F(Shares, FollowTheRatesAndAreTold) {
   gather(4);
   EXPECT_EQ(shares(1, {{10, 10}, {10, 10}, {1000, 1000}, {10, 10}}), (Owned{{2, 1}}));
-  EXPECT_THAT(notes(last), HasSubstr("[shares] round 1: by the rates the sites have measured, owners are "));
+  EXPECT_THAT(notes(last), HasSubstr("[partition] round 1: by the rates the sites have measured, owners are "));
   const std::string status = c.coordinator.status_json(c.now);
   EXPECT_THAT(status, HasSubstr(R"("up_mbit":1000,"down_mbit":1000,"share":1,)"));
   EXPECT_THAT(status, HasSubstr(R"("up_mbit":10,"down_mbit":10,"share":0,)"));
@@ -95,10 +95,10 @@ TEST_F(Shares, StayWhereMovingThemGainsLittle) {
   EXPECT_GT(first.at(0), 0.4);
   commit();
   EXPECT_EQ(shares(2, {{100, 100}, {90, 100}, {52, 50}}), first);
-  EXPECT_THAT(notes(last), Not(HasSubstr("[shares]")));
+  EXPECT_THAT(notes(last), Not(HasSubstr("[partition]")));
   commit();
   EXPECT_NE(shares(3, {{20, 20}, {100, 100}, {100, 100}}), first);
-  EXPECT_THAT(notes(last), HasSubstr("[shares] round 3"));
+  EXPECT_THAT(notes(last), HasSubstr("[partition] round 3"));
 }
 
 TEST_F(Shares, AreEqualWhereAllLinesNearlyAre) {
@@ -113,7 +113,7 @@ TEST_F(Shares, ThatAreEqualAreNotMovedToEqualOnes) {
   std::vector<Told> alike(7, Told{97, 101});
   for (std::uint64_t round = 1; round < 6; ++round) {
     static_cast<void>(shares(round, alike));
-    EXPECT_THAT(notes(last), Not(HasSubstr("[shares]")));
+    EXPECT_THAT(notes(last), Not(HasSubstr("[partition]")));
     commit();
     alike[round].up += 2;
   }
@@ -126,7 +126,7 @@ TEST_F(Shares, AreEqualAgainOnceAllLinesNearlyAre) {
   EXPECT_NE(shares(1, {{60, 100}, {95, 100}, {95, 100}, {105, 100}}), equal);
   commit();
   EXPECT_EQ(shares(2, {{98, 100}, {97, 100}, {96, 100}, {105, 100}}), equal);
-  EXPECT_THAT(notes(last), HasSubstr("[shares] round 2"));
+  EXPECT_THAT(notes(last), HasSubstr("[partition] round 2"));
 }
 
 TEST_F(Shares, AWayInIsTakenToBeAsFastAsTheWayOutWithinWhatWasSeen) {

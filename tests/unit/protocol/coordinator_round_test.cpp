@@ -329,13 +329,13 @@ TEST_F(Round, WhoGivesUpTimeAfterTimeIsLeftOutOfTheRound) {
   EXPECT_EQ(c.start(2, 3).participants.size(), 3U);
 }
 
-TEST_F(Round, SoIsWhoSaysAgainAndAgainThatItCannotReachWhomItNeedNot) {
+TEST_F(Round, ASiteThatKeepsReportingAPeerItDoesNotNeedIsLeftOut) {
   fail_until_without_tokyo(c, [this](const wire::StartAttempt& in, int) {
     return c.hear(2, wire::PeerUnreachable{RoundId{1}, in.attempt, SiteId{0}, "no link"});
   });
 }
 
-TEST_F(Round, SoIsWhoHasOtherSamplesTimeAfterTime) {
+TEST_F(Round, ASiteThatHasOtherSamplesTimeAfterTimeIsLeftOut) {
   fail_until_without_tokyo(c, [this](const wire::StartAttempt&, int i) { return c.hear(2, H::ready(1, 1 + i)); });
 }
 
@@ -381,7 +381,7 @@ TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
   EXPECT_THAT(start.voters, testing::Contains(testing::Field(&wire::Voter::name, "guest11"))) << "it has a say now";
 }
 
-TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceDoNotEither) {
+TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceKeepAnOlderOneFromNoRound) {
   const wire::StartAttempt start = with({11, 12, 13});
   for (const std::uint64_t link : {1, 2, 3, 11}) static_cast<void>(c.hear(link, H::done(start)));
   static_cast<void>(c.hear(12, H::done(start, kWrong)));

@@ -140,7 +140,7 @@ TEST_F(Waiting, WhoStandsInABarrierCannotComeAndIsNotWaitedFor) {
   }
 }
 
-TEST_F(Waiting, AMajorityFormsAtOnceWithoutWhoStandsInABarrierForIt) {
+TEST_F(Waiting, AMajorityStartsAtOnceWithoutASiteThatStandsInABarrierForIt) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier: x", {"paris", "tokyo"}, true}}}}));
   const auto actions = c.hear(2, H::ready(1));
@@ -157,7 +157,7 @@ TEST_F(Waiting, OneOfThoseInACallMayTrainBesideIt) {
   EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 2U);
 }
 
-TEST_F(Waiting, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
+TEST_F(Waiting, AMajorityGoesOnWithoutASiteThatWaitsForItInACall) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"paris", "tokyo"}}}}}));

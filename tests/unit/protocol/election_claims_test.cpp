@@ -182,7 +182,7 @@ TEST(ElectionClaims, WhoCameTooLateForATermDoesNotCountInIt) {
   EXPECT_THAT(world.asked_to_accept(), ElementsAre(std::pair(1, 2), std::pair(2, 2)));
   EXPECT_FALSE(world.accept(1));
   world.hear(3, wire::Accepted{world.term()});
-  EXPECT_FALSE(world.seek());
+  EXPECT_FALSE(world.advance());
   EXPECT_TRUE(world.accept(2));
 }
 
@@ -255,7 +255,7 @@ TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
   EXPECT_THAT(world.election.missing(), ElementsAre("lima"));
   EXPECT_THAT(world.election.waiting_text(world.now), testing::HasSubstr("collab forget lima"));
   world.election.forget({"lima"});
-  const auto elected = world.seek();
+  const auto elected = world.advance();
   ASSERT_TRUE(elected);
   EXPECT_NE(elected->new_run, "");
 }

@@ -57,7 +57,7 @@ TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
   EXPECT_GT(world.term(), before);
   EXPECT_EQ(world.prepared().size(), 6U) << "all are asked again";
   world.hear(2, wire::Promise{before, kAnchor, voter("tokyo", 1, four).report});
-  EXPECT_FALSE(world.seek());
+  EXPECT_FALSE(world.advance());
   EXPECT_THAT(world.asked_to_accept(), IsEmpty()) << "that was of the term before";
   const auto elected = world.elect();
   ASSERT_TRUE(elected);
@@ -119,7 +119,7 @@ TEST(Recovering, WhoKnowsNothingDoesNotFoundASwarmWhereOneWasHereThatDoes) {
   EXPECT_NE(elected->new_run, "");
 }
 
-TEST(Recovering, ItDoesOnceThatOneHasBeenAwayForAGrace) {
+TEST(Recovering, ASwarmIsFoundedOnceTheSiteThatKnewOneHasBeenAwayForAGrace) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(2, fresh("tokyo")));
@@ -247,7 +247,7 @@ TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
   EXPECT_FALSE(elected->founded);
 }
 
-TEST(GoneOn, NorPassedOverByAMajorityThatIsStillToElect) {
+TEST(GoneOn, AMajorityThatIsStillToElectDoesNotPassItOver) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(3, gone_on("lima")));
@@ -296,9 +296,9 @@ TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   world.election.forget({"tokyo"});
-  EXPECT_FALSE(world.seek()) << "lima is missing, too";
+  EXPECT_FALSE(world.advance()) << "lima is missing, too";
   world.election.forget({"lima"});
-  const auto elected = world.seek();
+  const auto elected = world.advance();
   ASSERT_TRUE(elected);
   EXPECT_THAT(
       elected->new_run,
@@ -471,7 +471,7 @@ TEST(ElectionTime, WhatIsOverIsNotDueAgainAndAgain) {
   static_cast<void>(world.go(2));
   world.now += seconds(51);
   world.election.heard(world.now, LinkId{3});
-  EXPECT_FALSE(world.seek());
+  EXPECT_FALSE(world.advance());
   static_cast<void>(world.election.waiting(world.now));
   EXPECT_GT(world.election.next_deadline(world.now), world.now);
 }
@@ -492,7 +492,7 @@ TEST(ElectionEnd, WhenAllHaveGoneNothingIsLeftOfIt) {
   world.election.add_applicant(world.now, LinkId{2}, helper);
   EXPECT_EQ(world.election.trainers(), 1U);
   EXPECT_EQ(world.election.names(), (std::vector<std::string>{"paris", "helper"}));
-  static_cast<void>(world.seek());
+  static_cast<void>(world.advance());
   EXPECT_EQ(world.election.dismiss().size(), 2U);
   EXPECT_TRUE(world.election.empty());
   EXPECT_FALSE(world.election.has(LinkId{1}));

@@ -82,7 +82,7 @@ TEST(Election, WhatWasPromisedUnderAnotherTermDoesNotCount) {
   static_cast<void>(world.come(2, voter("tokyo")));
   world.hear(1, wire::Promise{TermId{1}, kAnchor, voter("paris").report});
   world.hear(2, wire::Promise{TermId{3}, kAnchor, voter("tokyo").report});
-  EXPECT_FALSE(world.seek());
+  EXPECT_FALSE(world.advance());
   EXPECT_THAT(world.asked_to_accept(), IsEmpty());
   world.hear(1, wire::Accepted{TermId{2}});
   EXPECT_FALSE(world.promise(1));

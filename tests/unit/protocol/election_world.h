@@ -40,20 +40,20 @@ struct ElectionWorld {
   explicit ElectionWorld(const Election::Config& config) : election(config) {}
   static Election::Config config() { return {TermId{1}, seconds(60)}; }
 
-  std::optional<ElectionResult> seek() {
+  std::optional<ElectionResult> advance() {
     std::vector<CoordinatorAction> more;
-    auto elected = election.seek(now, more);
+    auto elected = election.advance(now, more);
     for (auto& action : more) out.push_back(std::move(action));
     return elected;
   }
   std::optional<ElectionResult> come(std::uint64_t link, const wire::Join& join) {
     said[link] = join;
     replaced = election.add_applicant(now, LinkId{link}, join);
-    return seek();
+    return advance();
   }
   std::optional<ElectionResult> go(std::uint64_t link) {
     election.remove_applicant(now, LinkId{link});
-    return seek();
+    return advance();
   }
   void hear(std::uint64_t link, const wire::Promise& promise) { election.on_promise(LinkId{link}, promise); }
   void hear(std::uint64_t link, const wire::Accepted& accepted) { election.on_accepted(LinkId{link}, accepted); }
@@ -61,10 +61,10 @@ struct ElectionWorld {
   std::optional<ElectionResult> promise(std::uint64_t link) {
     wire::Join& join = said.at(link);
     const std::map<int, int> asked = last_of(prepared());
-    if (asked.count(static_cast<int>(link)) == 0) return seek();
+    if (asked.count(static_cast<int>(link)) == 0) return advance();
     join.report.record.promised = TermId{static_cast<std::uint64_t>(asked.at(static_cast<int>(link)))};
     hear(link, wire::Promise{join.report.record.promised, join.offer, join.report});
-    return seek();
+    return advance();
   }
   std::optional<ElectionResult> accept(std::uint64_t link) {
     for (const auto& [to, accept] : sent<wire::Accept>(out)) {
@@ -74,7 +74,7 @@ struct ElectionWorld {
       hear(link, wire::Accepted{accept.term});
       break;
     }
-    return seek();
+    return advance();
   }
   // All who are here, and will be.
   std::optional<ElectionResult> elect() {
@@ -89,7 +89,7 @@ struct ElectionWorld {
   std::optional<ElectionResult> pass(Duration time) {
     for (const TimePoint end = now + time; now < end;) {
       now = std::min(end, std::max(now + seconds(0.5), election.next_deadline(now)));
-      if (auto elected = seek()) return elected;
+      if (auto elected = advance()) return elected;
       if (const auto line = election.waiting(now)) lines += *line + "\n";
     }
     return std::nullopt;

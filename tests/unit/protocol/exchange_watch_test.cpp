@@ -275,7 +275,7 @@ TEST_F(HeldUp, TheThirdTimeItIsRefused) {
   EXPECT_THAT(sent<wire::Refuse>(last)[0].second.reason, HasSubstr("[round.stalls-again]"));
 }
 
-TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {
+TEST_F(HeldUp, AReportAboutOneSiteIsHeldAgainstThePairAndNeitherIsLeftOut) {
   static_cast<void>(c.start(1, 3));
   const auto actions = pass(62, {{1, {}}, {2, {}}, {3, kLacksParis}});
   EXPECT_THAT(notes(actions),
@@ -361,7 +361,7 @@ TEST_F(HeldUpByMembers, TwoThatSayInTurnThatTheyMoveHoldEachRoundUpToItsLimit) {
 }
 
 // What it sends to paris moves there, too.
-TEST_F(HeldUpByMembers, SoDoesOneThatSendsALittleNowAndThen) {
+TEST_F(HeldUpByMembers, OneThatSendsALittleNowAndThenHoldsEachRoundUpToItsLimit) {
   static_cast<void>(five.start(2, 5));
   const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
     const std::uint64_t moved = link == 1 || link == 5 ? second / 50 : 0;

@@ -65,7 +65,7 @@ TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
   wire::Enter liar = HubFixture::enter(2, 3, 1, 3);
   liar.candidates = 2;
   liar.chosen = {1, {RankId(0), RankId(1)}};
-  EXPECT_THAT(hub.says(2, liar), HasSubstr("[hub.parted]"));
+  EXPECT_THAT(hub.says(2, liar), HasSubstr("[hub.split]"));
   EXPECT_EQ(hub.hub().present().size(), 2U);
 }
 

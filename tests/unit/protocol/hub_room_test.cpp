@@ -218,7 +218,7 @@ void go_well_where_strangers_have_left(std::size_t bytes) {
 
 TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellOnceTheyHaveDied) { go_well_where_strangers_have_left(8 * kMiB); }
 
-TEST(HubRoom, AsItDoesWhereThereIsJustRoomForThePartsBytes) {
+TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellWhereThereIsJustRoomForThePartsBytes) {
   go_well_where_strangers_have_left(kMaxHubParts - kOfStrangers - kPartCost / 2);
 }
 

@@ -52,16 +52,16 @@ TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
   EXPECT_THAT(all<SendOptimizerState>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason,
               HasSubstr("no longer held"));
   const auto wrong = ask(kLate, snapshot, {0, 1001});
-  EXPECT_EQ(all<RefuseBorrower>(wrong).at(0).link, kLate);
+  EXPECT_EQ(all<RefuseFetcher>(wrong).at(0).link, kLate);
   EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);
 }
 
 TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
   const std::uint64_t snapshot = serve();
-  for (int i = 0; i < 64; ++i) EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).empty());
   static_cast<void>(step(LeasePartSent{kLate}));
-  EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
-  EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).size(), 1U);
+  EXPECT_TRUE(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).empty());
+  EXPECT_EQ(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).size(), 1U);
 }
 
 TEST_F(Lease, WhatItGaveBackAndAsksForAgainCountsWithWhatIsOnItsWay) {
@@ -70,7 +70,7 @@ TEST_F(Lease, WhatItGaveBackAndAsksForAgainCountsWithWhatIsOnItsWay) {
   for (int i = 0; i < 64; ++i) ask(kLate, snapshot, {0, 1});
   ask(kLate, snapshot);
   ask(kLate);
-  EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).at(0).link, kLate);
+  EXPECT_EQ(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).at(0).link, kLate);
   step(LeaseOver{kLate});
   ask(kLate);
   EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1})).size(), 1U) << "what was on its way went with its link";
@@ -95,7 +95,7 @@ TEST_F(Lease, WhoDoesNotTakeThemLosesItsLinkOnceSomebodyWaits) {
   EXPECT_TRUE(ask(kLater).empty());
   EXPECT_EQ(lease.next_deadline(), now + seconds(1)) << "half of the limit";
   now += seconds(1);
-  EXPECT_EQ(all<RefuseBorrower>(step(LeaseTick{})).at(0).link, kLate);
+  EXPECT_EQ(all<RefuseFetcher>(step(LeaseTick{})).at(0).link, kLate);
   EXPECT_TRUE(step(LeaseTick{}).empty()) << "once";
   EXPECT_EQ(all<MakeCopy>(step(LeaseOver{kLate})).size(), 1U);
 }
@@ -105,7 +105,7 @@ TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(all<SendOptimizerState>(ask(kLate)).size(), 1U);
   const auto fifth = ask(kLate);
   EXPECT_TRUE(all<SendOptimizerState>(fifth).empty());
-  EXPECT_EQ(all<RefuseBorrower>(fifth).size(), 1U);
+  EXPECT_EQ(all<RefuseFetcher>(fifth).size(), 1U);
 }
 
 TEST_F(Lease, WhoAsksAndGoesCostsACopyEachFewSeconds) {
@@ -120,7 +120,7 @@ TEST_F(Lease, WhoAsksAndGoesCostsACopyEachFewSeconds) {
   EXPECT_TRUE(all<MakeCopy>(step(LeaseTick{})).empty());
 }
 
-TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
+TEST_F(Lease, TheCopyIsDroppedWithTheLastFetcher) {
   const std::uint64_t snapshot = serve();
   static_cast<void>(ask(kLater));
   EXPECT_TRUE(all<DropCopy>(ask(kLate, snapshot)).empty());
@@ -131,7 +131,7 @@ TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
   EXPECT_EQ(serve(), snapshot + 1) << "the next one is another";
 }
 
-TEST_F(Lease, ABorrowerThatKeepsSilentLosesIt) {
+TEST_F(Lease, AFetcherThatKeepsSilentLosesTheCopy) {
   const std::uint64_t snapshot = serve();
   now += seconds(59);
   static_cast<void>(ask(kLate, snapshot, {0, 10}));

@@ -169,7 +169,7 @@ TEST_F(SiteInquiry, WhoWaitsGoesWhereASwarmHasBegun) {
 }
 
 // One of two that had agreed on round 500 of run 7, while the other is away.
-class SiteWaitsWithMore : public SiteInquiry {
+class SiteThatAgreedOnMore : public SiteInquiry {
  protected:
   bool goes(const wire::Leads& there) {
     static_cast<void>(
@@ -179,13 +179,13 @@ class SiteWaitsWithMore : public SiteInquiry {
     return all<CloseLink>(answer(there)).size() == 2;
   }
 };
-TEST_F(SiteWaitsWithMore, ThanASwarmThatHasJustBegunAndStays) { EXPECT_FALSE(goes(leads(8, 1))); }
-TEST_F(SiteWaitsWithMore, UntilThatSwarmHasAgreedOnAboutAsMuch) { EXPECT_TRUE(goes(leads(8, 249))); }
-TEST_F(SiteWaitsWithMore, AndGoesWhereItsOwnRunIsLed) { EXPECT_TRUE(goes(leads(7, 3))); }
-TEST_F(SiteWaitsWithMore, AndGoesWhereNothingIsAgreedOnYet) { EXPECT_TRUE(goes(leads(8, 0))); }
+TEST_F(SiteThatAgreedOnMore, StaysWhereASwarmHasJustBegunElsewhere) { EXPECT_FALSE(goes(leads(8, 1))); }
+TEST_F(SiteThatAgreedOnMore, GoesOnceASwarmElsewhereHasAgreedOnAboutAsMuch) { EXPECT_TRUE(goes(leads(8, 249))); }
+TEST_F(SiteThatAgreedOnMore, GoesWhereItsOwnRunIsLed) { EXPECT_TRUE(goes(leads(7, 3))); }
+TEST_F(SiteThatAgreedOnMore, GoesWhereNothingIsAgreedOnYet) { EXPECT_TRUE(goes(leads(8, 0))); }
 
 // At a candidate that leads run 7 at round 4, and that takes long to let it in.
-class SiteIsNotLetInYet : public SiteInquiry {
+class SiteNotLetInYet : public SiteInquiry {
  protected:
   bool goes(const wire::Leads& there) {
     static_cast<void>(s.step(Begin{join_of("tokyo")}));
@@ -195,11 +195,11 @@ class SiteIsNotLetInYet : public SiteInquiry {
     return all<CloseLink>(answer(there)).size() == 2;
   }
 };
-TEST_F(SiteIsNotLetInYet, AndStaysThoughASwarmThatIsNoBetterHasBegunElsewhere) { EXPECT_FALSE(goes(leads(6, 4))); }
-TEST_F(SiteIsNotLetInYet, AndGoesWhereItWouldAsAMember) { EXPECT_TRUE(goes(leads(6, 11))); }
+TEST_F(SiteNotLetInYet, StaysWhereASwarmElsewhereIsNoBetter) { EXPECT_FALSE(goes(leads(6, 4))); }
+TEST_F(SiteNotLetInYet, GoesWhereAMemberWouldGo) { EXPECT_TRUE(goes(leads(6, 11))); }
 // The leader here has lost its majority, and does not know it yet.
-TEST_F(SiteIsNotLetInYet, AndGoesWhereThatRunIsLedWithMore) { EXPECT_TRUE(goes(leads(7, 5))); }
-TEST_F(SiteIsNotLetInYet, AndStaysWhereThatRunIsLedWithNoMore) { EXPECT_FALSE(goes(leads(7, 4))); }
+TEST_F(SiteNotLetInYet, GoesWhereTheSameRunIsLedWithMoreRounds) { EXPECT_TRUE(goes(leads(7, 5))); }
+TEST_F(SiteNotLetInYet, StaysWhereTheSameRunIsLedWithNoMoreRounds) { EXPECT_FALSE(goes(leads(7, 4))); }
 
 // It was to install an anchor that nobody holds any more: the leader here has none, and waits for others.
 TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun) {
@@ -220,7 +220,7 @@ TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun
 
 // ---- where nobody leads ----------------------------------------------------------------------------
 
-class SiteMeets : public SiteInquiry {
+class SiteInquiryWithoutLeader : public SiteInquiry {
  protected:
   static wire::Leads waiting(std::uint64_t name, std::uint32_t members) {
     return {false, 1, RunId{name}, RoundId{0}, members};
@@ -235,13 +235,13 @@ class SiteMeets : public SiteInquiry {
     return all<CloseLink>(answer(there)).size() == 2;
   }
 };
-TEST_F(SiteMeets, TheOthersWhereMostWait) { EXPECT_TRUE(goes(2, waiting(9, 3))); }
-TEST_F(SiteMeets, NobodyWhereFewerWait) { EXPECT_FALSE(goes(2, waiting(1, 1))); }
-TEST_F(SiteMeets, TheOthersAtTheLowerNameWhereAsManyWait) { EXPECT_TRUE(goes(2, waiting(4, 2))); }
-TEST_F(SiteMeets, NobodyAtTheHigherName) { EXPECT_FALSE(goes(2, waiting(6, 2))); }
-TEST_F(SiteMeets, NobodyElsewhereWhileALeaderIsElected) { EXPECT_FALSE(goes(2, waiting(9, 3), true)); }
+TEST_F(SiteInquiryWithoutLeader, GoesWhereMoreSitesWait) { EXPECT_TRUE(goes(2, waiting(9, 3))); }
+TEST_F(SiteInquiryWithoutLeader, StaysWhereFewerSitesWaitElsewhere) { EXPECT_FALSE(goes(2, waiting(1, 1))); }
+TEST_F(SiteInquiryWithoutLeader, GoesToTheLowerNameWhereAsManyWait) { EXPECT_TRUE(goes(2, waiting(4, 2))); }
+TEST_F(SiteInquiryWithoutLeader, StaysAtTheLowerNameWhereAsManyWait) { EXPECT_FALSE(goes(2, waiting(6, 2))); }
+TEST_F(SiteInquiryWithoutLeader, StaysWhileALeaderIsElected) { EXPECT_FALSE(goes(2, waiting(9, 3), true)); }
 
-class SiteIsHeld : public SiteInquiry {
+class HeldSite : public SiteInquiry {
  protected:
   // At a coordinator where others train another model of the run; another candidate answers `there`.
   bool goes(const wire::Leads& there) {
@@ -252,11 +252,13 @@ class SiteIsHeld : public SiteInquiry {
     return all<CloseLink>(answer(there)).size() == 2;
   }
 };
-TEST_F(SiteIsHeld, ThereUntilItsOwnGenerationHasBegunElsewhere) { EXPECT_TRUE(goes(leads(7, 0))); }
-TEST_F(SiteIsHeld, ThereWhileOthersLeadAnotherGeneration) {
+TEST_F(HeldSite, GoesOnceItsOwnGenerationHasBegunElsewhere) { EXPECT_TRUE(goes(leads(7, 0))); }
+TEST_F(HeldSite, StaysWhileOthersLeadAnotherGeneration) {
   EXPECT_FALSE(goes(wire::Leads{true, 2, RunId{7}, RoundId{40}, 5}));
 }
-TEST_F(SiteIsHeld, ThereThoughMoreWaitElsewhere) { EXPECT_FALSE(goes(wire::Leads{false, 1, RunId{1}, RoundId{0}, 5})); }
+TEST_F(HeldSite, StaysThoughMoreSitesWaitElsewhere) {
+  EXPECT_FALSE(goes(wire::Leads{false, 1, RunId{1}, RoundId{0}, 5}));
+}
 
 // ---- answers that do not come ----------------------------------------------------------------------
 

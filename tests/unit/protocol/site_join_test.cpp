@@ -151,18 +151,18 @@ TEST(SiteJoin, ARefusalIsFinal) {
 TEST(SiteJoin, AWrongKeyIsFinalToo) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
-  const auto failed = all<Failed>(s.step(DialFailed{std::nullopt, refused("its key is not ours")}));
+  const auto failed = all<Failed>(s.step(DialFailed{std::nullopt, refused("its token is not ours")}));
   ASSERT_EQ(failed.size(), 1U);
-  EXPECT_EQ(failed[0].why.message(), "its key is not ours");
+  EXPECT_EQ(failed[0].why.message(), "its token is not ours");
   SiteHarness later;
   static_cast<void>(later.step(Begin{join_of("paris")}));
   static_cast<void>(later.step(CoordinatorConnected{LinkId{1}}));
-  EXPECT_EQ(all<Failed>(later.step(Closed{LinkId{1}, refused("its key is not ours")})).size(), 1U);
+  EXPECT_EQ(all<Failed>(later.step(Closed{LinkId{1}, refused("its token is not ours")})).size(), 1U);
   SiteHarness member;
   member.become(0, {"paris"});
   static_cast<void>(member.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(member.pass(seconds(1)));
-  EXPECT_TRUE(all<Failed>(member.step(DialFailed{std::nullopt, refused("its key is not ours")})).empty())
+  EXPECT_TRUE(all<Failed>(member.step(DialFailed{std::nullopt, refused("its token is not ours")})).empty())
       << "who is a member tries on";
 }
 
@@ -242,14 +242,14 @@ class SiteFetchesFromTwo : public testing::Test {
   SiteHarness s;
 };
 
-TEST_F(SiteFetchesFromTwo, AtOnce) {
+TEST_F(SiteFetchesFromTwo, BothAreAskedAtOnce) {
   EXPECT_EQ(all<DialPeer>(begun).size(), 2U);
   EXPECT_EQ(all<ReceiveAnchor>(begun).size(), 1U);
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("the anchor of round 4 from paris, oslo"));
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
-TEST_F(SiteFetchesFromTwo, AndNamesTheOneThatSentOtherBytes) {
+TEST_F(SiteFetchesFromTwo, TheOneThatSentOtherBytesIsNamed) {
   const auto wrong = s.step(AnchorSourceWrong{SiteId{0}, "its elements [0, 10) are not those agreed on"});
   EXPECT_THAT(notes(wrong),
               HasSubstr("[repair] the anchor of round 4 is no longer fetched from paris: its elements [0, 10)"));
@@ -268,7 +268,7 @@ TEST_F(SiteFetchesFromTwo, AndNamesTheOneThatSentOtherBytes) {
   EXPECT_EQ(all<Failed>(s.step(AnchorSourceWrong{SiteId{1}, "again"})).at(0).why.code(), StatusCode::kCorrupt);
 }
 
-TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
+TEST_F(SiteFetchesFromTwo, ANewerAnchorIsFetchedWhenBothHaveMovedOn) {
   EXPECT_TRUE(s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{4}}).empty()) << "an answer to an earlier question";
   const auto one = s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{5}});
   EXPECT_EQ(all<DropAnchorSource>(one)[0].site, SiteId{0});
@@ -285,7 +285,7 @@ TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
   EXPECT_EQ(all<AddAnchorSource>(newer).size(), 2U);
 }
 
-TEST_F(SiteFetchesFromTwo, AndGoesOnWhenTheSourcesChange) {
+TEST_F(SiteFetchesFromTwo, TheFetchGoesOnWhenTheSourcesChange) {
   static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
   const auto fewer = install({SiteId{1}});
   EXPECT_TRUE(all<StopReceiving>(fewer).empty());
@@ -366,7 +366,7 @@ TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
 }
 
 // Under the old name it may have been committed, and nobody here knows: they go on from the same anchor.
-TEST_F(SiteRebase, NorWhereTheRunGetsAnotherName) {
+TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgainWhereTheRunGetsAnotherName) {
   done_with_round_1();
   wire::InstallAnchor renamed{TermId{1}, RunId{8}, RoundId{0}, {SiteId{1}}, kRight, wire::Counted::kUnknown};
   const auto keeps = s.hear(1, renamed);

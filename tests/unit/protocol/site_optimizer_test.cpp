@@ -21,7 +21,7 @@ class Optimizer : public testing::Test {
   using Actions = SiteHarness::Actions;
   static wire::OptimizerState offer(std::uint64_t bytes = 40) { return {7, bytes, kRight, "{}", {}}; }
   static wire::OptimizerState none(const std::string& reason) { return {0, 0, {}, {}, reason}; }
-  Actions seek() { return s.step(SeekOptimizer{}); }
+  Actions find() { return s.step(FindOptimizerSource{}); }
   Actions part(std::uint64_t link, ElementRange range, bool damaged = false) {
     return s.step(OptimizerPart{LinkId{link}, 7, range, damaged});
   }
@@ -34,7 +34,7 @@ class Optimizer : public testing::Test {
 };
 
 TEST_F(Optimizer, IsAskedOfAMemberThatIsKnownAndTakenWhole) {
-  EXPECT_EQ(sent<wire::FetchOptimizer>(seek()).at(0), std::pair(LinkId{2}, wire::FetchOptimizer{}));
+  EXPECT_EQ(sent<wire::FetchOptimizer>(find()).at(0), std::pair(LinkId{2}, wire::FetchOptimizer{}));
   const auto offered = all<OptimizerOffered>(s.hear(2, offer()));
   EXPECT_EQ(offered.at(0).from, "paris");
   EXPECT_EQ(offered.at(0).state, offer());
@@ -54,7 +54,7 @@ TEST_F(Optimizer, ComesInPartsOfWhichABoundedNumberIsOnItsWay) {
   static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
   s.link_to(0, "paris", 2);
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer(20 * kMiB + 1)));
   std::vector<wire::FetchOptimizer> questions = asked(s.step(TakeOptimizer{}));
   EXPECT_EQ(questions.size(), 16U);
@@ -71,8 +71,8 @@ TEST_F(Optimizer, ComesInPartsOfWhichABoundedNumberIsOnItsWay) {
   EXPECT_EQ(whole, 1U);
 }
 
-TEST_F(Optimizer, OfTheNextMemberWhereOneHasNone) {
-  static_cast<void>(seek());
+TEST_F(Optimizer, TheNextMemberIsAskedWhereOneHasNone) {
+  static_cast<void>(find());
   const auto next = s.hear(2, none("it has not made a step yet"));
   EXPECT_EQ(all<DialPeer>(next).at(0).site, SiteId{2}) << "the next above it";
   EXPECT_EQ(sent<wire::FetchOptimizer>(s.step(PeerConnected{SiteId{2}, LinkId{3}})).size(), 0U);
@@ -90,11 +90,11 @@ TEST_F(Optimizer, OfTheNextMemberWhereOneHasNone) {
 TEST_F(Optimizer, IsNotSoughtWhereNobodyIs) {
   s = SiteHarness{};
   s.become(0, {"paris"});
-  EXPECT_EQ(all<NoOptimizer>(seek()).at(0).why.message(), "no other site is here");
+  EXPECT_EQ(all<NoOptimizer>(find()).at(0).why.message(), "no other site is here");
 }
 
 TEST_F(Optimizer, WaitsForNobodyWithoutLimit) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   EXPECT_TRUE(all<NoOptimizer>(s.tick(seconds(64))).empty()) << "a grace, and a little for the answer";
   EXPECT_FALSE(all<DialPeer>(s.tick(seconds(1))).empty()) << "the next";
   const auto end = all<NoOptimizer>(s.pass(seconds(21)));
@@ -104,17 +104,17 @@ TEST_F(Optimizer, WaitsForNobodyWithoutLimit) {
 }
 
 TEST_F(Optimizer, LostMidwayIsAskedOfAnother) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer(100'000)));
   static_cast<void>(s.step(TakeOptimizer{}));
   EXPECT_THAT(all<OptimizerLost>(s.step(Closed{LinkId{2}, unavailable("reset")})).at(0).reason,
               HasSubstr("paris: the link to it was lost"));
   EXPECT_TRUE(part(2, {0, 40}).empty());
-  EXPECT_EQ(all<DialPeer>(seek()).at(0).site, SiteId{2});
+  EXPECT_EQ(all<DialPeer>(find()).at(0).site, SiteId{2});
 }
 
 TEST_F(Optimizer, LostBeforeItIsTakenIsToldThen) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   EXPECT_TRUE(all<OptimizerLost>(s.step(Closed{LinkId{2}, unavailable("reset")})).empty());
   EXPECT_EQ(all<OptimizerLost>(s.step(TakeOptimizer{})).size(), 1U);
@@ -123,7 +123,7 @@ TEST_F(Optimizer, LostBeforeItIsTakenIsToldThen) {
 TEST_F(Optimizer, OtherBytesThanWereOfferedAreNotTaken) {
   for (const bool damaged : {true, false}) {
     static_cast<void>(s.step(EndOptimizer{}));
-    static_cast<void>(seek());
+    static_cast<void>(find());
     static_cast<void>(s.hear(2, offer()));
     static_cast<void>(s.step(TakeOptimizer{}));
     const auto lost = part(2, {0, damaged ? 40U : 39U}, damaged);
@@ -131,7 +131,7 @@ TEST_F(Optimizer, OtherBytesThanWereOfferedAreNotTaken) {
     EXPECT_THAT(all<OptimizerLost>(lost).at(0).reason, HasSubstr(damaged ? "were damaged" : "was not asked for"));
   }
   static_cast<void>(s.step(EndOptimizer{}));
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   static_cast<void>(s.step(TakeOptimizer{}));
   static_cast<void>(part(2, {0, 40}));
@@ -139,7 +139,7 @@ TEST_F(Optimizer, OtherBytesThanWereOfferedAreNotTaken) {
 }
 
 TEST_F(Optimizer, OnceEveryByteIsHereItsSourceMayGo) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   static_cast<void>(s.step(TakeOptimizer{}));
   static_cast<void>(part(2, {0, 40}));
@@ -148,29 +148,29 @@ TEST_F(Optimizer, OnceEveryByteIsHereItsSourceMayGo) {
   EXPECT_EQ(all<OptimizerLost>(s.step(OptimizerUnfit{"other bytes"})).size(), 1U) << "another may have one";
 }
 
-// Each source may take its time; those that lend what is no good do not have the joiner wait one after the other.
+// Each source may take its time; those that serve what is no good do not have the joiner wait one after the other.
 TEST_F(Optimizer, HoweverManyLieTheTryHasOneLimit) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   static_cast<void>(s.step(TakeOptimizer{}));
   static_cast<void>(part(2, {0, 40}));
   s.now += SiteHarness::defaults().round_timeout;
   EXPECT_EQ(all<OptimizerLost>(s.step(OptimizerUnfit{"other bytes"})).size(), 1U);
-  const auto end = all<NoOptimizer>(seek());
+  const auto end = all<NoOptimizer>(find());
   ASSERT_EQ(end.size(), 1U);
   EXPECT_EQ(end[0].why.message(), "paris: other bytes");
 }
 
 TEST_F(Optimizer, MoreThanAnyOptimizerKeepsIsNotTaken) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   EXPECT_TRUE(all<OptimizerOffered>(s.hear(2, offer(32 * 4096 + 1))).empty());
   static_cast<void>(s.step(EndOptimizer{}));
-  static_cast<void>(seek());
+  static_cast<void>(find());
   EXPECT_EQ(all<OptimizerOffered>(s.hear(2, offer(32 * 4096))).size(), 1U);
 }
 
 TEST_F(Optimizer, BytesThatStopComingEndTheTry) {
-  static_cast<void>(seek());
+  static_cast<void>(find());
   static_cast<void>(s.hear(2, offer(100'000)));
   s.now += seconds(100);  // the caller may think
   static_cast<void>(s.step(TakeOptimizer{}));
@@ -179,7 +179,7 @@ TEST_F(Optimizer, BytesThatStopComingEndTheTry) {
   EXPECT_THAT(all<OptimizerLost>(s.tick(seconds(1))).at(0).reason, HasSubstr("paris: nothing more arrived from it"));
 }
 
-TEST_F(Optimizer, WhoAsksUsIsLentOurs) {
+TEST_F(Optimizer, ASiteThatAsksThisOneIsServed) {
   const auto serve = all<ServeOptimizer>(s.hear(2, wire::FetchOptimizer{3, {1, 2}}));
   EXPECT_EQ(serve.at(0).to, LinkId{2});
   EXPECT_EQ(serve.at(0).name, "paris");
@@ -189,7 +189,7 @@ TEST_F(Optimizer, WhoAsksUsIsLentOurs) {
 
 TEST_F(Optimizer, AnswersNobodyAskedForAreIgnored) {
   EXPECT_TRUE(s.hear(2, offer()).empty());
-  static_cast<void>(seek());
+  static_cast<void>(find());
   s.link_to(2, "lima", 3);
   EXPECT_TRUE(s.hear(3, offer()).empty());
   EXPECT_EQ(all<OptimizerOffered>(s.hear(2, offer())).size(), 1U);

@@ -101,7 +101,7 @@ TEST_F(SiteReachability, AHelperOnItsWayIsWaitedFor) {
   EXPECT_EQ(failure(wait(100)), "");
 }
 
-TEST_F(SiteReachability, AHelperThatGoesAgainIsNot) {
+TEST_F(SiteReachability, AHelperThatGoesAgainIsNotWaitedFor) {
   join();
   told();
   static_cast<void>(s.hear(1, with_helper()));

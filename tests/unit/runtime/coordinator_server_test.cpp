@@ -206,7 +206,7 @@ class CoordinatorOfFewFiles : private testing::FewFiles, public CoordinatorServe
   std::uint64_t settled_ = 100'000;
 };
 
-TEST_F(CoordinatorOfFewFiles, UnderManyNamesOnePeerTakesAQuarterOfThemAndNobodysPlace) {
+TEST_F(CoordinatorOfFewFiles, OneHostUnderManyNamesTakesAQuarterOfTheFilesAndNobodysPlace) {
   for (std::uint64_t link = 1; link <= kMost + 30; ++link) {
     join(LinkId{link}, "10.6.6.6");
     settle();
@@ -220,7 +220,7 @@ TEST_F(CoordinatorOfFewFiles, UnderManyNamesOnePeerTakesAQuarterOfThemAndNobodys
   EXPECT_EQ(closed(1, kHonest), 31U);
 }
 
-TEST_F(CoordinatorOfFewFiles, SoDoTheRanksOfAWorld) {
+TEST_F(CoordinatorOfFewFiles, RanksOfOneHostTakeAQuarterOfTheFilesAndNobodysPlace) {
   for (std::uint64_t link = 1; link <= kMost + 30; ++link) {
     enter(LinkId{link}, "10.6.6.6", 1, 1'000);
     settle();
@@ -372,7 +372,7 @@ TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
   end(LinkId{101});
   EXPECT_TRUE(noted_->heard_by<wire::StatusReport>(kProbe).empty());
   EXPECT_TRUE(noted_->heard_by<wire::Welcome>(kProbe).empty());
-  const std::string status = server_->status_json();
+  const std::string status = to_json(server_->report().value().status);
   EXPECT_THAT(status, HasSubstr("site1"));
   EXPECT_THAT(status, Not(HasSubstr("phantom")));
 }

@@ -32,10 +32,10 @@ TEST_F(LinkAdmissionTest, WhoSaysNothingOfUseIsClosedAndWhoIsKnownIsNot) {
   known_ = {LinkId{2}};
   for (const LinkId link : {LinkId{1}, LinkId{2}, LinkId{3}}) links_.on_accepted(link, "10.0.0.1:5");
   links_.closed(LinkId{3});
-  EXPECT_EQ(links_.next_deadline(), clock_.now() + PendingLinks::kPatience);
+  EXPECT_EQ(links_.next_deadline(), clock_.now() + PendingLinks::kWaitLimit);
   links_.tick();
   EXPECT_THAT(transport_.closed, IsEmpty());
-  clock_.advance(PendingLinks::kPatience);
+  clock_.advance(PendingLinks::kWaitLimit);
   links_.tick();
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1}));
   EXPECT_EQ(links_.next_deadline(), kNever);

@@ -1,4 +1,4 @@
-// The bytes of optimizer states: of states that are lent, and of states that come.
+// The bytes of optimizer states: of states that are served, and of states that are fetched.
 #include "core/runtime/data/optimizer_transfer.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST_F(OptimizerTransferTest, WhatHasLeftMakesRoomForMore) {
   EXPECT_THAT(transport_.closed, ::testing::ElementsAre(kLate)) << "and no more than that is on its way";
 }
 
-TEST_F(OptimizerTransferTest, WhereThereIsNothingToLendItSaysWhyAtOnce) {
+TEST_F(OptimizerTransferTest, WhereThereIsNothingToServeItSaysWhyAtOnce) {
   transfer_.serve("join_optimizer is off");
   ask();
   EXPECT_FALSE(transfer_.wanted());
@@ -146,7 +146,7 @@ TEST_F(OptimizerTransferTest, WhatWasOnItsWayOverALinkEndsWithIt) {
 }
 
 TEST_F(OptimizerTransferTest, WhatComesInPartsIsTheWholeAndSaysHowLongItTook) {
-  transfer_.seeks();
+  transfer_.begin_search();
   transfer_.offered({"paris", {3, 1000, hash128(bytes_), "{}", {}}});
   transfer_.begin_taking();
   for (const ElementRange range : {ElementRange{600, 1000}, ElementRange{0, 600}}) {

@@ -28,7 +28,7 @@ class RecordWriterTest : public testing::InOwnFolder {
     scope_ = {.run = "gpt2", .site = "paris", .generation = 1, .rendezvous = "here", .model = {3, 4}};
   }
 
-  void start(Disk& disk, std::chrono::milliseconds patience = std::chrono::seconds(10)) {
+  void start(Disk& disk, std::chrono::milliseconds disk_limit = std::chrono::seconds(10)) {
     Result<RecordStore> store = RecordStore::open(folder_, scope_, disk);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     writer_.emplace(
@@ -36,7 +36,7 @@ class RecordWriterTest : public testing::InOwnFolder {
         [this](std::uint64_t number, const Status& how) {
           told_.push(0, {number, how.code()});
         },
-        patience);
+        disk_limit);
   }
   void write(std::uint64_t number) { writer_->write(body_of(number), number); }
   Answer next() {

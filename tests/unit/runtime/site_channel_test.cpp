@@ -1,4 +1,4 @@
-// How the ranks of a site on one machine hear of a call's outcome.
+// How the ranks of a site on one machine hear of a call's result.
 #include "core/runtime/site_channel.h"
 
 #include <gmock/gmock.h>
@@ -47,12 +47,12 @@ class ArenaChannel : public ::testing::Test {
 };
 
 TEST_F(ArenaChannel, ARankHearsWhatTheLeaderDecided) {
-  Outcome decided;
+  CallResult decided;
   decided.round = RoundId(7);
   decided.period = 300;
   decided.took_anchor = decided.leaving = decided.skipped = true;
   ASSERT_TRUE(leader(kLong)->share(1, decided).ok());
-  const Result<Outcome> heard = followers_[0]->share(1, {});
+  const Result<CallResult> heard = followers_[0]->share(1, {});
   ASSERT_TRUE(heard.ok()) << heard.status().to_string();
   EXPECT_EQ(heard->round, decided.round);
   EXPECT_EQ(heard->period, decided.period);
@@ -66,7 +66,7 @@ TEST_F(ArenaChannel, ARankThatWaitsHearsThatAnotherDidNotCome) {
   const Result<std::vector<ArenaWriter::RankReport>> reports =
       leader(milliseconds(50))->report({.call = 1, .digest = {}, .samples = 0});
   ASSERT_FALSE(reports.ok());
-  const Result<Outcome> heard = followers_[0]->share(1, {});
+  const Result<CallResult> heard = followers_[0]->share(1, {});
   ASSERT_TRUE(heard.ok()) << heard.status().to_string();
   EXPECT_THAT(heard->error, HasSubstr("rank 2 of site"));
   EXPECT_EQ(heard->error, reports.status().message());
@@ -74,12 +74,12 @@ TEST_F(ArenaChannel, ARankThatWaitsHearsThatAnotherDidNotCome) {
 
 // Users look an error up by its code, which stands last.
 TEST_F(ArenaChannel, AnErrorThatIsTooLongKeepsItsCode) {
-  Outcome failed;
-  failed.error = std::string(3 * kOutcomeBytes, 'e') + " [round.not-finite]";
+  CallResult failed;
+  failed.error = std::string(3 * kCallResultBytes, 'e') + " [round.not-finite]";
   ASSERT_TRUE(leader(kLong)->share(1, failed).ok());
-  const Result<Outcome> heard = followers_[0]->share(1, {});
+  const Result<CallResult> heard = followers_[0]->share(1, {});
   ASSERT_TRUE(heard.ok()) << heard.status().to_string();
-  EXPECT_LT(heard->error.size(), kOutcomeBytes);
+  EXPECT_LT(heard->error.size(), kCallResultBytes);
   EXPECT_THAT(heard->error, ::testing::EndsWith("eee [round.not-finite]"));
 }
 

@@ -127,7 +127,7 @@ TEST(Termination, AHookThatHangsDoesNotKeepTheProcess) {
   })));
 }
 
-TEST(Termination, CanBeCarriedOut) {
+TEST(Termination, CarryingItOutEndsTheProcessBySigterm) {
   EXPECT_TRUE(ended_by_sigterm(status_of([] {
     watch_for_termination(seconds(60));
     raise(SIGTERM);

@@ -143,8 +143,8 @@ TEST(TcpDecoder, BodiesAreBounded) {
   EXPECT_FALSE(decode_allow(body(encode_want(1))).ok());
   EXPECT_EQ(*decode_ping(body(encode_ping(77))), 77U);
   EXPECT_EQ(*decode_pong(body(encode(Pong{77, 78}))), (Pong{77, 78}));
-  const std::string long_words = std::string(kMaxWordsBytes - 1, 'a') + "\xC3\xBC";
-  EXPECT_EQ(decode_abort(body(encode_abort(long_words)))->size(), kMaxWordsBytes - 1) << "cut between characters";
+  const std::string long_sentence = std::string(kMaxSentenceBytes - 1, 'a') + "\xC3\xBC";
+  EXPECT_EQ(decode_abort(body(encode_abort(long_sentence)))->size(), kMaxSentenceBytes - 1) << "cut between characters";
   Bytes ack = encode(Arrivals{});
   ack[kPrefixBytes + 8] = std::byte{65};
   EXPECT_FALSE(decode_ack(body(ack)).ok());

@@ -44,7 +44,7 @@ TEST(TcpToken, TheStretchIsThatOfRfc7914) {
             "2eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640");
 }
 
-TEST(TcpToken, ItsOwnAreKnownAgain) {
+TEST(TcpToken, TokensThatCollabMadeAreToldApartFromOthers) {
   EXPECT_TRUE(is_made_token(kMade));
   EXPECT_TRUE(check_token(kMade).ok());
   for (const std::string& own : {kOwn, "clb_" + std::string(43, 'k'), "clb_" + std::string(51, 'k'), kMade + "0"}) {

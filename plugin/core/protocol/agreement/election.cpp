@@ -57,7 +57,7 @@ std::optional<LinkId> Election::add_applicant(TimePoint now, LinkId link, const 
     if (applicant.join.site == join.site && other != link) replaced = other;
   }
   if (replaced) applicants_.erase(*replaced);
-  // Sites move between candidates, so the wait counts from the first one that sought a leader here.
+  // Sites move between candidates, so the wait counts from the first one that waited for a leader here.
   const bool anew = waiting_.running() && now >= later(last_gone_, config_.link_grace);
   if (applicants_.empty() && anew) forgotten_.clear();
   if (applicants_.empty() && (anew || !waiting_.running())) waiting_.start(now);
@@ -359,7 +359,7 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
          (!may_be_so || newest_of(without_it).anchor.run == claim.run);
 }
 
-std::optional<ElectionResult> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
+std::optional<ElectionResult> Election::advance(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
   for (auto& [link, applicant] : applicants_) {
     applicant.overdue = !applicant.promised && now >= later(applicant.asked, config_.link_grace);
@@ -584,7 +584,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   TimePoint next = waiting_.next();
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
-    const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while a term is sought
+    const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while promises are asked for
     if (!applicant.promised && !applicant.overdue && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :

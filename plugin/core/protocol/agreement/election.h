@@ -78,7 +78,7 @@ class Election {
   [[nodiscard]] bool is_forgotten(const std::string& site) const { return forgotten_.count(site) != 0; }
 
   // Takes every step that is possible now: sends messages, and returns the result once there is one. Then it is empty.
-  [[nodiscard]] std::optional<ElectionResult> seek(TimePoint now, std::vector<CoordinatorAction>& out);
+  [[nodiscard]] std::optional<ElectionResult> advance(TimePoint now, std::vector<CoordinatorAction>& out);
 
   [[nodiscard]] bool empty() const { return applicants_.empty(); }
   [[nodiscard]] std::size_t size() const { return applicants_.size(); }

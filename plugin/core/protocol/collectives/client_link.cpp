@@ -63,7 +63,7 @@ void ClientLink::on_closed(const Status& why) {
   is_final(why) ? fail_permanently(why) : lose(why.ok() ? "it was closed" : why.message(), false);
 }
 
-// A wrong key does not become right if it is tried again.
+// A wrong token does not become right if it is tried again.
 bool ClientLink::is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !entered_once_; }
 
 void ClientLink::heard() { heard_ = all_.now; }
@@ -114,7 +114,7 @@ void ClientLink::lose(const std::string& why, bool unanswered) {
     failed_dials_ = 0;
     candidate_ = (candidate_ + 1) % static_cast<std::uint32_t>(all_.config.hubs.size());
   }
-  if (give_up_ == kNever) give_up_ = later(all_.now, patience());
+  if (give_up_ == kNever) give_up_ = later(all_.now, hub_search_limit());
   phase_ = Phase::kWaiting;
   link_ = {};
   next_beat_ = kNever;
@@ -162,11 +162,11 @@ TimePoint ClientLink::silent_at() const {
 }
 
 // How long to wait for a hub that leads. If there are several hubs, one may have to be given up first.
-Duration ClientLink::patience() const { return (all_.config.hubs.size() > 1 ? 2 : 1) * grace_; }
+Duration ClientLink::hub_search_limit() const { return (all_.config.hubs.size() > 1 ? 2 : 1) * grace_; }
 
 std::string ClientLink::why_none_leads() const {
   const std::string where = join_words(all_.config.hubs) + " for " +
-                            in_seconds(entered_once_ ? patience() : all_.config.join_timeout) +
+                            in_seconds(entered_once_ ? hub_search_limit() : all_.config.join_timeout) +
                             (entered_once_ ? " (COLLAB_LINK_GRACE): " : " (COLLAB_JOIN_TIMEOUT): ");
   return minority_.empty() ? "no coordinator answers at " + where + last_problem_ + " [hub.unreachable]"
                            : "this rank's world has no majority at " + where + minority_ + " [hub.no-majority]";

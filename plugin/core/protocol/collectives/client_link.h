@@ -60,7 +60,7 @@ class ClientLink {
   [[nodiscard]] bool is_at_hub() const { return is_entering() || is_in(); }
   [[nodiscard]] bool is_final(const Status& why) const;
   [[nodiscard]] TimePoint silent_at() const;
-  [[nodiscard]] Duration patience() const;
+  [[nodiscard]] Duration hub_search_limit() const;
   [[nodiscard]] std::string why_none_leads() const;
   [[nodiscard]] Duration pause() const;
   void dial();

@@ -74,8 +74,8 @@ CallsUnderWay CollectiveHub::calls_under_way(const SitesOf& sites_of) const {
   return all;
 }
 
-std::uint64_t CollectiveHub::changes() const { return parts_->changes; }
-std::uint64_t CollectiveHub::changes_of_calls() const { return parts_->changes + parts_->changes_of_calls; }
+std::uint64_t CollectiveHub::changes() const { return parts_->counters.changes(); }
+std::uint64_t CollectiveHub::changes_of_calls() const { return parts_->counters.changes_of_calls(); }
 
 std::size_t CollectiveHub::held() const { return parts_->worlds.held(); }
 
@@ -95,7 +95,7 @@ std::size_t CollectiveHub::steps_known() const {
   return steps;
 }
 
-std::uint64_t CollectiveHub::looked_at() const { return parts_->looked_at; }
+std::uint64_t CollectiveHub::looked_at() const { return parts_->counters.all_looked_at(); }
 
 TimePoint CollectiveHub::next_deadline() const {
   TimePoint next = kNever;

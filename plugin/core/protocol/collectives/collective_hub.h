@@ -20,16 +20,17 @@
 #include <string>
 #include <vector>
 
+#include "collab/config.h"
 #include "core/protocol/collectives/hub_actions.h"
 
 namespace collab::protocol {
 
 struct HubConfig {
-  std::string swarm = "default";
-  Duration heartbeat{1'000'000};
-  Duration link_grace{60'000'000};
-  Duration join_timeout{300'000'000};  // ranks that have never come are waited for as long
-  std::uint64_t hub = 1;               // drawn at random by its process: no two ballots are the same
+  std::string swarm = default_config().run;
+  Duration heartbeat = default_config().heartbeat;
+  Duration link_grace = default_config().link_grace;
+  Duration join_timeout = default_config().join_timeout;  // ranks that have never come are waited for as long
+  std::uint64_t hub = 1;                                  // drawn at random by its process: no two ballots are the same
 };
 
 struct HubParts;

@@ -80,8 +80,8 @@ struct HubBegin {};
 struct HubLeave {
   std::string reason;
 };
-// What it was to say does not fit a message.
-struct HubUnsayable {
+// This rank wanted to send a message that is too large to encode.
+struct HubMessageTooLarge {
   Status why;
 };
 struct HubConnected {
@@ -90,8 +90,8 @@ struct HubConnected {
 struct HubDialFailed {
   Status why;
 };
-using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, ResolveSender, HubLeave, HubUnsayable,
-                                    HubConnected, HubDialFailed, HubReceived, Closed, Tick>;
+using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, ResolveSender, HubLeave,
+                                    HubMessageTooLarge, HubConnected, HubDialFailed, HubReceived, Closed, Tick>;
 
 struct DialHub {
   std::uint32_t candidate = 0;

@@ -16,7 +16,7 @@ void on_event(HubClientParts& all, const OpenGroup& event) { all.groups.open(eve
 void on_event(HubClientParts& all, const HubRequest& event) { all.groups.exchange(event); }
 void on_event(HubClientParts& all, const ResolveSender& event) { all.senders.resolve(event); }
 void on_event(HubClientParts& all, const HubLeave& event) { all.link.leave(event.reason); }
-void on_event(HubClientParts& all, const HubUnsayable& event) { all.link.fail_permanently(event.why); }
+void on_event(HubClientParts& all, const HubMessageTooLarge& event) { all.link.fail_permanently(event.why); }
 void on_event(HubClientParts& all, const CloseGroup& event) { all.groups.close(event.group); }
 
 // ---- events from the link

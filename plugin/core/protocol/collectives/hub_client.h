@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collab/config.h"
 #include "core/protocol/collectives/hub_actions.h"
 
 namespace collab::protocol {
@@ -18,9 +19,9 @@ namespace collab::protocol {
 struct HubClientConfig {
   wire::Enter self;               // `candidates` and what it remembers are filled in here
   std::vector<std::string> hubs;  // addresses, for messages; DialHub gives an index into it
-  Duration heartbeat{1'000'000};
-  Duration link_grace{60'000'000};
-  Duration join_timeout{300'000'000};
+  Duration heartbeat = default_config().heartbeat;
+  Duration link_grace = default_config().link_grace;
+  Duration join_timeout = default_config().join_timeout;
 };
 
 struct HubClientParts;

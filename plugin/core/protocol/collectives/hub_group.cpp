@@ -46,7 +46,7 @@ std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
 template <typename F>
 bool HubGroup::any_member(std::uint32_t& hint, F is_so) const {
   for (std::uint32_t n = 0; n < size(); ++n) {
-    ++world_.hub.looked_at;
+    world_.hub.counters.looked_at(1);
     const std::uint32_t i = (hint + n) % size();
     if (!is_so(i)) continue;
     hint = i;
@@ -166,7 +166,7 @@ void HubGroup::hold(std::uint32_t member, HubPart part) {
   const std::uint64_t number = part.contribute.step;
   came_[member] = std::max(came_[member], number);
   HubStep& step = steps_[number];
-  ++world_.hub.changes_of_calls;
+  world_.hub.counters.calls_changed();
   step.watch(world_.groups.agenda(), {id(), number});
   step.add(member, std::move(part));
 }
@@ -317,7 +317,7 @@ void HubGroup::send_errors(std::uint32_t member) {
 }
 
 void HubGroup::catch_up() {
-  world_.hub.looked_at += size();
+  world_.hub.counters.looked_at(size());
   std::set<std::uint64_t> held;
   for (const RankId member : members()) {
     if (!world_.ranks[member].in) continue;
@@ -332,7 +332,7 @@ void HubGroup::catch_up() {
 }
 
 void HubGroup::settle() {
-  ++world_.hub.looked_at;
+  world_.hub.counters.looked_at(1);
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, step] : steps_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number);
@@ -346,7 +346,7 @@ void HubGroup::on_due(std::uint64_t number) {
 // ---- how a step ends
 
 void HubGroup::settle(std::uint64_t number) {
-  ++world_.hub.looked_at;
+  world_.hub.counters.looked_at(1);
   const auto found = steps_.find(number);
   if (found == steps_.end()) return;
   if (found->second.result()) return conclude(number);
@@ -364,11 +364,11 @@ bool HubGroup::has_stood(std::uint64_t number) const {
   if (number <= newest_stood_) return true;
   if (recalls_ != world_.memory.recalls()) {
     recalls_ = world_.memory.recalls();
-    world_.hub.looked_at += size();
+    world_.hub.counters.looked_at(size());
     for (std::uint32_t i = 0; i < size(); ++i) most_completed_ = std::max(most_completed_, completed_by(i));
   }
   if (number > most_completed_) return false;
-  world_.hub.looked_at += size();
+  world_.hub.counters.looked_at(size());
   std::vector<std::uint64_t> completed;
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];
@@ -470,7 +470,7 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   result.ballot = world_.membership.ballot();
   result.stands = world_.only_hub || mutant(Mutant::kResultStandsAtOnce);
   step.decide(std::move(result), world_.hub.now);
-  ++world_.hub.changes_of_calls;
+  world_.hub.counters.calls_changed();
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     // An error also goes to members that have not come to the step: it does not stand without them.
@@ -508,7 +508,7 @@ void HubGroup::conclude(std::uint64_t number) {
 void HubGroup::stand(std::uint64_t number) {
   newest_stood_ = std::max(newest_stood_, number);
   const HubStep step = std::move(steps_.at(number));
-  ++world_.hub.changes_of_calls;
+  world_.hub.counters.calls_changed();
   steps_.erase(number);
   for (std::uint32_t i = 0; i < size(); ++i) {
     const RankId rank = members()[i];

@@ -48,7 +48,7 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
-  if (again) ++world_.hub.changes_of_calls;
+  if (again) world_.hub.counters.calls_changed();
   if (again) group->send_errors(*member);  // it was told of none while it took no part
   group->catch_up();
 }
@@ -72,7 +72,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
 
 void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
   if (!world_.memory.close(rank, message.group)) return;
-  ++world_.hub.changes_of_calls;
+  world_.hub.counters.calls_changed();
   HubGroup* const group = find(message.group);
   if (group == nullptr) return;
   group->settle();
@@ -199,7 +199,7 @@ void HubGroups::on_tick() {
 }
 
 void HubGroups::clear() {
-  ++world_.hub.changes_of_calls;
+  world_.hub.counters.calls_changed();
   groups_.clear();
   of_rank_.clear();
   receivers_.clear();
@@ -219,7 +219,7 @@ void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
   if (parent == nullptr || found == pairs_.end()) return;
   std::set<GroupId>& pairs = found->second;
   while (!pairs.empty()) {
-    ++world_.hub.looked_at;
+    world_.hub.counters.looked_at(1);
     const HubGroup& pair = groups_.at(*pairs.begin());
     if (pair.waits_to_send() && parent->member_of(pair.members().front())) return notify_receiver(pair);
     pairs.erase(pairs.begin());

@@ -10,8 +10,8 @@ namespace collab::protocol {
 inline constexpr std::size_t kMaxHubPart = std::size_t{16} << 20;  // payload of one Contribute
 inline constexpr std::size_t kMaxHubStep = std::size_t{64} << 20;  // payloads of a step, over its members
 
-// Parts that are held, with what is said beside them, until all that live have taken their steps: of one rank, and of
-// all groups and worlds together. Beyond that a rank may hold its share, if all of all worlds had as much.
+// Bytes of parts, with their texts, that the hub holds until all living ranks have taken the steps: for one rank, and
+// for all groups and worlds together. Above the second limit a rank may still hold its equal share of it.
 inline constexpr std::size_t kMaxRankParts = std::size_t{128} << 20;
 inline constexpr std::size_t kMaxHubParts = std::size_t{512} << 20;
 // Likewise what a rank makes the hub remember: groups, what it has completed, holds and has closed, whose sender it

@@ -77,7 +77,7 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
   if (chained && known) return "";
   return world_.ranks.text(message.rank) +
          " has gone on with others of its world, apart from the ranks here: each side has left the other out for good "
-         "[hub.parted]";
+         "[hub.split]";
 }
 
 bool HubMembership::may_raise(RankId rank) {

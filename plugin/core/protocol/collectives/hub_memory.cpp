@@ -45,7 +45,7 @@ bool HubMemory::recall(const wire::Enter& message) {
   const std::string what = std::to_string(entries) + " steps and groups that it names";
   if (bytes > before && !require_room(message.rank, bytes - before, what)) return false;
   ++recalls_;
-  ++world_.hub.changes_of_calls;  // it may have closed groups
+  world_.hub.counters.calls_changed();  // it may have closed groups
   rank.completed.clear();
   rank.held.clear();
   for (const wire::Completed& each : message.completed) rank.completed[each.group] = each.steps;

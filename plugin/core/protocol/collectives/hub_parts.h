@@ -4,6 +4,7 @@
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -13,6 +14,20 @@
 #include "core/protocol/collectives/hub_worlds.h"
 
 namespace collab::protocol {
+
+// How often something has changed, and what events cost: see CollectiveHub.
+class HubCounters {
+ public:
+  void presence_changed() { ++changes_; }
+  void calls_changed() { ++changes_of_calls_; }
+  void looked_at(std::size_t ones) { looked_at_ += ones; }
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  [[nodiscard]] std::uint64_t changes_of_calls() const { return changes_ + changes_of_calls_; }
+  [[nodiscard]] std::uint64_t all_looked_at() const { return looked_at_; }
+
+ private:
+  std::uint64_t changes_ = 0, changes_of_calls_ = 0, looked_at_ = 0;
+};
 
 struct HubParts {
   explicit HubParts(HubConfig c) : config(std::move(c)), worlds(*this) {}
@@ -24,10 +39,7 @@ struct HubParts {
   TimePoint now{};
   std::vector<HubAction> out;
 
-  // See CollectiveHub.
-  std::uint64_t changes = 0;
-  std::uint64_t changes_of_calls = 0;
-  std::uint64_t looked_at = 0;
+  HubCounters counters;
 
   void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
   void note(Note::Level level, const char* event, const std::string& text);

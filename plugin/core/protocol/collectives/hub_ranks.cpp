@@ -79,7 +79,7 @@ bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   if (fresh) world_.hub.worlds.close_link(rank.link, "its rank has entered over another link");
   this->link(rank, link);
   rank.acceptor = message.acceptor;
-  if (!std::exchange(rank.entered, true)) ++world_.hub.changes;
+  if (!std::exchange(rank.entered, true)) world_.hub.counters.presence_changed();
   rank.in = false;
   heard(message.rank);
   world_.hub.worlds.enter(link, {world_.number, message.rank});
@@ -89,7 +89,7 @@ bool HubRanks::enter(LinkId link, const wire::Enter& message) {
 void HubRanks::on_leave(RankId rank, const wire::Leave& message) {
   world_.hub.worlds.close_link(ranks_[rank.value].link, "its rank has left");
   ranks_[rank.value].left = true;
-  ++world_.hub.changes;
+  world_.hub.counters.presence_changed();
   world_.hub.note(Note::Level::kDebug, "hub", text(rank) + " has left: " + message.reason);
   world_.groups.settle(rank);
   world_.membership.advance();
@@ -117,7 +117,7 @@ void HubRanks::readmit_all() {
 }
 
 void HubRanks::disconnect_all(const std::string& why) {
-  ++world_.hub.changes;
+  world_.hub.counters.presence_changed();
   for (HubRank& rank : ranks_) rank.entered = false;
   expected_by_ = kNever;
   suspects_.clear();
@@ -132,7 +132,7 @@ void HubRanks::disconnect_all(const std::string& why) {
 // Logs one line for all of them.
 void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& why) {
   if (ranks.empty()) return;
-  ++world_.hub.changes;
+  world_.hub.counters.presence_changed();
   for (const RankId rank : ranks) {
     ranks_[rank.value].gone = why;
     const LinkId link = ranks_[rank.value].link;
@@ -154,7 +154,7 @@ void HubRanks::await_ranks(bool returning) {
   expected_by_ =
       later(world_.hub.now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
   suspects_.clear();
-  ++world_.hub.changes;
+  world_.hub.counters.presence_changed();
   for (HubRank& rank : ranks_) rank.entered = false;
   next_ = std::min(next_, expected_by_);
 }
@@ -184,7 +184,7 @@ TimePoint HubRanks::next_look() const {
 }
 
 void HubRanks::on_tick() {
-  world_.hub.looked_at += size();
+  world_.hub.counters.looked_at(size());
   judge_silence();
   next_ = next_look();
 }
@@ -206,7 +206,7 @@ void HubRanks::judge_silence() {
   if (fresh && others_falter && hold_ == kNever) hold_ = soon;
   if (hold_ != kNever && world_.hub.now < hold_) return;
   hold_ = kNever;
-  if (suspects_ != silent) ++world_.hub.changes;
+  if (suspects_ != silent) world_.hub.counters.presence_changed();
   suspects_ = std::move(silent);
   if (suspects_.empty()) return;
   if (!world_.only_hub) world_.membership.judge_quorum();

@@ -42,7 +42,7 @@ void HubWorlds::on_tick() {
 }
 
 void HubWorlds::erase(std::uint64_t number) {
-  ++all_.changes;
+  all_.counters.presence_changed();
   worlds_.erase(number);
   divide_budgets();
 }

@@ -205,12 +205,12 @@ void AnchorChoice::notify_passed_over(Member& member, const std::string& why, co
   const wire::Offer offer = member.brought();
   if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
   if (!all_->installer.mark_passed_over(member)) return;  // it was told before
-  const std::string text = "the state that " + member.name + " had loaded is not what the swarm goes on from: " + why +
+  const std::string text = "the swarm does not start from the state that " + member.name + " had loaded: " + why +
                            ". To begin from the model of " + member.name +
                            ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else +
                            " [join.state-passed-over]";
-  all_->note(Note::Level::kWarning, "passed-over", text, {{"who", json_quote(member.name)}});
-  all_->send(member, wire::Notice{"passed-over", text});
+  all_->note(Note::Level::kWarning, "state-not-used", text, {{"who", json_quote(member.name)}});
+  all_->send(member, wire::Notice{"state-not-used", text});
 }
 
 void AnchorChoice::notify_late_joiner(Member& joiner) {
@@ -226,14 +226,14 @@ void AnchorChoice::report_choice(const Member& best, bool newborn) {
     return !entry.second.helper && offer.run.value == 0 && anchor_->digest != offer.digest;
   };
   const std::string taken = anchor_text(anchor_->run, anchor_->round);
-  const std::string words = text_of(claim_of(best, init_from().first));
+  const std::string claim = text_of(claim_of(best, init_from().first));
   const bool chosen = newborn && std::ranges::any_of(all_->members(), differs);
   all_->note(Note::Level::kInfo, "anchor",
              std::to_string(all_->members().size()) + (all_->members().size() == 1 ? " site is" : " sites are") +
                  " here; the anchor of " + taken + " is taken from " + best.name +
-                 (chosen ? ", " + words + ", because the sites' parameters differ" : ""));
+                 (chosen ? ", " + claim + ", because the sites' parameters differ" : ""));
   const std::string why =
-      best.name + (newborn ? ", " + words + ", has the parameters of round 0" : " holds an anchor, of " + taken);
+      best.name + (newborn ? ", " + claim + ", has the parameters of round 0" : " holds an anchor, of " + taken);
   for (auto& [id, member] : all_->members()) notify_passed_over(member, why, "");
 }
 

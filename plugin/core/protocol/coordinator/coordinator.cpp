@@ -45,7 +45,7 @@ CoordinatorParts::CoordinatorParts(CoordinatorConfig c) : config(std::move(c)), 
 void CoordinatorParts::bind() {
   leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
   anchor.all_ = installer.all_ = gate.all_ = slices.all_ = period.all_ = round.all_ = this;
-  exclusions.all_ = contributions.all_ = this;
+  exclusions.all_ = contributions.all_ = digests.all_ = this;
 }
 
 void CoordinatorParts::forget_swarm() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collab/config.h"
 #include "collab/swarm_status.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/agreement/term_limit.h"
@@ -17,23 +18,25 @@ namespace collab::protocol {
 
 struct CoordinatorParts;
 
-// The values here are for tests: a coordinator that runs takes each from the knobs (coordinator_server.cpp).
+// A coordinator that runs takes each from the knobs in force (coordinator_server.cpp).
 struct CoordinatorConfig {
-  std::string swarm = "default";
+  std::string swarm = default_config().run;
   RunId fresh_run;  // the run's number if the swarm is born here; later runs are larger
   Digest secret{};  // drawn, and never told: keys of pairs of sites are made with it
   TermId term{1};   // the lowest; a successor's is above all that its members have promised
   TermLimit terms;
-  std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
-  std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
-  Duration heartbeat = std::chrono::seconds(1);
-  Duration link_grace = std::chrono::seconds(60);
-  Duration join_timeout = std::chrono::seconds(300);
-  Duration round_timeout = std::chrono::seconds(1800);
+  std::uint32_t min_sites =
+      default_config().min_sites;  // round 0 waits for this many, or for what the sites expect if that is more
+  std::string init_from;           // the site whose parameters round 0 has; empty: what the sites say
+  Duration heartbeat = default_config().heartbeat;
+  Duration link_grace = default_config().link_grace;
+  Duration join_timeout = default_config().join_timeout;
+  Duration round_timeout = default_config().round_timeout;
   // An exchange in which nothing moves for the grace, and at least so long, stands still: a chunk is counted once it is
   // whole, and one of several on a slow line takes a while.
   Duration least_standstill = std::chrono::seconds(60);
-  Duration straggler_grace = std::chrono::seconds(60);  // a majority that is ready waits this long for the others
+  Duration straggler_grace =
+      default_config().straggler_grace;     // a majority that is ready waits this long for the others
   Duration forget_after = Duration::max();  // then a minority goes on without the missing sites, as another run
   bool equal_shares = false;                // whatever the sites have measured
 

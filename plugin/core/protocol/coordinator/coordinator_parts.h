@@ -11,6 +11,7 @@
 //   slices         who owns which part of the vector
 //   period         how many steps until the next round, where the leader chooses
 //   round          attempts, and the commit
+//   digests        whether sites hold the same anchor, and the same mean
 //   exclusions     who is left out of the round
 //   contributions  what rounds say of who contributed
 //
@@ -30,6 +31,7 @@
 #include "core/protocol/coordinator/anchor_installer.h"
 #include "core/protocol/coordinator/contributions.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/coordinator/digest_check.h"
 #include "core/protocol/coordinator/exclusions.h"
 #include "core/protocol/coordinator/generation_gate.h"
 #include "core/protocol/coordinator/leadership.h"
@@ -60,6 +62,7 @@ struct CoordinatorParts {
   SliceOwners slices{};
   Period period{};
   Round round{};
+  DigestCheck digests{};
   Exclusions exclusions{};
   Contributions contributions{};
 

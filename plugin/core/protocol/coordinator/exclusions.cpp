@@ -76,8 +76,8 @@ bool Exclusions::is_needed(SiteId site) const {
   return !all_->membership.quorum_among(others).can_accept();
 }
 
-// The site is expelled, unless the word of other sites, which may be a lie, would end its training. Then the round goes
-// on without it.
+// Expels the site if it is no voter, or if no round can be agreed on without it. Otherwise it is only left out of the
+// round: what other sites say of it may be a lie, and must not end its training.
 void Exclusions::expel_or_exclude(SiteId id, const std::string& why, const std::string& code) {
   all_->changed = true;
   if (!all_->agreed.is_voter(id) || is_needed(id)) return all_->membership.expel(id, why + " " + code);

@@ -89,16 +89,16 @@ void GenerationGate::refuse_stale(LinkId link, const std::string& who) {
 void GenerationGate::refuse_and_close(LinkId link, const std::string& who, const std::string& reason) {
   all_->out.emplace_back(Send{link, wire::Refuse{reason, true}});
   all_->out.emplace_back(CloseLink{link, reason});
-  all_->note(Note::Level::kWarning, "behind", who + " is sent away: " + reason,
+  all_->note(Note::Level::kWarning, "stale", who + " is refused: " + reason,
              {{"who", json_quote(who)}, {"generation", std::to_string(generations_.current())}});
 }
 
 void GenerationGate::report_waiting_sites() {
   const bool here = trainers_here() > 0;
   std::string trainers;  // all their names: made once, and only if a site is told
-  for (auto& [link, waiting] : generations_.waiting()) {
+  for (const auto& [link, waiting] : generations_.waiting()) {
     if (all_->now < waiting.tell) continue;
-    waiting.tell = later(all_->now, all_->config.heartbeat);  // it hears that the coordinator is there
+    generations_.told(link, later(all_->now, all_->config.heartbeat));  // it hears that the coordinator is there
     const std::string own = generation_text(waiting.join.generation);
     if (here && trainers.empty()) trainers = trainers_text();
     const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
@@ -108,7 +108,7 @@ void GenerationGate::report_waiting_sites() {
     const std::string reason =
         "this site is at " + own + " of the model and waits for " + others + ", for at most " + limit;
     all_->out.emplace_back(Send{link, wire::Hold{reason}});
-    if (std::exchange(waiting.announced, true)) continue;
+    if (!generations_.announce(link)) continue;
     all_->note(Note::Level::kInfo, "waiting", waiting.join.site + ": " + reason,
                {{"who", json_quote(waiting.join.site)}});
   }
@@ -121,7 +121,7 @@ void GenerationGate::on_tick() {
   const auto late = [&](const auto& entry) {
     return all_->now >= later(entry.second.since, all_->config.join_timeout);
   };
-  auto& waiting = generations_.waiting();
+  const auto& waiting = generations_.waiting();
   if (std::none_of(waiting.begin(), waiting.end(), late)) return;
   std::uint32_t next = UINT32_MAX;
   for (const auto& [link, one] : waiting) next = std::min(next, one.join.generation);

@@ -153,7 +153,7 @@ std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grac
   return open ? std::optional(lowest) : std::nullopt;
 }
 
-TimePoint Generations::next_deadline(TimePoint now, Duration grace, Duration patience) const {
+TimePoint Generations::next_deadline(TimePoint now, Duration grace, Duration join_timeout) const {
   TimePoint next = kNever;
   const auto consider = [&](TimePoint at) {
     if (at > now) next = std::min(next, at);
@@ -161,7 +161,7 @@ TimePoint Generations::next_deadline(TimePoint now, Duration grace, Duration pat
   for (const auto& [site, expected] : expected_) consider(expected.until);
   if (!waiting_.empty()) consider(later(last_seen_, grace));
   for (const auto& [link, waiting] : waiting_) {
-    consider(later(waiting.since, patience));
+    consider(later(waiting.since, join_timeout));
     consider(waiting.tell);
   }
   return next;

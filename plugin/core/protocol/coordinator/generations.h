@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collab/clock.h"
@@ -43,10 +44,12 @@ class Generations {
   // Returns the link that this one replaces, if any.
   std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
   [[nodiscard]] bool full() const { return waiting_.size() >= wire::kMaxSites; }
-  void forget(LinkId link, TimePoint now);                                 // its link is lost: it may come back
-  void drop(LinkId link);                                                  // it was refused
-  [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }  // to change what was told only
+  void forget(LinkId link, TimePoint now);  // its link is lost: it may come back
+  void drop(LinkId link);                   // it was refused
   [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
+  void told(LinkId link, TimePoint again) { waiting_.at(link).tell = again; }  // that it waits
+  // It is announced now. False: it was before.
+  [[nodiscard]] bool announce(LinkId link) { return !std::exchange(waiting_.at(link).announced, true); }
   // Sites of one generation wait no longer.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
@@ -67,7 +70,7 @@ class Generations {
   // No site trains here: which generation may begin now, if any. Sites that were here get the grace to come back. Sites
   // that left for the next generation get it to arrive there.
   [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
-  [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration patience) const;
+  [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration join_timeout) const;
 
  private:
   template <class Wanted>

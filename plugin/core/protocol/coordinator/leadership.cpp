@@ -40,9 +40,9 @@ TimePoint Leadership::next_deadline() const {
 
 // ---- while it does not lead ------------------------------------------------------------------------
 
-void Leadership::seek() {
+void Leadership::try_to_lead() {
   if (leads_) return;
-  if (std::optional<ElectionResult> elected = election_.seek(all_->now, all_->out)) lead(std::move(*elected));
+  if (std::optional<ElectionResult> elected = election_.advance(all_->now, all_->out)) lead(std::move(*elected));
 }
 
 void Leadership::apply(LinkId link, const wire::Join& join) {
@@ -52,7 +52,7 @@ void Leadership::apply(LinkId link, const wire::Join& join) {
   if (const auto replaced = election_.add_applicant(all_->now, link, join)) {
     all_->out.emplace_back(CloseLink{*replaced, "replaced by a new link of " + join.site});
   }
-  seek();
+  try_to_lead();
 }
 
 void Leadership::heard(LinkId link) {
@@ -66,14 +66,14 @@ bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   const auto* accepted = std::get_if<wire::Accepted>(&message);
   const bool counts = (promise != nullptr && election_.on_promise(link, *promise)) ||
                       (accepted != nullptr && election_.on_accepted(link, *accepted));
-  if (counts) seek();  // this looks at all of them
+  if (counts) try_to_lead();  // this looks at all of them
   return true;
 }
 
 void Leadership::remove_applicant(LinkId link) {
   if (!election_.remove_applicant(all_->now, link)) return;
   all_->generation.somebody_trained();
-  seek();
+  try_to_lead();
 }
 
 void Leadership::on_tick() {
@@ -82,7 +82,7 @@ void Leadership::on_tick() {
                                                " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
     election_.remove_applicant(all_->now, link);
   }
-  seek();
+  try_to_lead();
   const auto text = election_.waiting(all_->now);
   if (!text) return;
   all_->note(Note::Level::kInfo, std::string(kWait), *text);
@@ -131,7 +131,7 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
              {{"who", json_list(forget.sites)}});
   if (leads_) step_down("the missing sites are forgotten");
   election_.forget(forget.sites);
-  seek();
+  try_to_lead();
   std::erase_if(missing, [&](const std::string& name) { return election_.is_forgotten(name); });
   if (leads_)
     return answer(kForget, names_text(all_->membership.names(), {}) + " go on without " + whom + ", as another run");
@@ -261,7 +261,8 @@ bool Leadership::is_older(const wire::Join& join) const {
   const auto& [run, agreed] = *newest;
   if (run == theirs.run) return false;
   if (agreed.value == 0) return true;
-  // What was agreed here is not given up for a membership that is not here, nor on the word of one site among many.
+  // What was agreed here is not given up for a membership whose sites are not here, or because one site of many says
+  // so.
   const std::vector<wire::Voter>& voters_there = join.report.record.voters;
   std::size_t from_there = 1;
   std::size_t others = 0;

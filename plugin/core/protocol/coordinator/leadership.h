@@ -60,7 +60,7 @@ class Leadership {
  private:
   friend struct CoordinatorParts;
   friend struct Inside;
-  void seek();
+  void try_to_lead();
   void lead(ElectionResult elected);
   void inherit(const ElectionResult& elected);
   void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);

@@ -113,6 +113,7 @@ class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
   [[nodiscard]] std::uint64_t samples() const { return ready_ ? ready_->samples : 0; }
+  [[nodiscard]] const std::optional<std::vector<Digest>>& done() const { return done_; }  // of the attempt in flight
   // The last measurements. A rate, a time or a loss that it could not measure lately keeps its earlier value.
   [[nodiscard]] const wire::Measured& measured() const { return measured_; }
 
@@ -120,8 +121,8 @@ class MemberRound {
   friend class Round;
   friend struct Inside;
   std::optional<wire::Ready> ready_;
-  AttemptId since_{};                        // as in wire::Participant; 0: from its next attempt on
-  std::optional<std::vector<Digest>> done_;  // of the attempt in flight
+  AttemptId since_{};  // as in wire::Participant; 0: from its next attempt on
+  std::optional<std::vector<Digest>> done_;
   wire::Measured measured_;
 };
 

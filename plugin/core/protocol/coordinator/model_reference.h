@@ -24,8 +24,8 @@ class ModelReference {
   [[nodiscard]] Digest fingerprint() const { return fingerprint_; }
   [[nodiscard]] bool weighs_equally() const;                          // COLLAB_WEIGHT=equal
   [[nodiscard]] bool knows_model() const { return !model_.empty(); }  // a helper does not
-  // The averaged ones, where a setting goes by them: what a helper has to know of the model. None where they would not
-  // fit into a message.
+  // The averaged tensors, if a setting depends on them: this is what a helper needs to know of the model. Empty if they
+  // would not fit into a message.
   [[nodiscard]] std::vector<wire::TensorLength> tensors() const;
 
   // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.

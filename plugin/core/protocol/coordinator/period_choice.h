@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <deque>
 
+#include "collab/config.h"
+
 namespace collab::protocol {
 
 // The pace of the slowest member of a round.
@@ -22,9 +24,9 @@ struct Pace {
 };
 
 struct PeriodRule {
-  double target = 0.02;       // part of the time
-  bool behind = false;        // rounds run behind the training
-  std::uint32_t first = 0;    // before a round was measured; 0: the period is no leader's choice
+  double target = default_config().target_overhead;  // part of the time
+  bool behind = false;                               // rounds run behind the training
+  std::uint32_t first = 0;                           // before a round was measured; 0: the period is no leader's choice
   std::uint64_t samples = 0;  // of all sites, from round to round; 0: by the time that rounds take
 };
 

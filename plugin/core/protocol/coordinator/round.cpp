@@ -133,7 +133,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
   if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round_.attempt, member.id)) return;
   const wire::Participant* const peer = participant_of(*round_.attempt, unreachable.peer);
   if (peer == nullptr) {  // the member has given up the attempt all the same
-    all_->note(Note::Level::kWarning, "unreached",
+    all_->note(Note::Level::kWarning, "peer-unreachable",
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
                    "; another attempt is formed [round.peer-gone]");
@@ -162,7 +162,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
   }
   const bool cut = reachability_.failed(member.id, unreachable.peer, unreachable.round, all_->now - round_.started);
   if (cut) round_.cut_because = text + (itself ? "; without it " : "; without one of the two ");
-  all_->note(Note::Level::kWarning, "unreached",
+  all_->note(Note::Level::kWarning, "peer-unreachable",
              text + "; another attempt is formed" +
                  (!cut     ? ""
                   : itself ? ", in which it owns no slice"
@@ -221,7 +221,7 @@ void Round::try_to_start() {
   if (verdict.what == RoundGate::Verdict::What::kNotYet) return;
   if (verdict.what == RoundGate::Verdict::What::kSkip) return skip(verdict.why);
   const std::set<SiteId> ready = ready_sites();
-  if (!repair_states(ready)) return;
+  if (!all_->digests.anchors_are_alike(ready)) return;
   for (const SiteId id : eligible_sites()) {
     if (ready.count(id) != 0) continue;
     const std::string why = verdict.why.empty() ? ", which was not ready " + in_seconds(all_->config.straggler_grace) +
@@ -246,40 +246,6 @@ std::set<SiteId> Round::exclude_unreachable(std::set<SiteId> sites) {
     all_->exclusions.exclude(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
   }
   return sites;
-}
-
-// Before deltas to an anchor are averaged, all sites must hold the same anchor. A site that differs fetches it again,
-// keeps its parameters, and says ready once more.
-bool Round::repair_states(const std::set<SiteId>& sites) {
-  std::map<SiteId, Digest> said;
-  for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
-  const Digest right = right_of(said);
-  const std::optional<Digest> before = all_->anchor.record()->digest;
-  all_->anchor.set_digest(right);
-  if (before && *before != right) all_->installer.digest_changed();
-  std::vector<SiteId> wrong;
-  std::vector<SiteId> sound;
-  for (const auto& [id, digest] : said)
-    (digest == right || mutant(Mutant::kStatesNotCompared) ? sound : wrong).push_back(id);
-  for (const SiteId id : wrong) {
-    Member& member = all_->members().at(id);
-    const std::uint32_t times = all_->exclusions.count_state_repair(id);
-    const bool tie = said.size() == 2;
-    const std::string text = member.name + " holds a different anchor of round " +
-                             std::to_string(all_->anchor.record()->round.value) + " (digest " + to_hex(said[id]) +
-                             ") from that of " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
-                             (tie ? "; with two sites, the lower one counts as right" : "");
-    if (times > kMaxRepeats) {
-      all_->exclusions.expel_or_exclude(id, text + "; it was repaired " + times_text(kMaxRepeats) + " without success",
-                                        "[round.state-beyond-repair]");
-      continue;
-    }
-    all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",
-               {{"who", json_quote(all_->membership.name_of(id))},
-                {"round", std::to_string(all_->anchor.record()->round.value)}});
-    all_->installer.install_again(member);
-  }
-  return wrong.empty();
 }
 
 void Round::start(const std::set<SiteId>& sites) {

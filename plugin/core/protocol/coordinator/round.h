@@ -6,7 +6,7 @@
 //     +--a site is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
 //
 // round.cpp: what sites say, towards an attempt. round_attempt.cpp: one in flight. round_end.cpp: from `Done` to the
-// commit, or to another attempt where means differ.
+// commit, or to another attempt where means differ (digest_check.h).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -91,7 +91,6 @@ class Round {
   // ---- towards an attempt
   [[nodiscard]] std::set<SiteId> eligible_sites() const;
   void try_to_start();
-  [[nodiscard]] bool repair_states(const std::set<SiteId>& sites);  // whether all were right
   [[nodiscard]] std::set<SiteId> exclude_unreachable(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
   [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
@@ -106,10 +105,6 @@ class Round {
   void abandon_attempt_of(const std::set<SiteId>& late, const std::string& why);
   // ---- its end
   void finish_attempt();  // all are done: compare, then commit or try again
-  [[nodiscard]] bool means_are_alike() const;
-  [[nodiscard]] std::set<SiteId> sites_with_wrong_mean() const;
-  [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
-  void average_again(const std::set<SiteId>& wrong);
   void commit();
   void skip(const std::string& reason);  // ready sites train on; the anchor stays as it is
   void begin_again();

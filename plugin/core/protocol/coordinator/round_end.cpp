@@ -5,21 +5,10 @@
 //   Done                                                     kept; until all participants that are here have said it,
 //                                                            nothing follows
 //   all are done, every digest alike                         commit(): `Commit` to them; the anchor is the next one
-//   all are done, a site has another digest of a slice       average_again(): the attempt is given up, nothing of its
-//                                                            exchange stands, and another one is formed
+//   all are done, a site has another digest of a slice       the attempt is given up, nothing of its exchange stands,
+//                                                            and another one is formed
 //
-// The right digest is the one that most sites say, of the voters that train (if any do); among equals, the one
-// that includes the lowest site (right_of).
-// Each of the other sites is
-//
-//   the first three times                                    named: event `repair`, [round.mean-differs]
-//   then, a voter, if the round can do without it            left out of the round: event `straggler`
-//   then, otherwise                                          expelled [round.mean-beyond-repair]
-//   no voter, as it is of no membership yet                  named, and expelled after the third time. After the first
-//                                                            time only one that is no voter takes part in the rest
-//                                                            of the round, then none (faults.h)
-//
-// Times are counted over rounds, until a commit in which its mean was right.
+// Which digest is right, and what becomes of a site with another one: digest_check.h.
 #include <algorithm>
 #include <utility>
 
@@ -47,73 +36,12 @@ void Round::on_done(Member& member, const wire::Done& done) {
 
 void Round::finish_attempt() {
   if (round_.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round_.here)) return;
-  const std::set<SiteId> wrong = sites_with_wrong_mean();
+  const std::set<SiteId> wrong = all_->digests.sites_with_wrong_mean(*round_.attempt);
   if (wrong.empty()) return commit();
-  average_again(wrong);
-}
-
-bool Round::means_are_alike() const {
-  const std::vector<Digest>* first = nullptr;
-  return std::ranges::all_of(round_.attempt->participants, [&](const wire::Participant& p) {
-    if (!p.here) return true;
-    const auto& done = all_->members().at(p.site).round.done_;
-    if (!done) return true;  // a planted bug
-    first = first == nullptr ? &*done : first;
-    return *done == *first;
-  });
-}
-
-std::set<SiteId> Round::sites_with_wrong_mean() const {
-  std::set<SiteId> wrong;
-  if (means_are_alike()) return wrong;
-  for (std::size_t i = 0; i < round_.attempt->slices.size(); ++i) {
-    std::map<SiteId, Digest> said;
-    for (const wire::Participant& p : round_.attempt->participants) {
-      if (p.here && (all_->members().at(p.site).round.done_ || !mutant(Mutant::kCommitBeforeAllAreDone)))
-        said[p.site] = (*all_->members().at(p.site).round.done_)[i];
-    }
-    const Digest right = right_of(said);
-    for (const auto& [site, digest] : said) {
-      if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
-    }
-  }
-  return wrong;
-}
-
-// What voters that train report, if there are any. Helpers and new sites may be one peer under many
-// names.
-Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
-  std::map<SiteId, Digest> by_trainers = said;
-  std::erase_if(by_trainers, [this](const auto& entry) {
-    return all_->members().at(entry.first).helper || !all_->agreed.is_voter(entry.first);
-  });
-  return most_reported(by_trainers.empty() ? said : by_trainers);
-}
-
-// Gives up the attempt and names the sites that differ. The first times that is all; then the round goes on without
-// them.
-void Round::average_again(const std::set<SiteId>& wrong) {
-  const std::string of = std::to_string(round_.attempt->round.value);
-  const std::string what = " has a different mean of round " + of + " from " +
-                           (round_.here == 2 ? "the lower site, which counts as right if there are two" : "most sites");
+  const wire::StartAttempt attempt = *round_.attempt;
   discard_exchange();
   all_->changed = true;
-  std::map<SiteId, std::string> newcomers;
-  for (const SiteId id : wrong) {
-    if (!all_->agreed.is_voter(id)) newcomers.emplace(id, all_->membership.name_of(id));
-  }
-  all_->exclusions.exclude_newcomers(newcomers);
-  for (const SiteId id : wrong) {
-    const std::uint32_t times = all_->exclusions.count_mean_repair(id);
-    const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
-    if (times > kMaxRepeats) {
-      all_->exclusions.expel_or_exclude(id, again, "[round.mean-beyond-repair]");
-    } else {
-      all_->note(Note::Level::kError, "repair",
-                 all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
-                 {{"who", json_quote(all_->membership.name_of(id))}, {"round", of}});
-    }
-  }
+  all_->digests.repair_means(attempt, wrong);
 }
 
 void Round::commit() {

@@ -93,10 +93,10 @@ RoundGate::Waits RoundGate::update_waits(const Count& count) {
       waits.all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
   waits.whole = waits.all && (count.helped || waits.rests || now >= helpers_until_);
   const Deadlock deadlock = waits.whole || calls_.empty() ? Deadlock() : find_deadlock();
-  deadlock_since_ = deadlock.words.empty() ? kNever : std::min(deadlock_since_, now);
+  deadlock_since_ = deadlock.text.empty() ? kNever : std::min(deadlock_since_, now);
   deadlock_until_ = deadlock.stands ? deadlock_since_ : later(deadlock_since_, kDeadlockHeartbeats * heartbeat);
   waits.deadlocked = now >= deadlock_until_;
-  waits.deadlock = deadlock.words;
+  waits.deadlock = deadlock.text;
   return waits;
 }
 
@@ -125,8 +125,8 @@ RoundGate::Verdict RoundGate::with_quorum(const Count& count, const Waits& waits
   if (waits_for_joiners()) return wait_for_guests();
   if (waits.deadlocked) return {kStart, waits.deadlock};
   if (grace_over) return {kStart};
-  return {kStart, waits.all ? "it is a helper, or was waited for in vain before"
-                            : "it is new, and new sites have just held the others up"};
+  return {kStart, waits.all ? "it is a helper, or earlier rounds waited for it in vain"
+                            : "it is new, and new sites have just delayed a round"};
 }
 
 // Only numbers, as this runs at each event: no sets are made.
@@ -170,7 +170,7 @@ RoundGate::Deadlock RoundGate::find_deadlock() const {
     found.stands = found.stands && call->second.stands_still;
     parts.push_back(member.name + " is in " + call->second.call + ", which waits for " + awaited->second.name);
   }
-  found.words = join_words(parts);
+  found.text = join_words(parts);
   return found;
 }
 

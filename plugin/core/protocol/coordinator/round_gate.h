@@ -62,7 +62,7 @@ class RoundGate {
     Quorum quorum;       // of ready sites, helpers too
   };
   struct Deadlock {
-    std::string words;   // empty: there is none
+    std::string text;    // empty: there is none
     bool stands = true;  // the training of each of the others stands in its call
   };
   struct Waits {
@@ -96,7 +96,7 @@ class RoundGate {
   TimePoint joiners_until_ = kNever;     // then it goes on without them
   TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
   TimePoint deadlock_since_ = kNever;    // all others are in calls that wait for the ready sites
-  TimePoint deadlock_until_ = kNever;    // then they are parted
+  TimePoint deadlock_until_ = kNever;    // then the round starts without the others, or is skipped
 };
 
 }  // namespace collab::protocol

@@ -50,11 +50,11 @@ void SliceOwners::report_division(RoundId round, const std::vector<Share>& share
     parts.push_back(name + " " + in_percent(share.share / total));
     json += (json.empty() ? "" : ",") + json_quote(name) + ":" + json_number(share.share / total);
   }
-  all_->note(Note::Level::kInfo, "shares",
+  all_->note(Note::Level::kInfo, "partition",
              "round " + std::to_string(round.value) + ": by the rates the sites have measured, owners are " +
                  join_words(parts) + "; the exchange should take " + in_percent(takes) +
                  " of the time that it would have taken before",
-             {{"round", std::to_string(round.value)}, {"shares", "{" + json + "}"}});
+             {{"round", std::to_string(round.value)}, {"partition", "{" + json + "}"}});
 }
 
 }  // namespace collab::protocol

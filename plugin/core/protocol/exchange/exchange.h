@@ -20,10 +20,10 @@ namespace collab::protocol {
 struct ExchangePlan {
   wire::StartAttempt start;
   SiteId self;
-  std::uint64_t chunk_elements = 256 * 1024;  // a multiple of kBlockElements
-  std::uint32_t window = 16;                  // contributions on their way to one peer at once
-  std::uint32_t mean_window = 16;             // means
-  std::vector<SiteId> peers{};                // linked with us: they get our means
+  std::uint64_t chunk_elements = 0;  // a multiple of kBlockElements
+  std::uint32_t window = 16;         // contributions on their way to one peer at once
+  std::uint32_t mean_window = 16;    // means
+  std::vector<SiteId> peers{};       // linked with us: they get our means
   // From earlier attempts (carryover.h), whatever fits this one's chunks: what is here already, and what is at its
   // owner already.
   std::vector<ContributionArrived> held{};

@@ -37,7 +37,7 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   // The data that a rebase needs lies in the slot that a renamed anchor would take.
   const bool stays = renamed && !all_->round.owes_rebase();
   if (all_->membership.join_done() && !same_round && !stays && all_->round.is_training()) {
-    // Our parameters move: the site says what it holds, and takes this anchor at its next trigger.
+    // This site is training: it reports the anchor that it holds, and takes this one at its next trigger.
     all_->membership.becomes_active();
     return all_->held.announce();
   }

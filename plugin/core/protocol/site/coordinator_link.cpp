@@ -11,7 +11,7 @@ namespace {
 
 // A quarter of the grace, within these limits. At the first candidate that can be reached all sites wait longer: at any
 // time most of them are there together.
-constexpr Duration kMostPatience = std::chrono::seconds(15);
+constexpr Duration kMostAnswerLimit = std::chrono::seconds(15);
 // A coordinator's times are taken, but only within the range of its knobs. A grace far longer than this site's own is
 // not taken, as the site's waits depend on it.
 constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
@@ -24,8 +24,8 @@ const std::string& CoordinatorLink::address() const { return all_->config.coordi
 std::string CoordinatorLink::addresses() const { return join_words(all_->config.coordinators); }
 
 // A site that was never let in gives up soon: until then it has tried each candidate.
-Duration CoordinatorLink::patience() const {
-  const Duration usual = std::max(std::clamp(grace_ / 4, kLeastPatience, kMostPatience), 3 * heartbeat_);
+Duration CoordinatorLink::answer_limit() const {
+  const Duration usual = std::max(std::clamp(grace_ / 4, kLeastAnswerLimit, kMostAnswerLimit), 3 * heartbeat_);
   if (all_->membership.was_member()) return usual;
   return std::min(usual, all_->config.join_timeout / (2 * static_cast<int>(all_->config.coordinators.size())));
 }
@@ -45,7 +45,7 @@ void CoordinatorLink::dial() {
   all_->membership.begin_seeking();
   dial_out_ = true;
   dial_at_ = kNever;
-  answer_by_ = later(all_->now, patience());
+  answer_by_ = later(all_->now, answer_limit());
   all_->out.emplace_back(DialCoordinator{candidate_});
 }
 
@@ -78,7 +78,7 @@ void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
   all_->membership.begin_asking();
 }
 
-// A wrong key does not become right if it is tried again. For a member there may be many reasons, so it tries on.
+// A wrong token does not become right if it is tried again. For a member there may be many reasons, so it tries on.
 bool CoordinatorLink::is_final(const Status& why) const {
   return why.code() == StatusCode::kRefused && !all_->membership.was_member();
 }
@@ -93,7 +93,7 @@ void CoordinatorLink::on_dial_failed(const DialFailed& event) {
 void CoordinatorLink::on_dial_tick() {
   if (all_->membership.phase() != SitePhase::kDialing) return;
   if (all_->now >= answer_by_) {
-    dial_again("no connection within " + in_seconds(patience()));
+    dial_again("no connection within " + in_seconds(answer_limit()));
   } else if (all_->now >= dial_at_) {
     dial();
   }
@@ -125,7 +125,7 @@ void CoordinatorLink::on_silence_tick() {
   begin_heartbeats();
   // While this site is not let in, to begin with another candidate costs little.
   const bool asks = all_->membership.phase() == SitePhase::kAsking;
-  const Duration limit = asks ? patience() : grace_;
+  const Duration limit = asks ? answer_limit() : grace_;
   if (all_->now - last_heard_ >= limit) {
     // A dial would be lost, like all else that was sent there.
     return turn_from("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));

@@ -38,6 +38,7 @@
 #include <optional>
 #include <string>
 
+#include "collab/config.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/site/backoff.h"
 
@@ -45,7 +46,7 @@ namespace collab::protocol {
 
 struct SiteParts;
 
-inline constexpr Duration kLeastPatience = std::chrono::seconds(3);
+inline constexpr Duration kLeastAnswerLimit = std::chrono::seconds(3);
 
 class CoordinatorLink {
  public:
@@ -57,7 +58,7 @@ class CoordinatorLink {
   [[nodiscard]] const std::string& last_reason() const { return last_reason_; }
   [[nodiscard]] Duration heartbeat() const { return heartbeat_; }
   [[nodiscard]] Duration grace() const { return grace_; }
-  [[nodiscard]] Duration patience() const;  // with one candidate; a waiting site gets an answer every heartbeat
+  [[nodiscard]] Duration answer_limit() const;  // of one candidate; a waiting site gets an answer every heartbeat
   // None was found for the grace.
   [[nodiscard]] TimePoint given_up_at() const;
   [[nodiscard]] bool given_up() const;
@@ -100,8 +101,8 @@ class CoordinatorLink {
   TimePoint last_heard_{};
   TimePoint next_heartbeat_ = kNever;
   std::uint64_t sequence_ = 0;
-  Duration heartbeat_ = std::chrono::seconds(1);
-  Duration grace_ = std::chrono::seconds(60);
+  Duration heartbeat_ = default_config().heartbeat;  // until a coordinator has told its own
+  Duration grace_ = default_config().link_grace;     // likewise
 };
 
 }  // namespace collab::protocol

@@ -68,7 +68,7 @@ void Inquiry::on_tick() {
   // ever.
   looks_ = (looks_ + 1) % 8;
   const Duration uneven = each * looks_ / 16;
-  next_ = later(all_->now, waits() || held() ? kLeastPatience : each + uneven);
+  next_ = later(all_->now, waits() || held() ? kLeastAnswerLimit : each + uneven);
   all_->out.emplace_back(DialCoordinator{last_, true});
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMaxBytesAnElement = 32;
 
 }  // namespace
 
-void OptimizerFetch::seek() {
+void OptimizerFetch::find_source() {
   if (!fetch_.begun) begin();
   ask_next();
 }
@@ -40,9 +40,9 @@ void OptimizerFetch::begin() {
 void OptimizerFetch::ask_next() {
   fetch_.phase = Phase::kNone;
   if (fetch_.members.empty() || fetch_.silent >= kMaxSilent || all_->now >= fetch_.give_up) {
-    const std::string words = fetch_.words.empty() ? "no other site is here" : join_words(fetch_.words, "; ");
+    const std::string text = fetch_.reasons.empty() ? "no other site is here" : join_words(fetch_.reasons, "; ");
     fetch_.begun = false;
-    all_->out.emplace_back(NoOptimizer{fetch_.silent > 0 ? timed_out(words) : unavailable(words)});
+    all_->out.emplace_back(NoOptimizer{fetch_.silent > 0 ? timed_out(text) : unavailable(text)});
     return;
   }
   fetch_.phase = Phase::kLinking;
@@ -71,10 +71,10 @@ void OptimizerFetch::pursue() {
 
 void OptimizerFetch::leave_member(const std::string& reason) {
   const bool told = is_copied();
-  fetch_.words.push_back(all_->name_of(fetch_.from) + ": " + reason);
+  fetch_.reasons.push_back(all_->name_of(fetch_.from) + ": " + reason);
   fetch_.awaited.clear();
   if (!told) return ask_next();
-  if (fetch_.phase >= Phase::kTaking) all_->out.emplace_back(OptimizerLost{fetch_.words.back()});
+  if (fetch_.phase >= Phase::kTaking) all_->out.emplace_back(OptimizerLost{fetch_.reasons.back()});
   fetch_.phase = Phase::kNone;
 }
 
@@ -95,7 +95,7 @@ void OptimizerFetch::on_state(LinkId link, const wire::OptimizerState& state) {
 
 void OptimizerFetch::take() {
   if (fetch_.phase != Phase::kOffered) {
-    all_->out.emplace_back(OptimizerLost{fetch_.words.empty() ? "nothing was offered" : fetch_.words.back()});
+    all_->out.emplace_back(OptimizerLost{fetch_.reasons.empty() ? "nothing was offered" : fetch_.reasons.back()});
     return;
   }
   fetch_.phase = Phase::kTaking;

@@ -1,8 +1,8 @@
 // The optimizer's state of one member, for a site that joins: which member to ask, what comes, which to ask next.
 //
-//   none --Seek--> linking --linked--> asking --it has a copy--> offered --Take--> taking --every byte--> taken
+//   none --Find--> linking --linked--> asking --it has a copy--> offered --Take--> taking --every byte--> taken
 //    ^ ^              | no link          | it has none, keeps silent                 | the link is lost, other bytes,
-//    | |              v                  v                        Seek               v nothing comes; taken: unfit
+//    | |              v                  v                        Find               v nothing comes; taken: unfit
 //    | +--no member---+------ next ------+                  <------------------ none, told that it is lost
 //    +--End, from every state: who made a copy may drop it
 //
@@ -28,8 +28,8 @@ class OptimizerFetch {
   [[nodiscard]] std::string waiting_text() const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void seek();  // of the next member that is left
-  void take();  // what was offered
+  void find_source();  // the next member that is left
+  void take();         // what was offered
   void end();
   void pursue();  // kLinking: dial, or ask
   void link_lost(LinkId link, const std::string& why);
@@ -42,7 +42,7 @@ class OptimizerFetch {
   friend struct SiteParts;
   friend struct Inside;
   enum class Phase : std::uint8_t {
-    kNone,     // nothing is sought, or the caller has to say what is next
+    kNone,     // nothing is to be fetched, or the caller has to say what is next
     kLinking,  // with a member that is to be asked
     kAsking,   // it makes its copy
     kOffered,  // the caller has the description
@@ -57,12 +57,12 @@ class OptimizerFetch {
     SiteId from;
     LinkId link;
     TimePoint until = kNever;    // of this phase; while bytes come, of the next ones
-    TimePoint give_up = kNever;  // of it all, however many lend what is no good
+    TimePoint give_up = kNever;  // of it all, however many serve what is no good
     int silent = 0;              // members that did not answer
     wire::OptimizerState offer{};
-    std::uint64_t asked = 0;           // bytes from the first
-    std::set<std::uint64_t> awaited;   // first byte of each part on its way
-    std::vector<std::string> words{};  // what each member said, or why it was left
+    std::uint64_t asked = 0;             // bytes from the first
+    std::set<std::uint64_t> awaited;     // first byte of each part on its way
+    std::vector<std::string> reasons{};  // what each member said, or why it was left
   };
 
   void begin();

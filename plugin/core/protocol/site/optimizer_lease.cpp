@@ -1,6 +1,6 @@
 // Serving a copy of the optimizer's state.
 //
-//   none --asked--> wanted --made--> held --the last borrower has it, is gone or silent--> none
+//   none --asked--> wanted --made--> held --the last fetcher has it, is gone or silent--> none
 //                     | none can be made, no site waits for it any more, no step ends
 //                     +----------------------------------------------------------------> none
 //
@@ -17,8 +17,8 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::uint32_t kMaxPartsOut = 64;  // to one borrower: more than an honest one asks for ahead
-constexpr std::uint32_t kMostTold = 4;      // to one borrower, too
+constexpr std::uint32_t kMaxPartsOut = 64;  // to one fetcher: more than an honest one asks for ahead
+constexpr std::uint32_t kMostTold = 4;      // to one fetcher, too
 // From the end of one copy to the next. A site that asks and goes, again and again, must not cost a copy each step.
 constexpr Duration kBetweenCopies = std::chrono::seconds(5);
 
@@ -33,15 +33,15 @@ std::vector<LeaseAction> OptimizerLease::step(TimePoint now, const LeaseEvent& e
 
 TimePoint OptimizerLease::next_deadline() const {
   TimePoint next = kNever;
-  for (const auto& [link, borrower] : borrowers_) next = std::min(next, later(borrower.heard, limit_));
+  for (const auto& [link, fetcher] : fetchers_) next = std::min(next, later(fetcher.heard, limit_));
   if (waits_for_copy()) next = std::min(next, in_flight_.empty() ? next_copy_ : parts_end_by_);
   return next;
 }
 
 void OptimizerLease::on(const LeaseAsked& event) {
   if (event.asked.snapshot == 0) return ask_for_copy(event.from);
-  const auto borrower = borrowers_.find(event.from);
-  if (event.asked.snapshot != held_.snapshot || borrower == borrowers_.end()) {
+  const auto fetcher = fetchers_.find(event.from);
+  if (event.asked.snapshot != held_.snapshot || fetcher == fetchers_.end()) {
     if (event.asked.range != ElementRange{}) send_refusal(event.from, "the copy is no longer held");
     return;
   }
@@ -49,24 +49,24 @@ void OptimizerLease::on(const LeaseAsked& event) {
   const auto parts = in_flight_.find(event.from);
   if (event.asked.range.end > held_.bytes || (parts != in_flight_.end() && parts->second >= kMaxPartsOut)) {
     out_.emplace_back(
-        RefuseBorrower{event.from, "a site asks for more of an optimizer's state than there is [optimizer.range]"});
+        RefuseFetcher{event.from, "a site asks for more of an optimizer's state than there is [optimizer.range]"});
     return give_back(event.from);
   }
-  borrower->second.heard = now_;
+  fetcher->second.heard = now_;
   ++in_flight_[event.from];
   out_.emplace_back(SendPart{event.from, event.asked});
 }
 
 void OptimizerLease::ask_for_copy(LinkId from) {
-  Borrower& borrower = borrowers_[from];
-  borrower.heard = now_;
+  Fetcher& fetcher = fetchers_[from];
+  fetcher.heard = now_;
   if (!holds_copy()) return make_copy();
-  if (++borrower.told <= kMostTold) {
+  if (++fetcher.told <= kMostTold) {
     out_.emplace_back(SendOptimizerState{from, held_});
     return;
   }
   out_.emplace_back(
-      RefuseBorrower{from, "a site asks what optimizer state there is, again and again [optimizer.asks-again]"});
+      RefuseFetcher{from, "a site asks what optimizer state there is, again and again [optimizer.asks-again]"});
   give_back(from);
 }
 
@@ -81,13 +81,13 @@ void OptimizerLease::on(const LeaseMade& event) {
     return;
   }
   if (event.bytes == 0) {
-    for (const auto& [link, borrower] : borrowers_) send_refusal(link, event.reason);
-    borrowers_.clear();
+    for (const auto& [link, fetcher] : fetchers_) send_refusal(link, event.reason);
+    fetchers_.clear();
     return;
   }
   held_ = {++snapshots_, event.bytes, event.digest, event.description, {}};
-  for (auto& [link, borrower] : borrowers_) {
-    borrower.heard = now_;
+  for (auto& [link, fetcher] : fetchers_) {
+    fetcher.heard = now_;
     out_.emplace_back(SendOptimizerState{link, held_});
   }
 }
@@ -102,15 +102,15 @@ void OptimizerLease::on(const LeasePartSent& event) {
   const auto parts = in_flight_.find(event.link);
   if (parts == in_flight_.end()) return;
   if (--parts->second == 0) in_flight_.erase(parts);
-  const auto borrower = borrowers_.find(event.link);
-  if (borrower != borrowers_.end()) borrower->second.heard = now_;
+  const auto fetcher = fetchers_.find(event.link);
+  if (fetcher != fetchers_.end()) fetcher->second.heard = now_;
   retry_copy();
 }
 
 void OptimizerLease::on(const LeaseTick&) {
   std::vector<LinkId> silent;
-  for (const auto& [link, borrower] : borrowers_) {
-    if (now_ >= later(borrower.heard, limit_)) silent.push_back(link);
+  for (const auto& [link, fetcher] : fetchers_) {
+    if (now_ >= later(fetcher.heard, limit_)) silent.push_back(link);
   }
   for (const LinkId link : silent) {
     send_refusal(link, wanted_ ? "it has not come to the end of a step within " + in_seconds(limit_)
@@ -118,24 +118,24 @@ void OptimizerLease::on(const LeaseTick&) {
     give_back(link);
   }
   retry_copy();
-  if (waits_for_copy() && now_ >= parts_end_by_) close_unresponsive_borrowers();
+  if (waits_for_copy() && now_ >= parts_end_by_) close_unresponsive_fetchers();
 }
 
 void OptimizerLease::retry_copy() {
   if (waits_for_copy()) make_copy();
 }
 
-void OptimizerLease::close_unresponsive_borrowers() {
+void OptimizerLease::close_unresponsive_fetchers() {
   parts_end_by_ = kNever;
   for (const auto& [link, parts] : in_flight_) {
-    out_.emplace_back(RefuseBorrower{link,
-                                     "a site has given an optimizer's state back and does not take the parts of it "
-                                     "that it asked for [optimizer.not-taken]"});
+    out_.emplace_back(RefuseFetcher{link,
+                                    "a site has given an optimizer's state back and does not take the parts of it "
+                                    "that it asked for [optimizer.not-taken]"});
   }
 }
 
 void OptimizerLease::give_back(LinkId link) {
-  if (borrowers_.erase(link) == 0 || !borrowers_.empty()) return;
+  if (fetchers_.erase(link) == 0 || !fetchers_.empty()) return;
   wanted_ = false;
   held_ = {};
   next_copy_ = later(now_, kBetweenCopies);

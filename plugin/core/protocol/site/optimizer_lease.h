@@ -1,5 +1,5 @@
-// A copy of this site's optimizer state, lent to sites that join: when one is needed, which sites use it, when to drop
-// it.
+// A copy of this site's optimizer state, served to sites that join: when one is needed, which sites fetch it, when to
+// drop it.
 //
 // Pure. Threads: one caller at a time. Ownership: its own state; never a byte of the copy.
 #pragma once
@@ -45,15 +45,15 @@ struct SendPart {
   LinkId to;
   wire::FetchOptimizer part;
 };
-struct RefuseBorrower {  // it breaks the rules: close its link
+struct RefuseFetcher {  // it breaks the rules: close its link
   LinkId link;
   std::string why;
 };
-using LeaseAction = std::variant<MakeCopy, DropCopy, SendOptimizerState, SendPart, RefuseBorrower>;
+using LeaseAction = std::variant<MakeCopy, DropCopy, SendOptimizerState, SendPart, RefuseFetcher>;
 
 class OptimizerLease {
  public:
-  // `limit`: how long to wait for a copy, and how long to keep one for a silent borrower.
+  // `limit`: how long to wait for a copy, and how long to keep one for a silent fetcher.
   explicit OptimizerLease(Duration limit) : limit_(limit) {}
 
   [[nodiscard]] std::vector<LeaseAction> step(TimePoint now, const LeaseEvent& event);
@@ -61,7 +61,7 @@ class OptimizerLease {
   [[nodiscard]] bool holds_copy() const { return held_.snapshot != 0; }
 
  private:
-  struct Borrower {
+  struct Fetcher {
     TimePoint heard{};
     std::uint32_t told = 0;  // of the copy, that many times
   };
@@ -75,13 +75,13 @@ class OptimizerLease {
   // Unless one was made a moment ago, or parts of one keep it in memory: then a little later.
   void make_copy();
   void retry_copy();
-  void close_unresponsive_borrowers();
-  [[nodiscard]] bool waits_for_copy() const { return !borrowers_.empty() && !holds_copy() && !wanted_; }
+  void close_unresponsive_fetchers();
+  [[nodiscard]] bool waits_for_copy() const { return !fetchers_.empty() && !holds_copy() && !wanted_; }
   void give_back(LinkId link);
   void send_refusal(LinkId to, std::string reason);
 
   Duration limit_;
-  std::map<LinkId, Borrower> borrowers_;  // who waits for the copy, or takes it
+  std::map<LinkId, Fetcher> fetchers_;  // sites that wait for the copy, or take it
   // Parts, by link: also to those that have given the copy back since.
   std::map<LinkId, std::uint32_t> in_flight_;
   bool wanted_ = false;

@@ -30,7 +30,7 @@ class RateMeter {
   void add(TimePoint now, std::uint64_t bytes);  // that have arrived, or are known to have arrived at the other side
   // Something is on its way from now on, or nothing is. Without any call the meter assumes that something always is.
   void set_busy(TimePoint now, bool busy);
-  // 0: no round has lasted long enough to tell. With what the round under way has shown by its last begin_round().
+  // The estimate, including what was seen up to the last begin_round(). 0 if no round has lasted long enough yet.
   [[nodiscard]] std::uint32_t kbit_per_second() const;
 
  private:

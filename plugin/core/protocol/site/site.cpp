@@ -141,7 +141,7 @@ void from_peer(SiteParts& all, LinkId link, const wire::Message& message) {
 void on_event(SiteParts& all, const Begin& event) { all.membership.begin(event); }
 void on_event(SiteParts& all, const Trigger& event) { all.round.on_trigger(event); }
 void on_event(SiteParts& all, const Depart& event) { all.membership.depart(event); }
-void on_event(SiteParts& all, const SeekOptimizer&) { all.optimizer.seek(); }
+void on_event(SiteParts& all, const FindOptimizerSource&) { all.optimizer.find_source(); }
 void on_event(SiteParts& all, const TakeOptimizer&) { all.optimizer.take(); }
 void on_event(SiteParts& all, const EndOptimizer&) { all.optimizer.end(); }
 

@@ -18,10 +18,10 @@ struct SiteParts;
 
 struct SiteConfig {
   std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
-  Duration join_timeout = std::chrono::seconds(300);
-  Duration round_timeout = std::chrono::seconds(1800);
-  Duration link_grace = std::chrono::seconds(60);  // this site's own; a coordinator tells the one that counts
-  WeightBy weight = WeightBy::kSamples;
+  Duration join_timeout = default_config().join_timeout;
+  Duration round_timeout = default_config().round_timeout;
+  Duration link_grace = default_config().link_grace;  // this site's own; a coordinator tells the one that counts
+  WeightBy weight = default_config().weight;
   TermLimit terms{};
 };
 

@@ -20,8 +20,8 @@ constexpr Duration kDepartLimit = std::chrono::seconds(2);  // to find a coordin
 
 // All other kinds that a coordinator may name count as one: each kind is counted by itself where it is told.
 std::string known_kind(const std::string& event) {
-  constexpr std::array<std::string_view, 9> kKnown{kDialOut,    kWait,         kMinority,  kForget,  kRefused,
-                                                   "same-data", "passed-over", "declined", "buffers"};
+  constexpr std::array<std::string_view, 9> kKnown{
+      kDialOut, kWait, kMinority, kForget, kRefused, "same-data", "state-not-used", "declined", "buffers"};
   return std::ranges::find(kKnown, event) == kKnown.end() ? "notice" : event;
 }
 
@@ -138,7 +138,7 @@ void SiteMembership::on_prepare(const wire::Prepare& prepare) {
   }
   if (leaves_for(prepare.term)) return;
   all_->acceptor.promise(prepare.term);
-  all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
+  all_->inquiry.stays_until(later(all_->now, all_->coordinator.answer_limit()));
   wire::Promise promise{prepare.term, join_.offer, report()};
   if (mutant(Mutant::kPromiseBeforeDurable)) all_->coordinator.send(promise);
   all_->writes.send_when_durable(std::move(promise));
@@ -299,7 +299,7 @@ std::string SiteMembership::not_let_in_text() const {
   }
   return "the coordinator at " + addresses + ": it has not answered within " + limit +
          "; is it running (collab coordinator --listen HOST:PORT), with the "
-         "same key and COLLAB_TRANSPORT? Last: " +
+         "same token and COLLAB_TRANSPORT? Last: " +
          all_->coordinator.last_reason() + " [join.coordinator-silent]";
 }
 

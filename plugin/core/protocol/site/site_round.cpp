@@ -347,12 +347,12 @@ void SiteRound::on_commit(const wire::Commit& commit) {
 
 void SiteRound::apply(const wire::Commit& commit) {
   const wire::StartAttempt& start = all_->acceptor.attempted()->start;
-  round_.outcome = RoundDone{commit.round, std::max(1U, round_.attempts), {}, {}};
+  round_.result = RoundDone{commit.round, std::max(1U, round_.attempts), {}, {}};
   follow(commit.period);
-  round_.outcome.period = period_;
-  for (const wire::Participant& p : start.participants) round_.outcome.members.push_back(p.name);
+  round_.result.period = period_;
+  for (const wire::Participant& p : start.participants) round_.result.members.push_back(p.name);
   const wire::Past past = past_of(start, all_->acceptor.attempted()->slices);
-  round_.outcome.contributors = past.contributors;
+  round_.result.contributors = past.contributors;
   const bool contributed =
       std::ranges::find(past.contributors, all_->membership.join().site) != past.contributors.end();
   Base base = Base::kOldAnchor;
@@ -371,7 +371,7 @@ void SiteRound::apply(const wire::Commit& commit) {
 }
 
 void SiteRound::on_applied(const Applied& event) {
-  if (round_.phase != Phase::kApplying || event.round != round_.outcome.round) {
+  if (round_.phase != Phase::kApplying || event.round != round_.result.round) {
     return all_->note(
         Note::Level::kWarning, "ignored",
         "round " + std::to_string(event.round.value) + " was applied, which was not asked for [round.applied-unasked]");
@@ -395,8 +395,8 @@ void SiteRound::on_applied(const Applied& event) {
     round_ = std::move(next);
     send_ready();
   } else {
-    round_.outcome.samples = work_.counted(fragments().in_turn(event.round)).samples;
-    all_->out.emplace_back(std::move(round_.outcome));
+    round_.result.samples = work_.counted(fragments().in_turn(event.round)).samples;
+    all_->out.emplace_back(std::move(round_.result));
     round_ = Record{};
   }
   all_->held.answer_fetches();

@@ -100,7 +100,7 @@ class SiteRound {
     TimePoint both_dial = kNever;             // kLinking: from then on
     bool declined = false;                    // our delta is unfit: take the anchor outright
     bool owed = false;                        // kApplying: a commit of before the trigger
-    RoundDone outcome;                        // kApplying: told once it is applied
+    RoundDone result;                         // kApplying: told once it is applied
   };
 
   // ---- an attempt

@@ -330,11 +330,11 @@ void AnchorStreams::report_progress(bool whole) {
   const std::uint64_t fetched = progress.here - progress.held;
   const double rate = seconds > 0 ? static_cast<double>(fetched * sizeof(float)) / seconds : 0;
   const double percent = 100.0 * static_cast<double>(progress.here) / static_cast<double>(progress.elements);
-  std::vector<std::string> words;
+  std::vector<std::string> amounts;
   std::string counts;
   for (const auto& [site, source] : receiving_->sources) {
     if (source.elements == 0 && (whole || !source.link)) continue;
-    words.push_back(source.name + " " + size_of(source.elements));
+    amounts.push_back(source.name + " " + size_of(source.elements));
     counts +=
         (counts.empty() ? "" : ",") + json_quote(source.name) + ":" + std::to_string(source.elements * sizeof(float));
   }
@@ -344,7 +344,7 @@ void AnchorStreams::report_progress(bool whole) {
   const std::string held = progress.held == 0 ? "" : "; " + size_of(progress.held) + " were here already";
   parts_.tell(protocol::make_note(protocol::Note::Level::kInfo, "fetch",
                                   "the anchor of round " + std::to_string(receiving_->action.round.value) + ": " +
-                                      line + " (" + protocol::join_words(words) + ")" + held,
+                                      line + " (" + protocol::join_words(amounts) + ")" + held,
                                   {{"round", std::to_string(receiving_->action.round.value)},
                                    {"percent", json_number(percent)},
                                    {"bytes", std::to_string(progress.elements * sizeof(float))},

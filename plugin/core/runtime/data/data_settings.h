@@ -42,7 +42,7 @@ struct DataSettings {
   bool keeps_mean = false;  // who merges a round's result needs the mean beside the new anchor
   // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
   std::uint64_t outer_elements = UINT64_MAX;
-  std::uint64_t chunk_elements = 256 * 1024;
+  std::uint64_t chunk_elements = 0;  // to be set
   // The tile of digests of anchors and outer states, the same at all sites; less in tests, whose vectors are short.
   std::uint64_t tile_elements = kDigestChunkElements;
   // The most bytes of contributions, or of means, on their way to all peers; the least for each peer, which is 1 Gbit/s

@@ -1,4 +1,4 @@
-// What of rounds goes over this site's line, and how fast it carried it.
+// The traffic of rounds on this site's line, and the rates at which the line carried it.
 //
 // Threads: one caller at a time. Ownership: its own numbers.
 #pragma once

@@ -30,7 +30,7 @@ class PartOfCopy final : public Buffer {
 
 }  // namespace
 
-// ---- lending -----------------------------------------------------------------------------------------
+// ---- serving -----------------------------------------------------------------------------------------
 
 void OptimizerTransfer::serve(std::string why_none) {
   why_none_ = std::move(why_none);
@@ -115,12 +115,12 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
   transport_.send(action.to, std::move(message), token);
 }
 
-void OptimizerTransfer::act(const protocol::RefuseBorrower& action) {
+void OptimizerTransfer::act(const protocol::RefuseFetcher& action) {
   if (const auto line = refusals_.allow(clock_.now(), action.why)) log_warning(*line);
   transport_.close(action.link);
 }
 
-// ---- taking ------------------------------------------------------------------------------------------
+// ---- fetching ----------------------------------------------------------------------------------------
 
 protocol::OptimizerPart OptimizerTransfer::arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload) {
   arriving_ = std::move(payload);

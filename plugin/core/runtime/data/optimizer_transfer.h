@@ -1,9 +1,9 @@
-// The bytes of optimizer states that are lent to other sites, and of the one that comes from another. OptimizerLease
-// and the Site machine decide which site gets what, and when.
+// The bytes of optimizer states that are served to other sites, and of the one that is fetched from another.
+// OptimizerLease and the Site machine decide which site gets what, and when.
 //
-// Memory: at a member that lends, one copy until the last borrower has it or keeps silent (OptimizerLease); at a
-// joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is lent, the one that comes;
-// borrows transport.
+// Memory: at a member that serves, one copy until the last site that fetches has it or keeps silent (OptimizerLease);
+// at a joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is served, the one that is
+// fetched; borrows transport.
 #pragma once
 
 #include <atomic>
@@ -27,12 +27,12 @@ class OptimizerTransfer {
   OptimizerTransfer(Transport& transport, const Clock& clock, Duration limit, std::string why_none)
       : transport_(transport), clock_(clock), lease_(limit), why_none_(std::move(why_none)) {}
 
-  // ---- lending
+  // ---- serving
   [[nodiscard]] bool wanted() const { return wanted_; }
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   // From now on copies are made; or not any more, because of `why_none`.
   void serve(std::string why_none);
-  // `why_none`: not empty: none is lent this time, although there is one.
+  // `why_none`: not empty: none is served this time, although there is one.
   void asked(const protocol::ServeOptimizer& action, const std::string& why_none = {});
   void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
@@ -41,8 +41,8 @@ class OptimizerTransfer {
   void tick() { run(protocol::LeaseTick{}); }
   [[nodiscard]] TimePoint next_deadline() const { return lease_.next_deadline(); }
 
-  // ---- taking
-  void seeks() { asked_at_ = clock_.now(); }
+  // ---- fetching
+  void begin_search() { asked_at_ = clock_.now(); }
   void offered(const protocol::OptimizerOffered& action) { offer_ = action; }
   // What the Site machine is to know of a part; its payload is kept for take_part().
   [[nodiscard]] protocol::OptimizerPart arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload);
@@ -59,7 +59,7 @@ class OptimizerTransfer {
   void act(const protocol::DropCopy& action);
   void act(const protocol::SendOptimizerState& action);
   void act(const protocol::SendPart& action);
-  void act(const protocol::RefuseBorrower& action);
+  void act(const protocol::RefuseFetcher& action);
 
   Transport& transport_;
   const Clock& clock_;
@@ -67,7 +67,7 @@ class OptimizerTransfer {
   std::atomic<bool> wanted_ = false;
   std::uint64_t bytes_sent_ = 0;
   RateLimit asks_{std::chrono::seconds(10)}, copies_{std::chrono::seconds(10)}, refusals_{std::chrono::seconds(10)};
-  std::string why_none_;  // empty: there is one to lend
+  std::string why_none_;  // empty: there is one to serve
   std::shared_ptr<const OptimizerCopy> copy_;
   std::map<std::uint64_t, LinkId> in_flight_;  // by token
   std::uint64_t next_token_ = kFirstToken;

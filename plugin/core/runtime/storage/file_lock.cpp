@@ -59,8 +59,9 @@ Result<FileLock> FileLock::take(const std::string& path) {
     if (error == EWOULDBLOCK) return refused(holder_text(fd));
     if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error) + " [state.lock]");
     if (!named(fd, path)) continue;
-    const std::string words = this_process_text();
-    if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, words.data(), words.size(), 0) != static_cast<ssize_t>(words.size())) {
+    const std::string holder = this_process_text();
+    if (::ftruncate(fd, 0) != 0 ||
+        ::pwrite(fd, holder.data(), holder.size(), 0) != static_cast<ssize_t>(holder.size())) {
       const std::string why = std::strerror(errno);
       lock.remove_name();
       return unavailable("cannot write " + path + ": " + why + " [state.lock-written]");

@@ -27,7 +27,7 @@ namespace collab {
 
 inline constexpr std::size_t kMaxRecordBytes = std::size_t{8} << 20;
 
-// Whose record it is. What differs in one of these shares nothing.
+// Identifies a record. Two records that differ in any of these fields share nothing.
 struct RecordScope {
   std::string run;  // COLLAB_RUN
   std::string site;

@@ -77,8 +77,8 @@ void RecordWriter::Shared::notify(const Job& job, const Status& how) {
   }
 }
 
-RecordWriter::RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds patience)
-    : shared_(std::make_shared<Shared>(std::move(store), std::move(told))), patience_(patience) {
+RecordWriter::RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds disk_limit)
+    : shared_(std::make_shared<Shared>(std::move(store), std::move(told))), disk_limit_(disk_limit) {
   thread_ = std::thread([shared = shared_] { shared->run(); });
 }
 
@@ -88,14 +88,14 @@ RecordWriter::~RecordWriter() {
     std::unique_lock lock(shared_->mutex);
     shared_->ending = true;
     shared_->changed.notify_all();
-    ended = shared_->changed.wait_for(lock, patience_, [this] { return shared_->ended; });
+    ended = shared_->changed.wait_for(lock, disk_limit_, [this] { return shared_->ended; });
   }
   if (ended) {
     thread_.join();
     return;
   }
   log_warning("the disk has not taken the record " + shared_->store.path() + " for " +
-              std::to_string(patience_.count()) + " ms: its last contents may be lost [record.disk-slow]");
+              std::to_string(disk_limit_.count()) + " ms: its last contents may be lost [record.disk-slow]");
   thread_.detach();
   const std::lock_guard lock(shared_->telling);
   shared_->told = nullptr;

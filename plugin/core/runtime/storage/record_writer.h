@@ -6,7 +6,7 @@
 //   writer_->write(encoded, number);  // returns at once
 //
 // Only the newest of the waiting bodies is written. Each body's number is reported once that body, or a newer one, is
-// on disk. Threads: one caller; one writer thread. Ownership: the store. Both end within `patience` when this does; a
+// on disk. Threads: one caller; one writer thread. Ownership: the store. Both end within `disk_limit` when this does; a
 // disk that hangs for longer keeps them, and the record's lock, until the process ends.
 #pragma once
 
@@ -29,7 +29,7 @@ class RecordWriter {
   // Called on the writer's thread, once for each number in the order they were given, never after the destructor.
   using Callback = std::function<void(std::uint64_t number, const Status& how)>;
 
-  RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds disk_limit = std::chrono::seconds(10));
   ~RecordWriter();  // what waits is written first
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
@@ -44,7 +44,7 @@ class RecordWriter {
   struct Job;
   struct Shared;
   std::shared_ptr<Shared> shared_;
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds disk_limit_;
   std::thread thread_;
 };
 

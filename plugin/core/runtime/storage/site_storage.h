@@ -1,4 +1,4 @@
-// What of a site lies on disk: the anchor with what belongs to it (StateSaver), and its record (RecordWriter).
+// What a site keeps on disk: the anchor with what belongs to it (StateSaver), and its record (RecordWriter).
 //
 // Threads: the node's loop; what became of a record is told by its writer's. Ownership: both writers; borrows the arena
 // and the model, and what is saved until wait() has returned.

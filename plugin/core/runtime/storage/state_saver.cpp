@@ -82,8 +82,8 @@ struct StateSaver::Shared {
   RateLimit not_saved_line{std::chrono::minutes(1)};
 };
 
-StateSaver::StateSaver(std::string path, Disk& disk, std::chrono::milliseconds patience)
-    : shared_(std::make_shared<Shared>(std::move(path), disk)), patience_(patience) {}
+StateSaver::StateSaver(std::string path, Disk& disk, std::chrono::milliseconds disk_limit)
+    : shared_(std::make_shared<Shared>(std::move(path), disk)), disk_limit_(disk_limit) {}
 
 StateSaver::~StateSaver() { wait(); }
 
@@ -268,16 +268,16 @@ void StateSaver::wait() {
   if (!thread_.joinable()) return;
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
-  while (!shared.ended.wait_for(lock, std::min(kSayEvery, patience_), [&] { return !shared.busy; })) {
+  while (!shared.ended.wait_for(lock, std::min(kSayEvery, disk_limit_), [&] { return !shared.busy; })) {
     const std::string round = shared.writing ? std::to_string(shared.writing->header.round.value) : "saved last";
-    if (shared.clock.now() < shared.taken + patience_) {
+    if (shared.clock.now() < shared.taken + disk_limit_) {
       log_info("waiting for the state of round " + round + " to be written to " + shared.path);
       continue;
     }
     shared.left = true;
     shared.waiting.reset();
     log_warning("the disk has accepted no part of the state of round " + round + " for " +
-                std::to_string(patience_.count()) + " ms: collab no longer waits for it, and " + shared.path +
+                std::to_string(disk_limit_.count()) + " ms: collab no longer waits for it, and " + shared.path +
                 " holds an earlier round [state.save-left]");
     return thread_.detach();
   }

@@ -5,7 +5,7 @@
 // about to change some of that memory calls release_for_write(). If the save has not copied that part yet, it is given
 // up, with a warning, and another is due at the next round. A state from which the swarm does not go on is not
 // overwritten: it is moved aside. Threads: one caller; one writer thread at a time. Ownership: the thread; borrows what
-// is saved, until wait() has returned. If the disk takes nothing for `patience`, the thread stays until the process
+// is saved, until wait() has returned. If the disk takes nothing for `disk_limit`, the thread stays until the process
 // ends, but no longer touches memory of the rounds.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace collab {
 class StateSaver {
  public:
   explicit StateSaver(std::string path, Disk& disk = system_disk(),
-                      std::chrono::milliseconds patience = std::chrono::minutes(5));
+                      std::chrono::milliseconds disk_limit = std::chrono::minutes(5));
   ~StateSaver();
   StateSaver(const StateSaver&) = delete;
   StateSaver& operator=(const StateSaver&) = delete;
@@ -51,7 +51,7 @@ class StateSaver {
   struct Shared;
   void start();
   std::shared_ptr<Shared> shared_;
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds disk_limit_;
   std::optional<wire::Offer> anchor_on_disk_;
   std::thread thread_;
 };

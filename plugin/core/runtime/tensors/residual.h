@@ -103,7 +103,7 @@ class Residual {
   [[nodiscard]] float per_delta() const;
   [[nodiscard]] float per_mean() const;
   [[nodiscard]] std::span<float> part(ElementRange range);
-  // What of the elements comes into a payload, in one unit: in place where it is that already, else in `converted_`.
+  // What earlier payloads left out of these elements, in one unit: in place if it has that unit, else in `converted_`.
   [[nodiscard]] std::span<const float> in_delta(ElementRange range);
   [[nodiscard]] std::span<const float> in_mean(ElementRange range);
   // Are they in `converted_`, decayed?

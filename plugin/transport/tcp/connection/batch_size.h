@@ -1,5 +1,5 @@
-// How much a connection is given at once: one that drains quickly more each time, a slow one little, so that it does
-// not hold much.
+// How much data a connection gets at once. A connection that drains quickly gets more each time. A slow one gets
+// little, so that little waits in it.
 //
 // Threads: one at a time. Ownership: plain values, a connection's own; the engine's Striping asks.
 #pragma once

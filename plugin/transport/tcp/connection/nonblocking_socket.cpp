@@ -45,22 +45,22 @@ std::optional<Duration> NonblockingSocket::kernel_silence() const {
   return socket.is_open() ? tcp::kernel_silence(socket.native_handle()) : std::nullopt;
 }
 
-NonblockingSocket::Outcome NonblockingSocket::receive(std::span<std::byte> first, std::span<std::byte> second) {
+NonblockingSocket::IoResult NonblockingSocket::receive(std::span<std::byte> first, std::span<std::byte> second) {
   std::array<iovec, 2> parts{iovec{first.data(), first.size()}, iovec{second.data(), second.size()}};
   const int from = first.empty() ? 1 : 0;
   const ssize_t got = ::readv(handle(), parts.data() + from, 2 - from);
   if (got > 0) return {static_cast<std::size_t>(got), {}};
   if (got == 0) return {0, 0};
-  return would_block(errno) ? Outcome() : Outcome{0, errno};
+  return would_block(errno) ? IoResult() : IoResult{0, errno};
 }
 
-NonblockingSocket::Outcome NonblockingSocket::send(std::span<iovec> parts) {
+NonblockingSocket::IoResult NonblockingSocket::send(std::span<iovec> parts) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   const ssize_t put = ::sendmsg(handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (put >= 0) return {static_cast<std::size_t>(put), {}};
-  return would_block(errno) || errno == ENOBUFS ? Outcome() : Outcome{0, errno};
+  return would_block(errno) || errno == ENOBUFS ? IoResult() : IoResult{0, errno};
 }
 
 void NonblockingSocket::shut() {

@@ -47,12 +47,12 @@ class NonblockingSocket {
   [[nodiscard]] int handle() { return socket_.native_handle(); }
   [[nodiscard]] std::optional<Duration> kernel_silence() const;
 
-  struct Outcome {
+  struct IoResult {
     std::size_t bytes = 0;     // 0: none now
     std::optional<int> error;  // the connection has ended: by errno, or 0 where the other side closed it
   };
-  Outcome receive(std::span<std::byte> first, std::span<std::byte> second);
-  Outcome send(std::span<iovec> parts);
+  IoResult receive(std::span<std::byte> first, std::span<std::byte> second);
+  IoResult send(std::span<iovec> parts);
 
   // Once; again after `then` was called, which it is not when the socket was closed meanwhile.
   template <typename Then>

@@ -1,5 +1,5 @@
-// What protects a connection, TLS or nothing, and what of that is settled. Whether an accepted connection is in TLS its
-// first byte tells; a dialler has said so by its own, and may be refused in the clear.
+// What protects a connection, TLS or nothing, and how far that is settled. The first byte of an accepted connection
+// tells whether it uses TLS. A dialler chooses by its own first byte, and may be refused in the clear.
 //
 // Threads: one at a time. Ownership: a connection's own; owns its TLS stream.
 #pragma once

@@ -122,7 +122,7 @@ void Connection::read_ready() {
 
 // Bytes taken in; 0: nothing is there now, or the connection has ended.
 std::size_t Connection::receive(std::span<std::byte> first, std::span<std::byte> second) {
-  const NonblockingSocket::Outcome got = socket_.receive(first, second);
+  const NonblockingSocket::IoResult got = socket_.receive(first, second);
   if (got.error) ended(*got.error);
   return got.bytes;
 }
@@ -183,7 +183,7 @@ bool Connection::settle_first_byte(std::byte first) {
     case SecurityLayer::FirstByte::kClear: life_.greet(); return true;
     case SecurityLayer::FirstByte::kForeign:
       fail(Fault::kBroken,
-           corrupt("the caller is not a tcp transport of collab (a site without the swarm's key may use ucx: "
+           corrupt("the caller is not a tcp transport of collab (a site without the swarm's token may use ucx: "
                    "COLLAB_TOKEN and COLLAB_TRANSPORT must be the same everywhere)"));
       return false;
     case SecurityLayer::FirstByte::kMismatch: refuse_in_clear(); return false;
@@ -194,21 +194,22 @@ bool Connection::settle_first_byte(std::byte first) {
 // The other side understands a refusal in the clear.
 void Connection::refuse_in_clear() {
   const bool tls = context_.keys != nullptr;
-  const std::string words =
+  const std::string reason =
       tls ? "it does not encrypt, but this side does: give it the swarm's COLLAB_TOKEN (or certificates)"
-          : "it requires encryption, but this site has no key: set the swarm's COLLAB_TOKEN (or certificates) here too";
+          : "it requires encryption, but this site has no token: set the swarm's COLLAB_TOKEN (or certificates) here "
+            "too";
   const std::string told =
       tls ? "this side encrypts, but the connection came in the clear: set the swarm's COLLAB_TOKEN (or certificates) "
             "[tcp.peer-encrypts]"
-          : "this side has no key to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on "
+          : "this side has no token to encrypt with: set the same COLLAB_TOKEN (or certificates) on all sites, or on "
             "none [tcp.peer-has-no-key]";
   Bytes answer = encode_preface();
   const Bytes refusal = encode(Refuse{Refusal::kNotAllowed, told});
   answer.insert(answer.end(), refusal.begin(), refusal.end());
   send(std::move(answer));
   drain();
-  asio::post(context_.io, [self = shared_from_this(), words] {
-    self->context_.owner.failed(self, Fault::kNotAllowed, refused(words));
+  asio::post(context_.io, [self = shared_from_this(), reason] {
+    self->context_.owner.failed(self, Fault::kNotAllowed, refused(reason));
   });
 }
 
@@ -295,7 +296,7 @@ void Connection::wait_to_write() {
 
 // The bytes that the system took; nothing: it takes no more now, or the connection has ended.
 std::optional<std::size_t> Connection::put(std::span<iovec> parts) {
-  const NonblockingSocket::Outcome put = socket_.send(parts);
+  const NonblockingSocket::IoResult put = socket_.send(parts);
   if (put.bytes > 0) return put.bytes;
   if (put.error) {
     ended(*put.error);

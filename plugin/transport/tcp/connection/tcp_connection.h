@@ -33,7 +33,7 @@ enum class Fault : std::uint8_t {
   kNoAnswer,     // could not be reached, or went silent
   kRefusedPort,  // nobody listens there
   kEndedByPeer,  // closed or reset by the other side
-  kNotAllowed,   // wrong key, or a refusal in words
+  kNotAllowed,   // wrong token or certificate, or a refusal in words
   kBroken,       // bytes that are not ours
 };
 

@@ -88,7 +88,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
   if (!all_.pending.allowed(to)) {
     all_.links.end(link,
                    refused("cannot connect to " + link.peer() + ": " + to_text(to) +
-                           " is neither this machine nor a private address, and there is no key to encrypt with: set "
+                           " is neither this machine nor a private address, and there is no token to encrypt with: set "
                            "the swarm's COLLAB_TOKEN on all sites (made once by `collab token`), or COLLAB_INSECURE=1 "
                            "to speak in the clear [tcp.in-the-clear]"));
     return;
@@ -125,10 +125,9 @@ void Dialler::check_opening(TcpLink& link, TimePoint now) {
     under_way->fail(Fault::kNoAnswer, timed_out("no answer in time"));
   }
   if (now < link.redial.open_by()) return;
-  std::string words = "no answer from " + link.peer() + " in time";
-  if (const std::string& fault = link.connections.last_fault(); !fault.empty()) words += " (" + fault + ")";
-  all_.links.end(link,
-                 timed_out(words + "; is the address right, and does a firewall let it through? [tcp.no-answer]"));
+  std::string text = "no answer from " + link.peer() + " in time";
+  if (const std::string& fault = link.connections.last_fault(); !fault.empty()) text += " (" + fault + ")";
+  all_.links.end(link, timed_out(text + "; is the address right, and does a firewall let it through? [tcp.no-answer]"));
 }
 
 void Dialler::redial(TcpLink& link, TimePoint now) {
@@ -161,12 +160,12 @@ void Dialler::opening_failed(TcpLink& link, Fault fault, const Status& why) {
     dial(link, 0);
     return;
   }
-  std::string words = "cannot connect to " + link.peer() + ": " + why.message();
-  if (message_code(why.message()).empty()) words += " [tcp.cannot-connect]";  // otherwise the cause says more
+  std::string text = "cannot connect to " + link.peer() + ": " + why.message();
+  if (message_code(why.message()).empty()) text += " [tcp.cannot-connect]";  // otherwise the cause says more
   all_.links.end(link, Status(fault == Fault::kNotAllowed ? StatusCode::kRefused
                               : fault == Fault::kBroken   ? StatusCode::kCorrupt
                                                           : StatusCode::kUnavailable,
-                              words));
+                              text));
 }
 
 void Dialler::failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why) {

@@ -88,16 +88,16 @@ Status Greeter::on_welcome(Connection& from, const Id& process) {
 void Greeter::on_refuse(Connection& from, const Refuse& refusal) {
   TcpLink* const link = all_.links.find(from.slot.link());
   if (!from.dialled() || link == nullptr || from.state() == Connection::State::kAttached) return;
-  const std::string words = link->peer() + " refuses: " + refusal.words;
+  const std::string text = link->peer() + " refuses: " + refusal.reason;
   if (from.security().unauthenticated() && link->open()) {
-    from.fail(Fault::kNoAnswer, unavailable(words));
+    from.fail(Fault::kNoAnswer, unavailable(text));
     return;
   }
   switch (refusal.why) {
-    case Refusal::kUnknownLink: return all_.links.end(*link, unavailable(words));
-    case Refusal::kEnded: return all_.links.end(*link, link->session.closing() ? Status() : unavailable(words));
+    case Refusal::kUnknownLink: return all_.links.end(*link, unavailable(text));
+    case Refusal::kEnded: return all_.links.end(*link, link->session.closing() ? Status() : unavailable(text));
     case Refusal::kNotAllowed:
-    case Refusal::kVersion: return all_.links.end(*link, refused(words));
+    case Refusal::kVersion: return all_.links.end(*link, refused(text));
   }
 }
 
@@ -142,11 +142,11 @@ void Greeter::log_reconnect(const TcpLink& link, const LinkConnections::Absence&
 void Greeter::warn_congestion(const std::string& name) {
   const std::string& wanted = all_.context.options.congestion;
   if (wanted.empty() || name == wanted) return log_debug("tcp: congestion control is " + name);
-  const std::string words =
+  const std::string text =
       "tcp: congestion control is " + name + ": " + wanted +
       " (COLLAB_TCP_CONGESTION) is not in /proc/sys/net/ipv4/tcp_allowed_congestion_control here; long lossy lines get "
       "more connections, and are slower than with bbr [tcp.congestion]";
-  wanted == "bbr" ? log_info(words) : log_warning(words);
+  wanted == "bbr" ? log_info(text) : log_warning(text);
 }
 
 void Greeter::detach(TcpLink& link, Connection& connection) {

@@ -34,7 +34,7 @@ class Links {
   [[nodiscard]] std::vector<LinkId> ids() const;  // for callers that may end some links
 
   void end(TcpLink& link, const Status& why);
-  void end_with_reason(TcpLink& link, const Status& why);  // the other side gets the words too
+  void end_with_reason(TcpLink& link, const Status& why);  // the other side is told why, too
   [[nodiscard]] bool ended_well(const Id& name) const;
   // The other sides hear of it at once, if the system takes the message.
   void stop();

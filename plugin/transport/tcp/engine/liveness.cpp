@@ -98,12 +98,12 @@ void Liveness::check_grace(TcpLink& link, TimePoint now) {
   const Duration wait =
       gone ? std::min(options.link_grace, options.death_wait + 4 * link.round_trip.value()) : options.link_grace;
   if (now - *since < wait) return;
-  const std::string words = "no connection to " + link.peer() + " for " + std::to_string(milliseconds(wait)) + " ms (" +
-                            link.connections.last_fault() + ")";
+  const std::string text = "no connection to " + link.peer() + " for " + std::to_string(milliseconds(wait)) + " ms (" +
+                           link.connections.last_fault() + ")";
   all_.links.end(
       link,
-      gone ? unavailable(words + ": it closed them all and did not dial again; its process ended [tcp.process-gone]")
-           : timed_out(words + ", which is the link's grace (COLLAB_LINK_GRACE) [tcp.silent]"));
+      gone ? unavailable(text + ": it closed them all and did not dial again; its process ended [tcp.process-gone]")
+           : timed_out(text + ", which is the link's grace (COLLAB_LINK_GRACE) [tcp.silent]"));
 }
 
 }  // namespace collab::tcp

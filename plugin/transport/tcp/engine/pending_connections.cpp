@@ -99,11 +99,11 @@ void PendingConnections::accepted(asio::ip::tcp::socket socket, const Endpoint& 
   connections_.push_back(connection);
   all_.upkeep.keep_ticking();
   if (allowed(from)) return;
-  const std::string words =
-      "without a key only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
+  const std::string reason =
+      "without a token only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
       "(made once by `collab token`), or COLLAB_INSECURE=1 to speak in the clear";
-  log_refusal(from, words);
-  refuse_connection(*connection, Refusal::kNotAllowed, words);
+  log_refusal(from, reason);
+  refuse_connection(*connection, Refusal::kNotAllowed, reason);
 }
 
 // ---- room ------------------------------------------------------------------------------------------
@@ -170,19 +170,19 @@ void PendingConnections::remember_host(const boost::asio::ip::address& host) {
   hosts_in_order_.pop_front();
 }
 
-void PendingConnections::refuse_connection(Connection& connection, Refusal why, const std::string& words) {
+void PendingConnections::refuse_connection(Connection& connection, Refusal why, const std::string& reason) {
   ++all_.context.counters.refused;
   Bytes answer = encode_preface();
-  const Bytes refusal = encode(Refuse{why, words});
+  const Bytes refusal = encode(Refuse{why, reason});
   answer.insert(answer.end(), refusal.begin(), refusal.end());
   connection.send(std::move(answer));
   connection.wait_until(all_.now() + kDrainLimit);
   connection.drain();
 }
 
-void PendingConnections::log_refusal(const Endpoint& from, const std::string& words) {
+void PendingConnections::log_refusal(const Endpoint& from, const std::string& reason) {
   const auto line = refusal_log_limit_.allow(
-      all_.now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words + " [tcp.turned-away]");
+      all_.now(), "tcp: a connection from " + to_text(from) + " was turned away: " + reason + " [tcp.turned-away]");
   if (line) log_warning(*line);
 }
 

@@ -27,14 +27,14 @@ class PendingConnections {
   explicit PendingConnections(EngineParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
-  [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without a key, only near addresses
+  [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without encryption, only near addresses
   [[nodiscard]] bool empty() const { return connections_.empty(); }
   [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is not one of these
 
   // The connection said who it is, and now belongs to a link.
   void admit(const Connection& connection);
   void remember_host(const boost::asio::ip::address& host);  // of a link: evicted last
-  void refuse_connection(Connection& connection, Refusal why, const std::string& words);
+  void refuse_connection(Connection& connection, Refusal why, const std::string& reason);
   // Its link has ended: what it was given is still sent.
   void adopt_draining(const ConnectionPtr& connection);
   // Room for one more link. For a link that is dialled here, only links that are being closed go. And room for one more
@@ -55,7 +55,7 @@ class PendingConnections {
   void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void make_room();
   void evict(const Among& among);
-  void log_refusal(const Endpoint& from, const std::string& words);
+  void log_refusal(const Endpoint& from, const std::string& reason);
   void drop_closed();
 
   EngineParts& all_;

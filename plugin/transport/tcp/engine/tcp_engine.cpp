@@ -152,8 +152,8 @@ Status TcpEngine::on_link_frame(TcpLink& link, Connection& from, FrameType type,
     case FrameType::kBye:
       return with(decode_bye(body), [&](const Bye& bye) { return all_.sessions.on_bye(link, bye); });
     case FrameType::kAbort:
-      return with(decode_abort(body), [&](const std::string& words) {
-        all_.links.end(link, unavailable(link.peer() + " ended the link: " + words + " [tcp.ended-by-peer]"));
+      return with(decode_abort(body), [&](const std::string& reason) {
+        all_.links.end(link, unavailable(link.peer() + " ended the link: " + reason + " [tcp.ended-by-peer]"));
       });
     case FrameType::kAllow:
       return with(decode_allow(body),

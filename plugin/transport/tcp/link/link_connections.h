@@ -47,7 +47,7 @@ class LinkConnections {
   [[nodiscard]] bool ended_by_peer() const { return ended_by_peer_; }
   // The peer was heard, so it knows too that it has a connection.
   void answered() { answered_ = true; }
-  void note_fault(std::string words) { last_fault_ = std::move(words); }
+  void note_fault(std::string fault) { last_fault_ = std::move(fault); }
   [[nodiscard]] const std::string& last_fault() const { return last_fault_; }
 
  private:

@@ -1,4 +1,4 @@
-// For how much of an exchange a link had data to send.
+// For what part of an exchange's time a link had data to send.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once

@@ -1,4 +1,4 @@
-// How long the queue before a line is, by what the way takes beyond its shortest.
+// How long data waits in the queue before a line: the transit time above the shortest one seen lately.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once

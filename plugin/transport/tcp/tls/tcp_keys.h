@@ -45,7 +45,7 @@ class TlsKeys : public std::enable_shared_from_this<TlsKeys> {
   [[nodiscard]] bool file_changed();
 
   const SteadyClock clock_;
-  TcpOptions options_;  // what says where the key is
+  TcpOptions options_;  // what says where the token is
   struct stat seen_ {};
 
   std::mutex mutex_;  // guards what follows

@@ -261,22 +261,22 @@ Status TlsStream::failure(int result) {
     return unavailable("the other side ended the connection");
   }
   const int reason = ERR_GET_REASON(code);
-  const std::string words = last_error();
+  const std::string text = last_error();
   // A listener turns certificates away after the dialler's handshake is done.
-  if (heard_ || (open_ && context_->by_token() && !stranger_)) return unavailable("TLS broke off (" + words + ")");
+  if (heard_ || (open_ && context_->by_token() && !stranger_)) return unavailable("TLS broke off (" + text + ")");
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE ||
       reason == SSL_R_UNSUPPORTED_PROTOCOL) {
-    return corrupt("the other side does not speak TLS 1.3 (" + words + ") [tls.no-tls]");
+    return corrupt("the other side does not speak TLS 1.3 (" + text + ") [tls.no-tls]");
   }
   if (context_->by_token()) {
     return refused(
         doubt_.empty()
-            ? "its key differs from this side's: give all sites of the swarm the same COLLAB_TOKEN, made once by "
+            ? "its token differs from this side's: give all sites of the swarm the same COLLAB_TOKEN, made once by "
               "`collab token` [tls.other-key]"
             : "it presents a certificate, but this side has a COLLAB_TOKEN: all sites of a swarm must use "
               "the same token, or all must use certificates [tls.mixed]");
   }
-  return refused("no agreement on certificates (" + (doubt_.empty() ? words : doubt_) +
+  return refused("no agreement on certificates (" + (doubt_.empty() ? text : doubt_) +
                  "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA; no certificate may "
                  "be expired or limited to client or server use; and no side may use a COLLAB_TOKEN [tls.refused]");
 }
@@ -287,7 +287,8 @@ Result<bool> TlsStream::handshake() {
   const int result = SSL_do_handshake(ssl_);
   if (result == 1) {
     if (context_->by_token() && SSL_session_reused(ssl_) != 1) {
-      return refused("it let this side in without the swarm's key: give all sites the same COLLAB_TOKEN [tls.no-key]");
+      return refused(
+          "it let this side in without the swarm's token: give all sites the same COLLAB_TOKEN [tls.no-key]");
     }
     open_ = true;
     return true;

@@ -1,8 +1,8 @@
 // TLS 1.3 for one connection, without a socket: ciphertext goes in and comes out as bytes.
 //
-// Both sides prove that they hold the swarm's key, or show certificates of the same authority. With a key it is RFC
-// 8446's external PSK with ephemeral Diffie-Hellman: a key that leaks later does not open what was recorded. No version
-// below 1.3, no tickets, no early data, no renegotiation.
+// Both sides prove that they hold the swarm's token, or show certificates of the same authority. With a token it is RFC
+// 8446's external PSK with ephemeral Diffie-Hellman: a token that leaks later does not open what was recorded. No
+// version below 1.3, no tickets, no early data, no renegotiation.
 // Threads: several threads may use a context; a stream, one at a time. Ownership: streams share their context. A stream
 // borrows the ciphertext that it is given during the call.
 #pragma once
@@ -72,7 +72,7 @@ class TlsStream {
 
   // Ciphertext that came. It is borrowed until calls of handshake() and read() have used it up.
   void incoming(std::span<const std::byte> ciphertext) { in_ = ciphertext; }
-  // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
+  // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our token.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
   // With a token, once the connection is open: a value that tells its key from other keys, and nothing else about it.

@@ -24,10 +24,10 @@ class Writer {
   void id(const Id& id) {
     for (const std::uint8_t byte : id) bytes_.push_back(std::byte{byte});
   }
-  void words(std::string_view words) {
-    std::size_t size = std::min(words.size(), kMaxWordsBytes);
-    while (size > 0 && !is_valid_utf8(words.substr(0, size))) --size;  // not within a character
-    for (const char c : words.substr(0, size)) bytes_.push_back(static_cast<std::byte>(c));
+  void sentence(std::string_view text) {
+    std::size_t size = std::min(text.size(), kMaxSentenceBytes);
+    while (size > 0 && !is_valid_utf8(text.substr(0, size))) --size;  // not within a character
+    for (const char c : text.substr(0, size)) bytes_.push_back(static_cast<std::byte>(c));
   }
   Bytes finish(std::size_t body_follows = 0) {
     const std::size_t body = bytes_.size() - kPrefixBytes + body_follows;
@@ -57,10 +57,10 @@ class Reader {
     return id;
   }
   [[nodiscard]] std::size_t left() const { return bytes_.size() - at_; }
-  [[nodiscard]] Result<std::string> words() {
+  [[nodiscard]] Result<std::string> sentence() {
     std::string text(reinterpret_cast<const char*>(bytes_.data()) + at_, left());
     at_ = bytes_.size();
-    if (text.size() > kMaxWordsBytes || !is_valid_utf8(text))
+    if (text.size() > kMaxSentenceBytes || !is_valid_utf8(text))
       return corrupt("a reason that is not valid UTF-8, or too long");
     return text;
   }
@@ -164,7 +164,7 @@ Bytes encode(const Refuse& refuse) {
   Writer writer(FrameType::kRefuse);
   writer.number(static_cast<std::uint8_t>(refuse.why));
   for (int i = 0; i < 3; ++i) writer.number(std::uint8_t{0});
-  writer.words(refuse.words);
+  writer.sentence(refuse.reason);
   return writer.finish();
 }
 
@@ -175,9 +175,9 @@ Result<Refuse> decode_refuse(std::span<const std::byte> body) {
   const bool zero = reader.number<std::uint8_t>() == 0 && reader.number<std::uint16_t>() == 0;
   if (!zero || why < 1 || why > static_cast<std::uint8_t>(Refusal::kVersion))
     return corrupt("a refusal without a reason");
-  Result<std::string> words = reader.words();
-  if (!words.ok()) return words.status();
-  return Refuse{static_cast<Refusal>(why), std::move(*words)};
+  Result<std::string> reason = reader.sentence();
+  if (!reason.ok()) return reason.status();
+  return Refuse{static_cast<Refusal>(why), std::move(*reason)};
 }
 
 std::array<std::byte, kSegmentHeaderBytes> encode(const SegmentHeader& header) {
@@ -303,13 +303,13 @@ Result<Bye> decode_bye(std::span<const std::byte> body) {
   return bye;
 }
 
-Bytes encode_abort(std::string_view words) {
+Bytes encode_abort(std::string_view reason) {
   Writer writer(FrameType::kAbort);
-  writer.words(words);
+  writer.sentence(reason);
   return writer.finish();
 }
 
-Result<std::string> decode_abort(std::span<const std::byte> body) { return Reader(body).words(); }
+Result<std::string> decode_abort(std::span<const std::byte> body) { return Reader(body).sentence(); }
 
 Bytes encode_allow(std::uint64_t bytes_per_second) {
   Writer writer(FrameType::kAllow);

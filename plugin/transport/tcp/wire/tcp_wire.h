@@ -26,7 +26,7 @@ inline constexpr std::size_t kSegmentFieldBytes = 32;
 inline constexpr std::size_t kSegmentHeaderBytes = kPrefixBytes + kSegmentFieldBytes;
 inline constexpr std::size_t kMaxSegmentBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxBodyBytes = 2048;        // of any frame except a segment
-inline constexpr std::size_t kMaxWordsBytes = 1024;       // of a sentence for people
+inline constexpr std::size_t kMaxSentenceBytes = 1024;    // of a sentence for people
 inline constexpr std::uint64_t kWindowSegments = 4096;    // of a lane, from the first that has not arrived
 inline constexpr std::uint16_t kMaxDataConnections = 64;  // of a link; the control connection is one more
 
@@ -57,13 +57,13 @@ struct Hello {
 enum class Refusal : std::uint8_t {
   kUnknownLink = 1,  // never heard of, given up, or the process was restarted
   kEnded = 2,        // that link ended well
-  kNotAllowed = 3,   // a key is needed, or the address is not accepted
+  kNotAllowed = 3,   // encryption is needed, or the address is not accepted
   kVersion = 4,
 };
 
 struct Refuse {
   Refusal why = Refusal::kUnknownLink;
-  std::string words;
+  std::string reason;
   bool operator==(const Refuse&) const = default;
 };
 
@@ -114,7 +114,7 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode(const Pong& pong);
 [[nodiscard]] Bytes encode_want(std::uint16_t connections);
 [[nodiscard]] Bytes encode(const Bye& bye);
-[[nodiscard]] Bytes encode_abort(std::string_view words);
+[[nodiscard]] Bytes encode_abort(std::string_view reason);
 [[nodiscard]] Bytes encode_allow(std::uint64_t bytes_per_second);
 
 struct Prefix {

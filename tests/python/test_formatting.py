@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_collab.words import counted, listed
+from torch_collab.formatting import counted, listed
 
 
 def test_one_is_no_plural() -> None:

@@ -14,7 +14,7 @@ dist.init_process_group("collab")
 ddp = DistributedDataParallel(small_model())
 parameters = list(ddp.parameters())
 every = torch.optim.AdamW(parameters[:2], lr=0.01)
-seldom = torch.optim.SGD(parameters[2:], lr=0.1)
+rare = torch.optim.SGD(parameters[2:], lr=0.1)
 rate = int(os.environ["TEST_RATE"])
 for step in range(1, 4 * rate + 1):
     x, y = batch(step, RANK)
@@ -22,6 +22,6 @@ for step in range(1, 4 * rate + 1):
     cross_entropy(ddp(x), y).backward()
     every.step()
     if step % rate == 0:
-        seldom.step()
+        rare.step()
 dist.destroy_process_group()
 print("went through", flush=True)

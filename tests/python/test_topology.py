@@ -125,12 +125,11 @@ def test_another_key_is_told_at_every_rank() -> None:
     both = [place(site="a"), place(site="b")]
     assert exchange_of(both, key, key) == [both, both]
     for result in exchange_of(both, key, other):
-        assert "was not signed with this swarm's key (another signature)" in str(result)
+        assert "was not signed with this swarm's token (another signature)" in str(result)
     ours, theirs = exchange_of(both, key, NO_KEY)
-    assert "collab: the world's store holds an entry (collab/place/1) that was not signed with this swarm's key" in str(
-        ours
-    )
-    assert "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN" in str(theirs)
+    words = "collab: the world's store holds an entry (collab/place/1) that was not signed with this swarm's token"
+    assert words in str(ours)
+    assert "was signed with a token, and this node has none. Give it the COLLAB_TOKEN" in str(theirs)
 
 
 def test_sites_that_would_link_by_different_transports_are_named_at_every_rank() -> None:

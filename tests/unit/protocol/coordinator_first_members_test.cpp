@@ -35,7 +35,7 @@ std::vector<std::string> voters_in(const Actions& actions) {
   return names;
 }
 
-class FirstWords : public testing::Test {
+class FirstMembers : public testing::Test {
  protected:
   Actions come(const std::vector<wire::Join>& joins) {
     Actions last;
@@ -51,12 +51,12 @@ class FirstWords : public testing::Test {
   std::uint64_t links = 0;
 };
 
-TEST_F(FirstWords, AHelperAsksForNoSites) {
+TEST_F(FirstMembers, TheNumberOfSitesThatAHelperAsksForDoesNotCount) {
   const auto actions = come({join_of("paris", 2), helper_of("mallory", wire::kMaxSites), join_of("tokyo", 2)});
   EXPECT_EQ(sent<wire::InstallAnchor>(actions).size(), 3U);
 }
 
-TEST_F(FirstWords, AHelperNamesNobody) {
+TEST_F(FirstMembers, ASiteThatAHelperNamesIsNotWaitedFor) {
   const auto actions = come({join_of("paris", 2), naming(helper_of("mallory"), "rome"), join_of("tokyo", 2)});
   EXPECT_EQ(sent<wire::InstallAnchor>(actions).size(), 3U);
   CoordinatorHarness other;
@@ -64,17 +64,17 @@ TEST_F(FirstWords, AHelperNamesNobody) {
   EXPECT_THAT(refused_by(other.hear(2, naming(helper_of("mallory"), "rome"))), IsEmpty());
 }
 
-TEST_F(FirstWords, AHelperIsNoFounder) {
+TEST_F(FirstMembers, AHelperIsNoFounder) {
   const auto actions = come({join_of("paris", 2), helper_of("mallory"), helper_of("mallory2"), join_of("tokyo", 2)});
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstWords, HelpersFoundWhereNobodyTrains) {
+TEST_F(FirstMembers, HelpersFoundASwarmWhereNobodyTrains) {
   static_cast<void>(come({holding(helper_of("oslo"), {RunId{5}, RoundId{3}, kRight})}));
   EXPECT_THAT(voters_in(pass(301)), ElementsAre("oslo"));
 }
 
-TEST_F(FirstWords, TheTimeRunsFromTheFirstSiteThatTrains) {
+TEST_F(FirstMembers, TheTimeRunsFromTheFirstSiteThatTrains) {
   static_cast<void>(come({helper_of("oslo")}));
   EXPECT_THAT(refused_by(pass(295)), IsEmpty());
   static_cast<void>(come({join_of("paris", 2)}));
@@ -82,7 +82,7 @@ TEST_F(FirstWords, TheTimeRunsFromTheFirstSiteThatTrains) {
   EXPECT_EQ(sent<wire::InstallAnchor>(come({join_of("tokyo", 2)})).size(), 3U);
 }
 
-TEST_F(FirstWords, OneThatAsksForMoreSitesThanComeEndsAlone) {
+TEST_F(FirstMembers, ASiteThatAsksForMoreSitesThanComeEndsAlone) {
   const auto last = come({join_of("paris", 2), join_of("mallory", 4096), join_of("tokyo", 2)});
   EXPECT_THAT(sent<wire::InstallAnchor>(last), IsEmpty());
   const auto actions = pass(301);
@@ -92,7 +92,7 @@ TEST_F(FirstWords, OneThatAsksForMoreSitesThanComeEndsAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstWords, OneThatNamesASiteThatNeverComesEndsAlone) {
+TEST_F(FirstMembers, ASiteThatNamesOneThatNeverComesEndsAlone) {
   const auto last = come({join_of("paris", 2), naming(join_of("mallory", 2), "rome"), join_of("tokyo", 2)});
   EXPECT_THAT(sent<wire::InstallAnchor>(last), IsEmpty());
   const auto actions = pass(301);
@@ -101,7 +101,7 @@ TEST_F(FirstWords, OneThatNamesASiteThatNeverComesEndsAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstWords, BothLiesAtOnceEndTheirSitesAlone) {
+TEST_F(FirstMembers, BothLiesAtOnceEndTheirSitesAlone) {
   static_cast<void>(come(
       {join_of("paris", 2), naming(join_of("mallory", 2), "rome"), join_of("tokyo", 2), join_of("mallory2", 4096)}));
   const auto actions = pass(301);
@@ -110,7 +110,7 @@ TEST_F(FirstWords, BothLiesAtOnceEndTheirSitesAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstWords, WhereAllAskForMoreThanComeAllEnd) {
+TEST_F(FirstMembers, WhereAllAskForMoreThanComeAllEnd) {
   static_cast<void>(come({join_of("paris", 4), join_of("tokyo", 4)}));
   const auto actions = pass(301);
   EXPECT_THAT(refused_by(actions), testing::SizeIs(2));
@@ -119,7 +119,7 @@ TEST_F(FirstWords, WhereAllAskForMoreThanComeAllEnd) {
   EXPECT_EQ(c.coordinator.members(), 0U);
 }
 
-TEST_F(FirstWords, TheCoordinatorsOwnWordIsForAll) {
+TEST_F(FirstMembers, TheNumberOfSitesThatTheCoordinatorAsksForCountsForAll) {
   CoordinatorConfig config = CoordinatorHarness::defaults();
   config.min_sites = 4;
   CoordinatorHarness own(config);

@@ -1,4 +1,4 @@
-"""A site that trains until one that came later has; what a member lends and what the late one takes are written down.
+"""A site that trains until one that came later has; what a member serves and what the late one takes are written down.
 
 Arguments: a folder, the site, the optimizer, what the late site's script has done to it before (fresh | restored).
 """
@@ -60,11 +60,11 @@ if late:
     for optimizer in optimizers:
         optimizer.register_step_pre_hook(keep)
 else:
-    lend = optimizer_state.copy
+    serve = optimizer_state.copy
 
     def copy() -> Any:
-        torch.save(states(), out / "lent.pt")
-        return lend()
+        torch.save(states(), out / "served.pt")
+        return serve()
 
     optimizer_state.copy = copy
 

@@ -1,4 +1,4 @@
-"""The optimizer's state of a member for a site that joins: what is lent, what is taken, what is refused."""
+"""The optimizer's state of a member for a site that joins: what is served, what is taken, what is refused."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def load(optimizer: torch.optim.Optimizer, text: str, data: torch.Tensor) -> Non
     assert fetch.left == 0
 
 
-def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
-    assert taken["state"].keys() == lent["state"].keys()
-    for number, held in lent["state"].items():
+def expect_alike(taken: dict[str, Any], served: dict[str, Any]) -> None:
+    assert taken["state"].keys() == served["state"].keys()
+    for number, held in served["state"].items():
         assert taken["state"][number].keys() == held.keys()
         for key, value in held.items():
             other = taken["state"][number][key]
@@ -79,7 +79,7 @@ def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
         (torch.optim.Rprop, {}),
     ],
 )
-def test_what_is_lent_is_what_is_taken(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
+def test_the_state_taken_is_the_one_served(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
     source, joiner = trained(kind, **options), trained(kind, 0, **options)
     load(joiner, *copy_of(source))
     expect_alike(joiner.state_dict(), source.state_dict())
@@ -88,7 +88,7 @@ def test_what_is_lent_is_what_is_taken(kind: type[torch.optim.Optimizer], option
     joiner.step()
 
 
-def test_muons_momentum_is_lent() -> None:
+def test_muons_momentum_is_served() -> None:
     def muon(steps: int) -> torch.optim.Optimizer:
         optimizer = torch.optim.Muon([torch.nn.Parameter(torch.ones(4, 5))], lr=0.01)
         for _ in range(steps):
@@ -123,9 +123,9 @@ def test_a_parameter_that_never_had_a_gradient_has_no_part() -> None:
     assert [part and (part.number, part.begin) for part in parts] == [(0, 0), None, (1, 80), (2, 108)]
 
 
-def test_a_source_says_what_it_cannot_lend() -> None:
+def test_a_source_says_which_state_it_cannot_serve() -> None:
     assert copy_of(trained(torch.optim.SGD))[1].numel() == 0
-    with pytest.raises(Unsuitable, match=r"keeps .* as .*, which is not lent"):
+    with pytest.raises(Unsuitable, match=r"keeps .* as .*, which collab does not serve to other sites"):
         copy_of(trained(torch.optim.Adafactor))
     counting = trained(torch.optim.AdamW)
     counting.param_groups[0]["step"] = 7
@@ -144,7 +144,7 @@ def test_a_source_says_what_it_cannot_lend() -> None:
         (torch.optim.AdamW, {"amsgrad": True}, "has amsgrad False, this site's has True"),
     ],
 )
-def test_another_optimizer_is_not_given_it(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
+def test_another_optimizer_is_not_given_the_state(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
     text, data = copy_of(trained(torch.optim.AdamW))
     joiner = trained(kind, 0, **options)
     with pytest.raises(Unsuitable, match=why):
@@ -169,7 +169,7 @@ def test_what_an_optimizer_keeps_before_its_first_step_is_no_state(held: dict[st
     assert optimizer_copy.is_fresh(held) is fresh
 
 
-def test_a_rate_may_differ() -> None:
+def test_optimizers_may_differ_in_their_rates() -> None:
     source = trained(torch.optim.AdamW, weight_decay=0.0)
     joiner = trained(torch.optim.AdamW, 0, weight_decay=0.1, foreach=False)
     joiner.param_groups[0]["lr"] = 0.0
@@ -181,8 +181,8 @@ def fetched_for_two() -> tuple[Any, torch.optim.Optimizer, torch.optim.Optimizer
     first, second = (trained(torch.optim.Adam, 0) for _ in range(2))
     world = world_of(first, second)
     members = [trained(torch.optim.Adam), trained(torch.optim.Adam)]
-    lent = world_of(*members)
-    text, data = optimizer_copy.make(lent.training.optimizers, lent.training.vector.trained)
+    served = world_of(*members)
+    text, data = optimizer_copy.make(served.training.optimizers, served.training.vector.trained)
     elements = [n for _, n in world.training.vector.trained]
     world.training.fetch = Fetch(data, parts_of(text, elements), len(elements))
     world.training.fetch.comes(0)
@@ -237,11 +237,11 @@ class Wire:
 @pytest.mark.parametrize("second", [False, True])
 def test_other_ranks_hold_one_plane_at_a_time(second: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: why)
-    lent = [trained(torch.optim.AdamW) for _ in range(1 + second)]
-    member = world_of(*lent)
-    text, data = optimizer_copy.make(lent, member.training.vector.trained)
+    served = [trained(torch.optim.AdamW) for _ in range(1 + second)]
+    member = world_of(*served)
+    text, data = optimizer_copy.make(served, member.training.vector.trained)
     wire = Wire()
-    ranks = [[trained(torch.optim.AdamW, 0) for _ in lent] for _ in range(2)]
+    ranks = [[trained(torch.optim.AdamW, 0) for _ in served] for _ in range(2)]
     made: list[int] = []
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda size, **how: (made.append(size), empty(size, **how))[1])
@@ -253,7 +253,7 @@ def test_other_ranks_hold_one_plane_at_a_time(second: bool, monkeypatch: pytest.
         if second:
             optimizer_state._load(world, fetch, optimizers[1])
             assert fetch.left == 0
-        for optimizer, source in zip(optimizers, lent, strict=True):
+        for optimizer, source in zip(optimizers, served, strict=True):
             expect_alike(optimizer.state_dict(), source.state_dict())
     assert not wire.sent
     later = data.numel() // 2 * second
@@ -348,8 +348,8 @@ class Joined:
 
             def start(site: str, index: int, kind: str, ranks: int, **more: str) -> Ranks:
                 arguments = [str(folder), site, kind, before]
-                events = folder / "events.jsonl"
-                return start_site("moments.py", arguments, site, index, coordinator.address, events, ranks, **more)
+                script, events = "optimizer_state.py", folder / "events.jsonl"
+                return start_site(script, arguments, site, index, coordinator.address, events, ranks, **more)
 
             try:
                 worlds += [start("paris", 0, members, 1), start("oslo", 1, members, 1)]
@@ -366,9 +366,9 @@ class Joined:
         self.told = [event for event in told if event["event"] == "join-optimizer"]
 
     @property
-    def lent(self) -> list[dict[str, Any]]:
-        lent: list[dict[str, Any]] = torch.load(self.folder / "lent.pt")
-        return lent
+    def served(self) -> list[dict[str, Any]]:
+        served: list[dict[str, Any]] = torch.load(self.folder / "served.pt")
+        return served
 
     def taken(self, rank: int = 0) -> list[dict[str, Any]]:
         taken: list[dict[str, Any]] = torch.load(self.folder / f"taken-{rank}.pt")
@@ -377,16 +377,16 @@ class Joined:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "ranks", "default"), [("adamw", 2, ""), ("sgd", 2, "meta"), ("two", 2, "")])
-def test_a_joiner_goes_on_from_a_members_moments(
+def test_a_joiner_goes_on_from_a_members_optimizer_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int, default: str
 ) -> None:
     if default:
         monkeypatch.setenv("TEST_DEFAULT", default)
     joined = Joined(tmp_path, kind, kind, "fresh", ranks)
     for rank in range(ranks):
-        for taken, lent in zip(joined.taken(rank), joined.lent, strict=True):
-            assert lent["state"]
-            expect_alike(taken, lent)
+        for taken, served in zip(joined.taken(rank), joined.served, strict=True):
+            assert served["state"]
+            expect_alike(taken, served)
     assert len(joined.told) == 1
     told = joined.told[0]
     assert told["site"] == "late" and told["source"] in ("paris", "oslo") and told["seconds"] < 30
@@ -404,7 +404,7 @@ def test_a_joiner_goes_on_from_a_members_moments(
         ("adamw", "adamw", {"COLLAB_JOIN_OPTIMIZER": "0"}, ""),
     ],
 )
-def test_else_it_starts_cold_and_says_why(
+def test_a_joiner_that_gets_no_state_starts_cold_and_says_why(
     tmp_path: Path, members: str, late: str, environment: dict[str, str], why: str
 ) -> None:
     joined = Joined(tmp_path, members, late, "fresh", 1, **environment)
@@ -414,7 +414,7 @@ def test_else_it_starts_cold_and_says_why(
         assert "starts cold" in joined.told[0]["reason"] and why in joined.told[0]["reason"]
         assert joined.told[0]["reason"] in joined.late[0].output
     else:
-        assert not joined.told and not (tmp_path / "lent.pt").exists()
+        assert not joined.told and not (tmp_path / "served.pt").exists()
 
 
 @pytest.mark.slow
