@@ -16,10 +16,9 @@ Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   const std::string asked = "COLLAB_TRANSPORT=" + config.transport;
   if (key == nullptr) return LinkChoice{config.transport, asked + ", not encrypted"};
   if (!config.insecure) {
-    return refused(
-        std::string(key) + " is given, and " + asked +
-        " does not encrypt, so it would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), leave " + key +
-        " out, or set COLLAB_INSECURE=1 to send the model in the clear anyway [link.key-unused]");
+    return refused(std::string(key) + " is given, and " + asked +
+                   " does not encrypt, so it would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), leave " +
+                   key + " out, or set COLLAB_INSECURE=1 to send the model in the clear anyway [link.key-unused]");
   }
   return LinkChoice{config.transport,
                     asked + " and COLLAB_INSECURE=1, not encrypted: " + key + " is given and not used", true};
