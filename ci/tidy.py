@@ -277,7 +277,7 @@ def guest_of_torch(tree: Tree) -> Iterator[Problem]:
     for path, source in _shim(tree).items():
         for line, text in rules_shim.private_uses(path, source):
             yield Problem(path, line, "guest of torch", text)
-    for path in tree.named(".h", ".cpp", under=("include/", "plugin/")):
+    for path in tree.named(".h", ".cpp", ".inc", under=("include/", "plugin/")):
         for line, text in rules_torch.private_includes(path, includes(tree, path), tree.root):
             yield Problem(path, line, "guest of torch", text)
 

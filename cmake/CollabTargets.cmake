@@ -29,6 +29,12 @@ target_compile_options(collab_flags INTERFACE "-ffile-prefix-map=${PROJECT_SOURC
 target_compile_options(collab_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 # g++ collects its garbage less often: a seventh less time, for half a gigabyte more.
 cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY) # MiB
+if(EXISTS /sys/fs/cgroup/memory.max) # of a container
+  file(READ /sys/fs/cgroup/memory.max bytes)
+  if(bytes MATCHES "^([0-9]+)")
+    math(EXPR memory "${CMAKE_MATCH_1} / 1048576")
+  endif()
+endif()
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 math(EXPR memory "${memory} / ${cores}")
 if(memory GREATER 3000)

@@ -5,8 +5,8 @@ interpreter's own way out. What the interpreter, torch or the allocator read whi
 a program that sets such a variable is started afresh, but for PYTHONPATH: what is imported already stays. There are two
 servers, so that ranks differ in the order of sets.
 
-A torchrun has a server of its own, which it forks before it has threads. That forks its workers: they are the agent's
-grandchildren, and end as they would without.
+A torchrun has a server of its own, which it forks before it has threads. That forks its workers. They are the agent's
+grandchildren, which getppid() tells, and all of one torchrun have one hash seed; else they are as without.
 """
 
 from __future__ import annotations
@@ -43,29 +43,45 @@ def serve() -> CodeType:
 
     control = socket.socket(fileno=int(sys.argv[1]))
     assert threading.active_count() == 1, "a fork has none of its parent's threads"
-    return serve_forks(control)
+    code = serve_forks(control)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
+    return code
 
 
 def serve_forks(control: socket.socket) -> CodeType:
-    """Returns in each fork, as `serve`."""
+    """Returns in each fork, as `serve`, with ASKED_TO_END blocked: none of them is lost before the fork is ready."""
+    ended: dict[int, int] = {}  # a signal may have ended the wait for an answer: it is asked for again
     while True:
         message, files, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
         if not message:
             os._exit(0)  # whoever asks has ended
         request = json.loads(message)
         if "reap" in request:
-            answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
-        elif (answer := os.fork()) == 0:
-            control.close()
-            return become(request, *files)
+            pid = request["reap"]
+            if pid not in ended:
+                ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            answer = ended[pid]
         else:
-            for file in files:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ASKED_TO_END)
+            has_session, tell = os.pipe()
+            if (answer := os.fork()) == 0:
+                os.setsid()
+                os.close(tell)
+                os.close(has_session)
+                control.close()
+                return become(request, *files)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
+            ended.pop(answer, None)  # of an earlier process
+            for file in (tell, *files):
                 os.close(file)
+            os.read(has_session, 1)
+            os.close(has_session)
         control.send(json.dumps([request["number"], answer]).encode())
 
 
 def become(request: dict[str, Any], output: int, errors: int) -> CodeType:
-    os.setsid()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # the server's would be everybody's
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.close(output)
@@ -110,6 +126,7 @@ def serve_torchrun() -> CodeType | None:
         worker = serve_forks(theirs)
         for number in ASKED_TO_END:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
         return worker
     theirs.close()
     server, begun_with, afresh = Server(ours), dict(os.environ), subprocess_handler.Popen

@@ -141,7 +141,7 @@ def test_ranks_of_a_site_with_different_vectors() -> None:
 
 @pytest.mark.slow
 def test_a_coordinator_that_is_not_there() -> None:
-    environment = {"COLLAB_COORDINATOR": "127.0.0.1:1", "COLLAB_JOIN_TIMEOUT": "3s"}
+    environment = {"COLLAB_COORDINATOR": "127.0.0.1:1", "COLLAB_JOIN_TIMEOUT": "12s"}
     finished = run_ranks("bad.py", ["a", "a"], "plain", environment=environment)
     refused(finished, "127.0.0.1:1", "JOIN_TIMEOUT", "[join.coordinator-silent]")
 

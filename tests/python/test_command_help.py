@@ -37,6 +37,21 @@ def test_help_has_a_description_an_example_and_every_exit_status(name: str) -> N
         assert parsed.command == name
 
 
+@pytest.mark.parametrize("given", [["--help"], ["-h"], ["help"]])
+def test_help_names_every_command(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 0
+    listed = re.findall(r"^    (\w+)", capsys.readouterr().out, re.M)
+    assert set(FORMS) <= set(listed)
+
+
+def test_help_of_a_command_may_be_asked_for_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "status"])
+    assert ended.value.code == 0 and "collab status" in capsys.readouterr().out
+
+
 def test_help_of_the_lab_has_them_too() -> None:
     text = collab("lab", "--help").stdout
     assert "  collab lab --sites" in text and re.search(r"^Exit status: .*\b2 wrong usage; 1 ", text, re.M)

@@ -394,7 +394,7 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
         shown = ["--http", "127.0.0.1:0", "--objective", "Letters, 100 %"] if site == "paris" else []
         started = [sys.executable, "-m", "torch_collab.cli", "run", *shown, *command[1:]]
         started += [str(SCRIPTS / "torchrun.py"), str(folder)]
-        node = Node(site, started, {}, plain, folder)
+        node = Node(site, started, {}, plain, folder, number=len(nodes.all))
         nodes.all.append(node)
     for node in nodes.all:
         node.wait_for_rounds(2, "paris", "tokyo")

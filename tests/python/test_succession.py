@@ -91,7 +91,7 @@ def start(nodes: Nodes, site: str, coordinators: str) -> Node:
         "COLLAB_SITE_INDEX": str(SITES.index(site)), "COLLAB_TRANSPORT": "tcp", "TEST_MODEL": "gpt2",
         "COLLAB_EVENTS_FILE": str(nodes.folder / f"{site}.jsonl"),
     }  # fmt: skip
-    node = Node(site, command, environment)
+    node = Node(site, command, environment, number=SITES.index(site))
     nodes.all.append(node)
     return node
 

@@ -9,6 +9,8 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 from logs import said
+from torch_collab import native
+from torch_collab.backend import factory
 from torch_collab.network.keys import NO_KEY, SwarmKey
 from torch_collab.network.signed_store import SignedStore
 from torch_collab.world import topology
@@ -27,6 +29,11 @@ def names(places: list[Place]) -> dict[str, tuple[int, ...]]:
 
 def test_a_given_name_wins_over_the_node_and_the_node_over_the_machine() -> None:
     assert names([place(site="x", node="0"), place(node="0"), place()]) == {"x": (0,), "node0": (1,), "m": (2,)}
+
+
+def test_knobs_that_only_a_coordinator_goes_by_may_differ_between_ranks() -> None:
+    alike = factory._settings_of_world(native.load_config({}, {}, ""))
+    assert "link_grace" in alike and {"straggler_grace", "forget_after"}.isdisjoint(alike)
 
 
 def test_sites_are_ordered_by_their_lowest_rank_and_led_by_it() -> None:
@@ -77,7 +84,7 @@ def test_everyone_learns_every_place() -> None:
 
 def test_settings_that_differ_are_named_at_every_rank() -> None:
     for result in exchange_of([place(codec="fp16"), place(codec="int8")]):
-        assert "COLLAB_CODEC differs between ranks: rank 0 on m has 'fp16', rank 1 on m has 'int8'" in str(result)
+        assert "COLLAB_CODEC differs between ranks: rank 0 of m has 'fp16', rank 1 of m has 'int8'" in str(result)
 
 
 def test_a_rank_that_gave_up_is_heard_everywhere() -> None:

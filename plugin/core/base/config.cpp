@@ -210,8 +210,8 @@ Config::Config() {
 }
 
 const Config& default_config() {
-  static const Config kDefaults;
-  return kDefaults;
+  static const Config& defaults = *new Config;  // never destroyed: others may be made at the end of the process
+  return defaults;
 }
 
 std::span<const Knob> knob_table() {

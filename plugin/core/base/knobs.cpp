@@ -397,7 +397,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .unit = "time",
       .range = "0s..24h",
       .sentence = "How long a ready majority of sites waits for the others; a later site joins the next round. Set it "
-                  "where the coordinator runs."},
+                  "where the coordinator runs.",
+      .scope = kRank},
      time<&C::straggler_grace, 0, kDayMs>()},
     {{.name = "forget_after",
       .default_ = "0s",
@@ -405,6 +406,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .range = "0s..24h",
       .sentence = "How long sites that are not a majority wait for the others before they go on without them, as "
                   "another run; 0s: until an operator runs collab forget. Set it where the coordinator runs.",
+      .scope = kRank,
       .advanced = true},
      time<&C::forget_after, 0, kDayMs>()},
     {{.name = "link_grace",

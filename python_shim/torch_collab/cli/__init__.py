@@ -35,12 +35,19 @@ def parser() -> argparse.ArgumentParser:
 
 def check_command(given: Sequence[str]) -> None:
     """Raises WrongUsage for what is nearly a command; argparse lists them for the rest."""
-    if given and given[0] not in COMMANDS and (nearest := difflib.get_close_matches(given[0], COMMANDS, 1)):
+    if (
+        given
+        and given[0] not in COMMANDS
+        and given[0][:1] != "-"
+        and (nearest := difflib.get_close_matches(given[0], COMMANDS, 1))
+    ):
         raise WrongUsage(f"there is no command {given[0]!r}; the nearest is {nearest[0]} [cli.no-command]")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     try:
         if given[:1] == ["lab"]:
             from torch_collab.cli import lab

@@ -61,7 +61,7 @@ def add_to(parsers: Any) -> None:
     )
     sub.add_argument("--preset", nargs="+", metavar="NAME", help="compare only these values of COLLAB_PRESET")
     sub.add_argument(
-        "--set", action="append", default=[], metavar="KNOB=VALUE", help="add a row of your own, e.g. codec=int8"
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="add a row with these knobs, e.g. codec=int8"
     )
     sub.add_argument(
         "--measure", nargs="+", type=Path, metavar="EVENTS", help="compare with a run: its COLLAB_EVENTS_FILE"
@@ -119,7 +119,10 @@ def _own(given: list[str]) -> dict[str, Settings]:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--set {text}: expected KNOB=VALUE, such as codec=int8 [cli.plan-arguments]")
-        knobs[name.removeprefix("COLLAB_").lower()] = value
+        knob = name.removeprefix("COLLAB_").lower()
+        if knob in knobs:
+            raise ValueError(f"--set {text}: {knob} is given twice; all of --set make one row [cli.plan-arguments]")
+        knobs[knob] = value
     if knobs.get("sync_every", "").startswith("samples:"):
         raise ValueError(
             f"--set sync_every={knobs['sync_every']}: a plan does not know how many samples a step has. Give a number "

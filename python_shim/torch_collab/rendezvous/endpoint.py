@@ -87,8 +87,8 @@ def _why_not_served(port: int, problem: str) -> str:
     if "EADDRINUSE" not in problem and "address already in use" not in problem.lower():
         return problem
     return (
-        f"another program of this machine listens at port {port}. If it is an earlier start of this swarm, or `collab "
-        f"doctor --answer`, end it. {_IF_NOT_FIRST}"
+        f"port {port} of this machine is in use, by another program that listens there or by a connection. If it is an "
+        f"earlier start of this swarm, or `collab doctor --answer`, end it; else choose another port. {_IF_NOT_FIRST}"
     )
 
 

@@ -276,10 +276,10 @@ def _check_settings(places: list[Place]) -> None:
         for name in first.settings:
             ours, theirs = first.settings[name], place.settings[name]
             if ours != theirs:
+                own, other = first.site or first.hostname, place.site or place.hostname
                 raise ValueError(
-                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
-                    f"rank {rank} on {place.hostname} has {theirs!r}; give every rank the same value "
-                    "[knob.ranks-differ]"
+                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 of {own} has {ours!r}, rank {rank} "
+                    f"of {other} has {theirs!r}; give every rank the same value [knob.ranks-differ]"
                 )
 
 

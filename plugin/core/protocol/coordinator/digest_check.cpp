@@ -11,7 +11,7 @@
 
 namespace collab::protocol {
 
-bool DigestCheck::anchors_are_alike(const std::set<SiteId>& ready) {
+bool DigestCheck::repair_anchors(const std::set<SiteId>& ready) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : ready) said[id] = all_->members().at(id).round.ready()->state;
   const Digest right = right_of(said);
@@ -48,7 +48,7 @@ bool DigestCheck::means_are_alike(const wire::StartAttempt& attempt) const {
   return std::ranges::all_of(attempt.participants, [&](const wire::Participant& p) {
     if (!p.here) return true;
     const auto& done = all_->members().at(p.site).round.done();
-    if (!done) return true;  // a planted bug
+    if (!done) return true;  // Mutant::kCommitBeforeAllAreDone
     first = first == nullptr ? &*done : first;
     return *done == *first;
   });

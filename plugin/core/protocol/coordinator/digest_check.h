@@ -29,8 +29,8 @@ struct CoordinatorParts;
 
 class DigestCheck {
  public:
-  // Of sites that are ready. Those that hold another anchor fetch it again, and say ready once more; false then.
-  [[nodiscard]] bool anchors_are_alike(const std::set<SiteId>& ready);
+  // Of sites that are ready. Those that hold another anchor fetch it again, and say ready once more. True: none did.
+  [[nodiscard]] bool repair_anchors(const std::set<SiteId>& ready);
   // All that are here are done with this attempt.
   [[nodiscard]] std::set<SiteId> sites_with_wrong_mean(const wire::StartAttempt& attempt) const;
   void repair_means(const wire::StartAttempt& attempt, const std::set<SiteId>& wrong);

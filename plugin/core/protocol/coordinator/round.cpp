@@ -221,7 +221,7 @@ void Round::try_to_start() {
   if (verdict.what == RoundGate::Verdict::What::kNotYet) return;
   if (verdict.what == RoundGate::Verdict::What::kSkip) return skip(verdict.why);
   const std::set<SiteId> ready = ready_sites();
-  if (!all_->digests.anchors_are_alike(ready)) return;
+  if (!all_->digests.repair_anchors(ready)) return;
   for (const SiteId id : eligible_sites()) {
     if (ready.count(id) != 0) continue;
     const std::string why = verdict.why.empty() ? ", which was not ready " + in_seconds(all_->config.straggler_grace) +

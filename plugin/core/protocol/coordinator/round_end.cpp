@@ -2,7 +2,7 @@
 //
 //   Done of another term, attempt or site                    ignored
 //   Done with another number of digests than slices          its sender is expelled [round.digest-count]
-//   Done                                                     kept; until all participants that are here have said it,
+//   Done, for the first time or again                        kept; until all participants that are here have said it,
 //                                                            nothing follows
 //   all are done, every digest alike                         commit(): `Commit` to them; the anchor is the next one
 //   all are done, a site has another digest of a slice       the attempt is given up, nothing of its exchange stands,

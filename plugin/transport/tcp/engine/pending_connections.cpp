@@ -52,7 +52,7 @@ Result<std::string> PendingConnections::listen(const std::string& address) {
   if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error == asio::error::address_in_use) {
     return unavailable("cannot listen on " + address +
-                       ": the port is in use; choose another, or port 0 [tcp.port-in-use]");
+                       ": the port is in use; end what holds it, or choose another by COLLAB_LISTEN [tcp.port-in-use]");
   }
   if (error) return unavailable("cannot listen on " + address + ": " + error.message() + " [tcp.listen]");
   const std::uint16_t port = acceptor->local_endpoint(error).port();

@@ -31,7 +31,7 @@ Result<std::string> UcxAcceptor::listen(const std::string& address) {
   ucs_status_t status = all_.api.listener_create(all_.workers.listening(), &params, &listener);
   if (status == UCS_ERR_BUSY) {
     return unavailable("cannot listen on " + address +
-                       ": the port is in use; choose another, or port 0 [ucx.port-in-use]");
+                       ": the port is in use; end what holds it, or choose another by COLLAB_LISTEN [ucx.port-in-use]");
   }
   if (status != UCS_OK)
     return unavailable("cannot listen on " + address + ": " + all_.reason(status) + " [ucx.listen]");
