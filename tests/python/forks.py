@@ -43,13 +43,11 @@ def serve() -> CodeType:
 
     control = socket.socket(fileno=int(sys.argv[1]))
     assert threading.active_count() == 1, "a fork has none of its parent's threads"
-    code = serve_forks(control)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
-    return code
+    return serve_forks(control)
 
 
 def serve_forks(control: socket.socket) -> CodeType:
-    """Returns in each fork, as `serve`, with ASKED_TO_END blocked: none of them is lost before the fork is ready."""
+    """Returns in each fork, as `serve`."""
     ended: dict[int, int] = {}  # a signal may have ended the wait for an answer: it is asked for again
     while True:
         message, files, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
@@ -62,6 +60,7 @@ def serve_forks(control: socket.socket) -> CodeType:
                 ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             answer = ended[pid]
         else:
+            # The server may ignore these: none is to be lost before the fork takes them as any program does.
             signal.pthread_sigmask(signal.SIG_BLOCK, ASKED_TO_END)
             has_session, tell = os.pipe()
             if (answer := os.fork()) == 0:
@@ -69,6 +68,9 @@ def serve_forks(control: socket.socket) -> CodeType:
                 os.close(tell)
                 os.close(has_session)
                 control.close()
+                for number in ASKED_TO_END:
+                    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
                 return become(request, *files)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
             ended.pop(answer, None)  # of an earlier process
@@ -123,11 +125,7 @@ def serve_torchrun() -> CodeType | None:
         ours.close()
         for number in ASKED_TO_END:  # all processes of a site may be asked at once
             signal.signal(number, signal.SIG_IGN)
-        worker = serve_forks(theirs)
-        for number in ASKED_TO_END:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_END)
-        return worker
+        return serve_forks(theirs)
     theirs.close()
     server, begun_with, afresh = Server(ours), dict(os.environ), subprocess_handler.Popen
 

@@ -213,6 +213,9 @@ def test_codecs_are_as_large_as_the_core_makes_them() -> None:
     for codec, size in (("fp32", 496), ("fp16", 248.5), ("int8", 125), ("int4", 64), ("int2", 35)):
         assert codecs.encoded(codec, 124e6) / 1e6 == pytest.approx(size, rel=0.005)
     assert codecs.encoded("topk64", 4096) == 85 and codecs.encoded("topk128", 4096) == 148
+    accepted = next(row["range"] for row in native.knob_table() if row["name"] == "codec")
+    for name in accepted.removesuffix(", or UP/DOWN").split("|"):
+        assert native.parse_codecs(name) == (name, name), "each that the knob names"
     assert native.parse_codecs("topk64/int8") == ("topk64", "int8") and native.parse_codecs("int4") == ("int4", "int4")
     for refused in (lambda: native.parse_codecs("int8/in4"), lambda: codecs.encoded("in4", 1)):
         with pytest.raises(ValueError, match=r'codec "in4".*\[knob\.codec\]'):

@@ -173,7 +173,8 @@ def test_a_stranger_closes_the_list(monkeypatch: pytest.MonkeyPatch, knobs: dict
     thread = when_served(port, lambda store: store.compare_set(LIST, "", empty))
     (alone,) = errors(node(monkeypatch, port, knobs, "paris"))
     thread.join()
-    words = f"({LIST}) that was not signed with this swarm's token (no signature)" if knobs else "the list of nodes"
+    unsigned = f"({LIST}) that was not signed with this swarm's token (no signature)"
+    words = unsigned if knobs else "the list of nodes there"
     assert words in alone
 
 

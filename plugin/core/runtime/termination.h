@@ -1,5 +1,5 @@
 // SIGTERM as a request to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of
-// a terminal that was closed, is the same wish.
+// a terminal that was closed, is the same request.
 //
 //   signal --> wish --(7 tenths of the limit)--> hooks, if any, and the end --(the limit)--> the end
 //

@@ -13,13 +13,18 @@
 #include <utility>
 
 namespace collab {
+namespace {
+
+constexpr const char* kUnknownHost = " [ucx.unknown-host]";
+
+}  // namespace
 
 Result<SocketAddresses> resolve_numeric(const HostPort& address) {
-  return look_up_host(address, AI_NUMERICHOST, " [ucx.unknown-host]");
+  return look_up_host(address, AI_NUMERICHOST, kUnknownHost);
 }
 
 Result<SocketAddresses> resolve_name(const HostPort& address, bool to_listen) {
-  return look_up_host(address, to_listen ? AI_PASSIVE : 0, " [ucx.unknown-host]");
+  return look_up_host(address, to_listen ? AI_PASSIVE : 0, kUnknownHost);
 }
 
 void resolve_in_background(HostPort address, std::function<void(Result<SocketAddresses>)> done) {

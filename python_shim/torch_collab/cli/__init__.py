@@ -35,13 +35,11 @@ def parser() -> argparse.ArgumentParser:
 
 def check_command(given: Sequence[str]) -> None:
     """Raises WrongUsage for what is nearly a command; argparse lists them for the rest."""
-    if (
-        given
-        and given[0] not in COMMANDS
-        and given[0][:1] != "-"
-        and (nearest := difflib.get_close_matches(given[0], COMMANDS, 1))
-    ):
-        raise WrongUsage(f"there is no command {given[0]!r}; the nearest is {nearest[0]} [cli.no-command]")
+    name = given[0] if given else ""
+    if name in COMMANDS or name.startswith("-"):
+        return
+    if nearest := difflib.get_close_matches(name, COMMANDS, 1):
+        raise WrongUsage(f"there is no command {name!r}; the nearest is {nearest[0]} [cli.no-command]")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,9 +25,9 @@ struct CoordinatorConfig {
   Digest secret{};  // drawn, and never told: keys of pairs of sites are made with it
   TermId term{1};   // the lowest; a successor's is above all that its members have promised
   TermLimit terms;
-  std::uint32_t min_sites =
-      default_config().min_sites;  // round 0 waits for this many, or for what the sites expect if that is more
-  std::string init_from;           // the site whose parameters round 0 has; empty: what the sites say
+  // Round 0 waits for this many, or for what the sites expect if that is more.
+  std::uint32_t min_sites = default_config().min_sites;
+  std::string init_from;  // the site whose parameters round 0 has; empty: what the sites say
   Duration heartbeat = default_config().heartbeat;
   Duration link_grace = default_config().link_grace;
   Duration join_timeout = default_config().join_timeout;
@@ -35,8 +35,7 @@ struct CoordinatorConfig {
   // An exchange in which nothing moves for the grace, and at least so long, stands still: a chunk is counted once it is
   // whole, and one of several on a slow line takes a while.
   Duration least_standstill = std::chrono::seconds(60);
-  Duration straggler_grace =
-      default_config().straggler_grace;     // a majority that is ready waits this long for the others
+  Duration straggler_grace = default_config().straggler_grace;  // a ready majority waits this long for the others
   Duration forget_after = Duration::max();  // then a minority goes on without the missing sites, as another run
   bool equal_shares = false;                // whatever the sites have measured
 
