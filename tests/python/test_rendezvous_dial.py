@@ -165,7 +165,7 @@ def test_what_keeps_an_endpoint_from_being_served_or_reached_is_said_plainly() -
     with pytest.raises(RuntimeError) as taken:
         serve_store(server.port)
     why = endpoint._why_not_served(server.port, str(taken.value))
-    assert why.startswith(f"another program of this machine listens at port {server.port}")
+    assert why.startswith(f"port {server.port} of this machine is in use")
     assert endpoint._why_not_served(80, "no permission") == "no permission"
     with pytest.raises(OSError) as unknown:
         dial.store_at("no-such-machine.invalid", 29400, 1.0)
