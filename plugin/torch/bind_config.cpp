@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "collab/codec.h"
 #include "core/base/address.h"
 #include "core/base/knobs.h"
 #include "core/base/log.h"
 #include "core/base/presets.h"
+#include "core/protocol/allocation/bandwidth_partition.h"
 #include "core/protocol/coordinator/period_choice.h"
+#include "core/runtime/tensors/kept_tensors.h"
 #include "torch/bindings.h"
 #include "transport/choice/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
@@ -109,6 +112,42 @@ py::list preset_table() {
 
 CodecId codec_from(const std::string& name) { return value_or_raise(codec_from_name(name)); }
 
+// (rate up, rate down, may own): a site's.
+using PlannedLine = std::tuple<double, double, bool>;
+// (share, volume up, volume down): a site's, the volumes in encoded deltas.
+using PlannedPart = std::tuple<double, double, double>;
+
+// How long the exchange takes as the coordinator divides it once it knows all rates.
+std::pair<double, std::vector<PlannedPart>> plan_exchange(const std::vector<PlannedLine>& sites, double mean_ratio) {
+  std::vector<protocol::Line> lines;
+  for (const auto& [up, down, may_own] : sites) {
+    lines.push_back(
+        {.site = SiteId{static_cast<std::uint32_t>(lines.size())}, .up = up, .down = down, .may_own = may_own});
+  }
+  const auto shares = protocol::BandwidthPartition().divide({}, {}, lines, mean_ratio).shares;
+  const auto volumes = protocol::volumes(lines, shares, mean_ratio);
+  const auto add = [](double sum, const protocol::Share& share) { return sum + share.share; };
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0, add);
+  std::vector<PlannedPart> parts;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    parts.emplace_back(shares[i].share / total, volumes[i].up, volumes[i].down);
+  }
+  return {protocol::exchange_time(lines, shares, mean_ratio), parts};
+}
+
+std::uint64_t kept_elements(const std::string& words,
+                            const std::vector<std::pair<std::string, std::uint64_t>>& tensors) {
+  std::vector<TensorInfo> model;
+  std::uint64_t elements = 0;
+  for (const auto& [name, count] : tensors) {
+    model.push_back({.name = name, .dtype = {}, .shape = {count}, .digest = {}});
+    elements += count;
+  }
+  std::uint64_t kept = 0;
+  for (const ElementRange& range : kept_tensors(words, model, elements, elements).ranges) kept += range.size();
+  return kept;
+}
+
 // What `collab plan` asks of the core.
 void bind_planning(py::module_& module) {
   module.def(
@@ -136,6 +175,8 @@ void bind_planning(py::module_& module) {
         return choice.in_force();
       },
       py::arg("step_seconds"), py::arg("round_seconds"), py::arg("target"), py::arg("behind"));
+  module.def("plan_exchange", plan_exchange, py::arg("lines"), py::arg("mean_ratio"));
+  module.def("kept_elements", kept_elements, py::arg("words"), py::arg("tensors"));
 }
 
 LogLevel level_from(const std::string& name) { return value_or_raise(log_level_from_name(name)); }

@@ -121,6 +121,15 @@ def needs_error_feedback(name: str) -> bool: ...
 def auto_period(step_seconds: float, round_seconds: float, target: float, behind: bool) -> int:
     """Steps from round to round that COLLAB_SYNC_EVERY=auto comes to; `behind`: with COLLAB_OVERLAP."""
 
+def plan_exchange(
+    lines: Sequence[tuple[float, float, bool]], mean_ratio: float
+) -> tuple[float, list[tuple[float, float, float]]]:
+    """Of sites with (rate up, rate down, may own) and means that are `mean_ratio` times as large as a delta: the time
+    of one encoded delta, and each site's (share of the vector, deltas sent, deltas received). One site must own."""
+
+def kept_elements(words: str, tensors: Sequence[tuple[str, int]]) -> int:
+    """How many of the elements of such (name, elements) COLLAB_KEEP_FP16 names."""
+
 def log(level: str, text: str) -> None: ...
 def set_log_level(level: str) -> None: ...
 def set_log_source(site: str, rank: int | None) -> None: ...

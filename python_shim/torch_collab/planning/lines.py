@@ -20,6 +20,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch_collab import native
+
 PAYLOAD = 0.95
 RESENT = 3.0  # of the rate, for each part that is lost
 START_RTTS = 1.5
@@ -28,9 +30,6 @@ GLOO_LOSSY = 4.28e6  # bits an RTT, at most, at this loss:
 GLOO_LOSS = 0.001
 GLOO_FALL = -0.105
 MOST_LOSS = 0.15  # BBR gives way beyond that
-
-_WORTH_MOVING = 1.1  # as core/protocol/allocation: shares move where that is gained,
-_LEAST_OF_EQUAL = 20  # and who would own less than this part of an equal share owns nothing
 
 
 @dataclass(frozen=True)
@@ -117,94 +116,20 @@ def payload_rate(rate: float, loss: float) -> float:
     return rate * PAYLOAD * (1 - RESENT * loss)
 
 
-@dataclass(frozen=True)
-class _Straight:
-    """A time as a function of the share owned: with none, and what a whole one adds."""
-
-    none: float
-    slope: float
-
-    def at(self, share: float) -> float:
-        return self.none + self.slope * share
-
-
-class _Site:
-    """Both directions of a site, in seconds for one encoded delta, as functions of its share."""
-
-    def __init__(self, line: Line, sites: int, mean_ratio: float, loss: float) -> None:
-        self.volume_up = _Straight(1, (sites - 1) * mean_ratio - 1)
-        self.volume_down = _Straight(mean_ratio, sites - 1 - mean_ratio)
-        self.times = [
-            _Straight(volume.none / rate, volume.slope / rate)
-            for volume, rate in (
-                (self.volume_up, payload_rate(line.up, loss)),
-                (self.volume_down, payload_rate(line.down, loss)),
-            )
-        ]
-        self.most = 1.0 if line.dialable else 0.0
-        up, down = self.times
-        ends = [0.0, self.most]
-        if up.slope != down.slope and 0 < (at := (down.none - up.none) / (up.slope - down.slope)) < self.most:
-            ends.append(at)
-        self.least_time = min(map(self.worst, ends))
-
-    def worst(self, share: float) -> float:
-        return max(time.at(share) for time in self.times)
-
-    def within(self, time: float) -> tuple[float, float]:
-        """The shares that keep both directions within a time; below the least time that is possible, those that take
-        that."""
-        time = max(time, self.least_time)
-        least, most = 0.0, self.most
-        for line in self.times:
-            if line.slope > 0:
-                most = min(most, (time - line.none) / line.slope)
-            elif line.slope < 0:
-                least = max(least, (time - line.none) / line.slope)
-        least = min(max(least, 0.0), self.most)
-        return least, min(max(most, least), self.most)
-
-
-def _filled(sites: Sequence[_Site]) -> list[float]:
-    """Shares, in all 1, with which the slowest direction is done soonest: all lines are filled to one level."""
-    low, high = 0.0, max(site.worst(1.0) for site in sites)
-    for _ in range(100):
-        level = (low + high) / 2
-        if sum(site.within(level)[1] for site in sites) >= 1:
-            high = level
-        else:
-            low = level
-    ranges = [site.within(high) for site in sites]
-    least, most = (sum(ends) for ends in zip(*ranges, strict=True))
-    part = (1 - least) / (most - least) if most > least else 0.0
-    shares = [a + (b - a) * part for a, b in ranges]
-    owners = sum(share > 0 for share in shares)
-    kept = [share if share >= 1 / (_LEAST_OF_EQUAL * owners) else 0.0 for share in shares]
-    return [share / sum(kept) for share in kept]
-
-
 def exchange(lines: Sequence[Line], path: Between, delta: float, mean: float) -> Exchange:
     """Of a delta of so many encoded bytes a site, and as many of their mean. Raises ValueError."""
     if not any(line.dialable for line in lines):
         raise ValueError(
             "all sites are behind NAT, so nobody can own a part of the vector: one must be reachable [cli.plan-sites]"
         )
-    sites = [_Site(line, len(lines), mean / delta, path.loss) for line in lines]
-    dialable = sum(line.dialable for line in lines)
-    shares = [1 / dialable if line.dialable else 0.0 for line in lines]
-
-    def takes(owned: Sequence[float]) -> float:
-        return max(site.worst(share) for site, share in zip(sites, owned, strict=True))
-
-    filled = _filled(sites)
-    if takes(filled) * _WORTH_MOVING < takes(shares):
-        shares = filled
-    both = list(zip(sites, shares, strict=True))
+    rates = [(payload_rate(line.up, path.loss), payload_rate(line.down, path.loss), line.dialable) for line in lines]
+    takes, parts = native.plan_exchange(rates, mean / delta)
+    shares, up, down = zip(*parts, strict=True)
     return Exchange(
-        delta * 8 * takes(shares) + START_RTTS * path.rtt,
-        tuple(delta * site.volume_up.at(share) for site, share in both),
-        tuple(delta * site.volume_down.at(share) for site, share in both),
-        tuple(shares),
+        delta * 8 * takes + START_RTTS * path.rtt,
+        tuple(delta * volume for volume in up),
+        tuple(delta * volume for volume in down),
+        shares,
     )
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch_collab import native
+
 _UNITS = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
-
-
-SMALL = 65536  # elements: tensors of fewer are what COLLAB_KEEP_FP16=small names
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,7 @@ class Model:
         """Elements that COLLAB_KEEP_FP16 names; None: not known, because the tensors are not."""
         if words == "none":
             return 0
-        named = words.split(",")
-        least = SMALL if "small" in named else 0
-        kept = [n for name, n in self.tensors if n < least or any(word in name for word in named)]
-        return sum(kept) if self.tensors else None
+        return native.kept_elements(words, self.tensors) if self.tensors else None
 
 
 def parse_count(text: str) -> int:
