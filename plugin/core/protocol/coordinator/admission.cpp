@@ -47,12 +47,7 @@ void Admission::admit(LinkId link, const wire::Join& join) {
     all_->note(Note::Level::kWarning, "buffers", text, {{"who", json_quote(join.site)}});
     all_->send(member, wire::Notice{"buffers", text});
   }
-  all_->installer.welcome(member);
-  // No more of its record is needed, and a site may have made it large.
-  wire::Record& record = member.join.report.record;
-  record.voters = {};
-  record.proposals = {};
-  record.recent = {};
+  all_->installer.welcome(member, join);
   if (another) close_helper_links(join.site);
 }
 

@@ -25,20 +25,20 @@ bool AnchorInstaller::somebody_holds() const {
 
 // ---- a member's state ------------------------------------------------------------------------------
 
-void AnchorInstaller::welcome(Member& member) {
+void AnchorInstaller::welcome(Member& member, const wire::Join& join) {
   const auto& anchor = all_->anchor.record();
-  const wire::Offer& offer = member.join.offer;
+  const wire::Offer& offer = join.offer;
   const bool holds = anchor && offer.run == anchor->run && offer.round == anchor->round;
   if (holds) member.anchor.holds_ = wire::AnchorInstalled{offer.run, offer.round, offer.digest};
-  if (repeat_commit(member) || !anchor) return;
+  if (repeat_commit(member, join) || !anchor) return;
   all_->anchor.notify_late_joiner(member);
   // Its parameters move, so it cannot take another anchor now. It comes to its trigger by itself.
-  if (member.join.report.training && !holds) member.anchor.phase_ = MemberPhase::kStale;
+  if (join.report.training && !holds) member.anchor.phase_ = MemberPhase::kStale;
 }
 
-bool AnchorInstaller::repeat_commit(Member& member) {
+bool AnchorInstaller::repeat_commit(Member& member, const wire::Join& join) {
   const CommittedRounds& history = all_->agreed.history();
-  const wire::Proposal* missed = history.missed_by(member.join.offer, member.join.report);
+  const wire::Proposal* missed = history.missed_by(join.offer, join.report);
   if (missed == nullptr) return false;
   const wire::StartAttempt& start = missed->start;
   const std::string round = std::to_string(start.round.value);
@@ -103,7 +103,7 @@ void AnchorInstaller::left_out(Member& member) {
   }
 }
 
-bool AnchorInstaller::mark_passed_over(Member& member) { return !std::exchange(member.anchor.passed_over_, true); }
+bool AnchorInstaller::mark_not_used(Member& member) { return !std::exchange(member.anchor.told_not_used_, true); }
 
 void AnchorInstaller::on_progress(Member& member, std::uint64_t progress) {
   if (progress <= member.anchor.progress_) return;

@@ -22,7 +22,7 @@ class AnchorInstaller {
   [[nodiscard]] TimePoint next_deadline() const;
 
   // ---- a member's state
-  void welcome(Member& member);
+  void welcome(Member& member, const wire::Join& join);
   void begin_run(RunId run);                                        // all members belong to it from now on
   void begin_from(Member& source, const wire::Offer& anchor);       // all wait for what this one has brought
   void all_wait();                                                  // until there is an anchor
@@ -31,7 +31,7 @@ class AnchorInstaller {
   void set_held_anchor(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
   void on_installed(Member& member, const wire::AnchorInstalled& installed);
   void on_progress(Member& member, std::uint64_t progress);
-  [[nodiscard]] bool mark_passed_over(Member& member);  // false: the member was told already
+  [[nodiscard]] bool mark_not_used(Member& member);  // false: the member was told already
 
   // ---- sources
   void offer();  // to members that wait for one
@@ -45,7 +45,7 @@ class AnchorInstaller {
  private:
   friend struct CoordinatorParts;
   friend struct Inside;
-  bool repeat_commit(Member& member);
+  bool repeat_commit(Member& member, const wire::Join& join);
   void installed_another(Member& member, const wire::AnchorInstalled& installed);
   void active(Member& member, const wire::AnchorInstalled& installed, bool waited_for);
   void trust_reported_holders();

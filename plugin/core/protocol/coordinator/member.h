@@ -102,7 +102,7 @@ class MemberAnchor {
   RunId run_;                                   // the run that acceptor_ is of; 0: none yet
   bool foretold_ = false;                       // assigned, not yet acknowledged by the site
   bool greeted_ = false;                        // its 'join' event was reported
-  bool passed_over_ = false;                    // it was told that the state it had loaded is not used
+  bool told_not_used_ = false;                  // it was told that the state it had loaded is not used
   bool recommitted_ = false;                    // it was sent a commit that it had missed
   std::optional<wire::AnchorInstalled> holds_;  // what it last said is in place there
   std::optional<wire::Offer> renamed_from_;     // its own name for an anchor that it should hold under the swarm's name
@@ -134,7 +134,7 @@ struct Member {
   const bool helper;           // it trains nothing: rounds begin with the others, and need it as soon as they do
   const bool early;            // it was here before the term was begun
   const std::uint64_t ticket;  // the order of admission
-  wire::Join join;             // as sent, less settings and model; later also less what its record knew
+  const wire::Join join;       // as sent, less settings, model and what its record knew
   MemberContact contact;
   MemberAnchor anchor;
   MemberRound round{};

@@ -52,9 +52,12 @@ Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   const TermId term = all_->leadership.term();
   // An acceptor of ours would have deposed this leader.
   const bool anew = record.promised > term && !mutant(Mutant::kNewerTermIgnored);
-  wire::Join kept = join;
+  wire::Join kept = join;  // less what is needed no more, and a site may have made large
   kept.settings.clear();
   kept.model.clear();
+  kept.report.record.voters = {};
+  kept.report.record.proposals = {};
+  kept.report.record.recent = {};
   Member member{
       id,
       link,
