@@ -74,15 +74,26 @@ class SiteGroup {
   virtual Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) = 0;
 };
 
+// This rank within its site.
+struct SiteLayout {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  bool one_host = true;  // all ranks of the site share this machine
+};
+
+// Of the site's durable record. An empty folder: the record is in memory.
+struct RecordLocation {
+  std::string dir;
+  std::string scope;  // tells this training's rendezvous from another's
+};
+
 struct SessionOptions {
   Config config;
   // COLLAB_RUN was not given, and the rendezvous named the run. The state that another run left in the named folder is
   // used to go on.
   bool run_of_rendezvous = false;
-  std::string site;             // resolved name
-  std::uint32_t site_rank = 0;  // this rank within its site
-  std::uint32_t site_size = 1;
-  bool one_host = true;  // all ranks of the site share this machine
+  std::string site;  // resolved name
+  SiteLayout layout;
   // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
   // anchor its predecessor left in shared memory. Empty: nothing does, and such an anchor is removed.
   std::string job;
@@ -90,10 +101,7 @@ struct SessionOptions {
   std::uint32_t generation = 1;
   std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_BUDGET_GB, in bytes, by the generations before
   std::vector<std::string> coordinators;  // "host:port" in order
-  // Leader only: the folder of the site's durable record, and what tells this training's rendezvous from another's; an
-  // empty folder: the record is in memory.
-  std::string record_dir;
-  std::string record_scope;
+  RecordLocation record;                  // leader only
   std::vector<TensorInfo> model;
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
   // batch statistics are its own until the next forward.

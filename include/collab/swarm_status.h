@@ -12,6 +12,16 @@
 
 namespace collab {
 
+// As a site measured last; 0: not known.
+struct MemberTimes {
+  // A round's time runs from its trigger until its mean is in the parameters, and includes what it waited for slower
+  // sites.
+  double step_seconds = 0, round_seconds = 0;
+  // Of the time between its last two triggers: the script stood still for a round; a round ran behind the training; its
+  // result was put into the parameters, which is part of `waited`.
+  double waited = 0, overlapped = 0, merged = 0;
+};
+
 struct MemberStatus {
   SiteId site;
   std::string name;
@@ -25,12 +35,7 @@ struct MemberStatus {
   double up_mbit = 0, down_mbit = 0;  // as measured; 0: not known
   double share = 0;                   // of the vector, that it reduces
   std::optional<double> loss;         // as its script logged it before the last round it was ready for
-  // As it measured last; 0: not known. A round's time runs from its trigger until its mean is in the parameters, and
-  // includes what it waited for slower sites.
-  double step_seconds = 0, round_seconds = 0;
-  // Of the time between its last two triggers: the script stood still for a round; a round ran behind the training; its
-  // result was put into the parameters, which is part of `waited`.
-  double waited = 0, overlapped = 0, merged = 0;
+  MemberTimes times;
   std::uint64_t heartbeat_age_ms = 0;
 };
 

@@ -156,13 +156,13 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   });
   options.site = site;
   options.job = job;
-  options.record_dir = record_dir;
-  options.record_scope = record_scope;
+  options.record.dir = record_dir;
+  options.record.scope = record_scope;
   options.generation = generation;
   options.egress_spent = egress_spent;
-  options.site_rank = site_rank;
-  options.site_size = site_size;
-  options.one_host = one_host;
+  options.layout.rank = site_rank;
+  options.layout.size = site_size;
+  options.layout.one_host = one_host;
   options.coordinators = std::move(coordinators);
   options.model = model_from(model);
   options.compared_elements = compared_elements;

@@ -77,7 +77,7 @@ TEST_P(FragmentsOfSites, EachFragmentIsLocalSgdBitForBit) {
   Swarm swarm = in_fragments(sites);
   swarm.ranks = ranks;
   swarm.config.run = "fragments-" + std::to_string(getpid());
-  swarm.adjust = [one_host = one_host](SessionOptions& options, std::size_t) { options.one_host = one_host; };
+  swarm.adjust = [one_host = one_host](SessionOptions& options, std::size_t) { options.layout.one_host = one_host; };
   swarm.start_coordinator();
   expect_all_ok(swarm.run(train(steps)));
   const Values expected = PlainFragments(sites, swarm.elements).run(steps, 2);

@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(OneHost, AskedToLeave, ::testing::Bool());
 TEST_P(AskedToLeave, TheRanksOfASiteMakeOneLastRoundTogether) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam(); };
   swarm.start_coordinator();
   expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
     if (site == 1) session.ask_to_leave();

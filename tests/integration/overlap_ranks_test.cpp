@@ -36,7 +36,7 @@ TEST_P(OverlapOfRanks, AreOneModelAtEveryStepAndAllSitesAgreeAtTheEnd) {
   swarm.config.merge = {GetParam().rule, 0.5};
   swarm.config.fragments = GetParam().fragments;
   if (GetParam().by_time) swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam().one_host; };
   swarm.start_coordinator();
   std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
   for (int site = 0; site < 2; ++site) {

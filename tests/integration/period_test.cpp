@@ -38,7 +38,7 @@ TEST_P(PeriodOfTwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam(); };
   const auto plain = swarm.transport;
   swarm.transport = [plain] {
     const auto every_sixth = [](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
@@ -60,7 +60,7 @@ TEST_P(PeriodOfTwoRanks, ARoundComesWithSoManySamplesOfAllSites) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true, .samples = 192};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam(); };
   swarm.start_coordinator();
   expect_rounds_at(swarm, {2, 8, 14, 20});
 }
@@ -71,7 +71,7 @@ TEST_P(PeriodOfTwoRanks, ALeaderThatChoosesThePeriodGoesByWhatTheSitesMeasure) {
   swarm.ranks = 2;
   swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true};
   swarm.config.target_overhead = 0.5;
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam(); };
   swarm.start_coordinator();
   std::mutex mutex;
   std::map<const void*, std::vector<std::size_t>> rounds_at;  // steps, by rank

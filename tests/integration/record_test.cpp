@@ -30,8 +30,8 @@ class SessionRecord : public ByHand {
     swarm_.adjust = [this](SessionOptions& options, std::size_t site) {
       if (site != 1) return;
       options.disk = &disk_;
-      options.record_dir = folder_;
-      options.record_scope = "here";
+      options.record.dir = folder_;
+      options.record.scope = "here";
       path_ = folder_ + "/" + record_name(record_scope(options));
       before_(record_scope(options));
     };

@@ -155,7 +155,7 @@ TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
 TEST(Session, RanksOnSeveralHostsTakeTheRoundFromTheSitesGroup) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = false; };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = false; };
   swarm.start_coordinator();
   expect_all_ok(swarm.run(train(10)));
   for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), reference(2, 10'000, 10, 4));
@@ -172,7 +172,7 @@ TEST_P(RoundsByTime, AreAtTheSameStepOnAllRanks) {
   swarm.ranks = GetParam().ranks;
   swarm.config.run = "time-" + std::to_string(getpid());
   swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(100)};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam().one_host; };
   swarm.start_coordinator();
   std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
   for (int site = 0; site < 2; ++site) {
@@ -311,7 +311,7 @@ TEST_P(TwoRanks, OneThatDiffersByARoundingIsToldOfOnceAndTakesTheRound) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.run = "rounding-" + std::to_string(getpid());
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.layout.one_host = GetParam(); };
   swarm.start_coordinator();
   ::testing::internal::CaptureStderr();
   const std::vector<Status> results =
@@ -343,7 +343,7 @@ TEST_P(TwoRanks, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   swarm.config.weight = WeightBy::kEqual;
   const double round_gb = 40'500e-9;
   swarm.adjust = [&](SessionOptions& options, std::size_t site) {
-    options.one_host = GetParam();
+    options.layout.one_host = GetParam();
     if (site == 1) options.config.egress_budget_gb = 10 * round_gb;
   };
   const std::string path = ::testing::TempDir() + "collab-budget-" + std::to_string(getpid());

@@ -102,8 +102,8 @@ struct Swarm {
     options.config.site_index = static_cast<std::uint32_t>(site);
     options.config.listen = "127.0.0.1:0";
     options.site = "site" + std::to_string(site);
-    options.site_rank = static_cast<std::uint32_t>(rank);
-    options.site_size = static_cast<std::uint32_t>(ranks);
+    options.layout.rank = static_cast<std::uint32_t>(rank);
+    options.layout.size = static_cast<std::uint32_t>(ranks);
     options.coordinators = {coordinator->address()};
     options.model = {{"weights", "float32", {elements}, TensorKind::kAveraged, {}}};
     options.make_transport = [this]() -> Result<std::unique_ptr<Transport>> { return transport(); };

@@ -123,7 +123,7 @@ void Node::act(const protocol::RoundDone& action) {
   round_.done(action, driver_->data().round_traffic(), now);
   helper_state_.round_over(now);
   count_what_is_sent();
-  egress_.round_ended(round_.report().bytes_sent);
+  egress_.round_ended(round_.report().traffic.bytes_sent);
   if (!merges) news_.round(round_.report(), egress_);  // else when it is merged
   check_egress_budget();
   if (storage_.is_due(action.round)) {

@@ -17,12 +17,12 @@ namespace {
 
 [[nodiscard]] std::string times_of(const RoundReport& report) {
   char line[128];
-  if (report.overlap_seconds > 0) {
-    std::snprintf(line, sizeof line, "%.2f s behind the training, which was paused for %.2f s", report.overlap_seconds,
-                  report.stall_seconds);
+  const RoundTimes& times = report.times;
+  if (times.overlap > 0) {
+    std::snprintf(line, sizeof line, "%.2f s behind the training, which was paused for %.2f s", times.overlap,
+                  times.stall);
   } else {
-    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", report.seconds,
-                  std::max(0.0, report.stall_seconds - report.seconds));
+    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", times.whole, std::max(0.0, times.stall - times.whole));
   }
   return line;
 }
@@ -74,7 +74,7 @@ void RoundInProgress::skipped(const std::string& why, const std::optional<Sealed
   }
   report_.skipped = why;
   report_.period = period_;
-  report_.stall_seconds = seconds_between(triggered_, now);
+  report_.times.stall = seconds_between(triggered_, now);
 }
 
 void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now) {
@@ -84,20 +84,19 @@ void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& 
   report_.contributors = done.contributors;
   report_.samples = done.samples;
   report_.period = done.period;
-  report_.seconds = began_ == kNever ? 0 : seconds_between(began_, now);
-  report_.stall_seconds = seconds_between(triggered_, now);
-  report_.exchange_seconds =
+  report_.times.whole = began_ == kNever ? 0 : seconds_between(began_, now);
+  report_.times.stall = seconds_between(triggered_, now);
+  report_.times.exchange =
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
-  report_.bytes_sent = traffic.bytes_sent;
-  report_.bytes_received = traffic.bytes_received;
+  report_.traffic = traffic;
   period_ = done.period;
   exchange_ends();
 }
 
 void RoundInProgress::merged(const MergeTimes& times) {
-  report_.overlap_seconds = times.overlap;
-  report_.stall_seconds = times.stall;
-  report_.merge_seconds = times.merge;
+  report_.times.overlap = times.overlap;
+  report_.times.stall = times.stall;
+  report_.times.merge = times.merge;
 }
 
 JsonFields fields_of(const RoundReport& report) {
@@ -106,11 +105,11 @@ JsonFields fields_of(const RoundReport& report) {
           {"members", protocol::json_list(report.members)},
           {"contributors", protocol::json_list(report.contributors)},
           {"samples", std::to_string(report.samples)},
-          {"bytes_sent", std::to_string(report.bytes_sent)},
-          {"bytes_received", std::to_string(report.bytes_received)},
-          {"seconds", json_number(report.seconds)},
-          {"exchange_seconds", json_number(report.exchange_seconds)},
-          {"stall_seconds", json_number(report.stall_seconds)},
+          {"bytes_sent", std::to_string(report.traffic.bytes_sent)},
+          {"bytes_received", std::to_string(report.traffic.bytes_received)},
+          {"seconds", json_number(report.times.whole)},
+          {"exchange_seconds", json_number(report.times.exchange)},
+          {"stall_seconds", json_number(report.times.stall)},
           {"digest", json_quote(to_hex(report.state))}};
 }
 
@@ -118,7 +117,8 @@ std::string text_of(const RoundReport& report) {
   const std::string who = protocol::join_words(report.contributors);
   return "round " + std::to_string(report.round.value) + ": " +
          (who.empty() ? "no site had samples" : who + " averaged") + "; " + times_of(report) + ", " +
-         in_megabytes(report.bytes_sent) + " sent, " + in_megabytes(report.bytes_received) + " received" +
+         in_megabytes(report.traffic.bytes_sent) + " sent, " + in_megabytes(report.traffic.bytes_received) +
+         " received" +
          (report.clipped_norm > 0 ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
                                         ", was cut to COLLAB_OUTER_CLIP"
                                   : std::string());

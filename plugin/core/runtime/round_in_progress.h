@@ -30,6 +30,14 @@ struct MergeTimes {
   double merge = 0;    // of that, the result was put into the parameters
 };
 
+struct RoundTimes {     // in seconds
+  double whole = 0;     // from forming to parameters in place
+  double exchange = 0;  // from the first payload byte to the last
+  double stall = 0;     // from the trigger to the new parameters; with overlap, only while the script waited
+  double overlap = 0;   // of a round behind the training: from the trigger to the merge
+  double merge = 0;     // of the merge itself
+};
+
 struct RoundReport {
   RoundId round;
   std::uint32_t attempts = 0;
@@ -42,15 +50,10 @@ struct RoundReport {
   std::string skipped;                // why there was no round; empty: there was one
   std::string unfit;                  // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
-  float outer_lr = 0;           // of the outer step; 0: none was taken
-  double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
-  double seconds = 0;           // from forming to parameters in place
-  double exchange_seconds = 0;  // from the first payload byte to the last
-  double stall_seconds = 0;     // from the trigger to the new parameters; with overlap, only while the script waited
-  double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
-  double merge_seconds = 0;     // of the merge itself
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
+  float outer_lr = 0;       // of the outer step; 0: none was taken
+  double clipped_norm = 0;  // of the mean delta where it was clipped; 0: it was not
+  RoundTimes times;
+  RoundTraffic traffic;
 };
 
 class RoundInProgress {

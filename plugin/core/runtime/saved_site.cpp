@@ -39,7 +39,7 @@ protocol::Egress SavedSite::egress() const {
 
 // What this site has promised and accepted, if an earlier process has left it.
 Result<std::optional<wire::Record>> SavedSite::open_record() {
-  Result<RecordStore> store = RecordStore::open(options_.record_dir, record_scope(options_),
+  Result<RecordStore> store = RecordStore::open(options_.record.dir, record_scope(options_),
                                                 options_.disk != nullptr ? *options_.disk : system_disk());
   if (!store.ok()) return store.status();
   store_ = std::move(*store);

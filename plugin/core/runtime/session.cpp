@@ -22,7 +22,7 @@ class RankSession final : public Session {
         parameters_(std::move(parameters)),
         group_(std::move(group)),
         rounds_(options_.config, protocol::fragments_for(options_.config.fragments, parameters_->size()).count) {
-    if (options_.site_rank == 0) lead_.emplace(options_, *parameters_, rounds_);
+    if (options_.layout.rank == 0) lead_.emplace(options_, *parameters_, rounds_);
   }
 
   Status begin() override {
@@ -121,7 +121,7 @@ class RankSession final : public Session {
 
   Status broadcast(std::span<std::byte> bytes) override {
     COLLAB_RETURN_IF_ERROR(usable());
-    return options_.site_size == 1 ? Status() : group_->broadcast(bytes);
+    return options_.layout.size == 1 ? Status() : group_->broadcast(bytes);
   }
 
   [[nodiscard]] SessionStatus status() const override {
@@ -173,18 +173,18 @@ class RankSession final : public Session {
   }
 
   Status open_channel() {
-    if (options_.site_size == 1) {
+    if (options_.layout.size == 1) {
       channel_ = make_solo_channel();
-    } else if (!options_.one_host) {
+    } else if (!options_.layout.one_host) {
       if (!group_) return invalid_argument("a site on several hosts needs its process group [join.no-site-group]");
       channel_ = make_group_channel(*group_, lead_.has_value(), *parameters_);
     } else if (lead_) {
-      channel_ = make_arena_leader_channel(lead_->arena(), options_.site_size, options_.config.round_timeout);
+      channel_ = make_arena_leader_channel(lead_->arena(), options_.layout.size, options_.config.round_timeout);
     } else {
       Result<std::unique_ptr<ArenaReader>> arena =
           open_arena(arena_spec(options_, parameters_->size()), options_.config.join_timeout);
       if (!arena.ok()) return arena.status();
-      channel_ = make_arena_follower_channel(std::move(*arena), options_.site_rank, *parameters_,
+      channel_ = make_arena_follower_channel(std::move(*arena), options_.layout.rank, *parameters_,
                                              merge_settings(options_), leader_wait_limit(options_.config));
     }
     return {};
@@ -195,7 +195,7 @@ class RankSession final : public Session {
   Result<bool> round_is_due() {
     if (rounds_.schedule().due_by_steps()) return true;
     // On one host, to look for the leader's word costs nothing. On several it takes a collective.
-    const bool one_machine = options_.one_host || options_.site_size == 1;
+    const bool one_machine = options_.layout.one_host || options_.layout.size == 1;
     if (one_machine || rounds_.schedule().by_time()) {
       COLLAB_RETURN_IF_ERROR(listen(lead_ ? lead_->step_of_round() : 0));
     }
@@ -203,7 +203,7 @@ class RankSession final : public Session {
   }
 
   Result<bool> merge_is_due() {
-    if (options_.site_size == 1) return lead_->round_is_over();
+    if (options_.layout.size == 1) return lead_->round_is_over();
     COLLAB_RETURN_IF_ERROR(listen(lead_ ? lead_->step_of_merge() : 0));
     return rounds_.schedule().due_by_announcement(announced_);
   }
@@ -221,7 +221,7 @@ class RankSession final : public Session {
   Result<StepOutcome> run_call(bool behind) {
     const TimePoint start = clock_.now();
     RankReport own{.call = ++call_, .digest = {}, .samples = samples_};
-    if (options_.site_size > 1 && !rounds_.in_flight()) {
+    if (options_.layout.size > 1 && !rounds_.in_flight()) {
       const Result<Digest> digest = digest_of_parameters(*parameters_, options_.compared_elements);
       if (!digest.ok()) return digest.status();
       own.digest = *digest;
@@ -344,11 +344,11 @@ Result<std::unique_ptr<Session>> make_session(SessionOptions options, std::share
   if (!parameters || parameters->size() == 0) {
     return invalid_argument("the model has no trained floating-point parameters [capture.no-parameters]");
   }
-  if (options.site_rank >= options.site_size) {
-    return invalid_argument("rank " + std::to_string(options.site_rank) + " does not fit a site of " +
-                            std::to_string(options.site_size) + " [join.site-rank]");
+  if (options.layout.rank >= options.layout.size) {
+    return invalid_argument("rank " + std::to_string(options.layout.rank) + " does not fit a site of " +
+                            std::to_string(options.layout.size) + " [join.site-rank]");
   }
-  if (options.site_rank == 0 && options.coordinators.empty()) {
+  if (options.layout.rank == 0 && options.coordinators.empty()) {
     return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT [join.no-coordinator]");
   }
   const Result<LogLevel> level = log_level_from_name(options.config.log_level);

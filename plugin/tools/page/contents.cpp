@@ -99,17 +99,17 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   of_each(text, "collab_site_loss", "The loss that its script logged last.", members,
           [](const MemberStatus& member) { return member.loss ? json_number(*member.loss) : std::string(); });
   of_each(text, "collab_site_step_seconds", "What a step of its training takes, as it measured last; 0: not known.",
-          members, [](const MemberStatus& member) { return json_number(member.step_seconds); });
+          members, [](const MemberStatus& member) { return json_number(member.times.step_seconds); });
   of_each(text, "collab_site_round_seconds", "What its last round took, with waits for others; 0: not known.", members,
-          [](const MemberStatus& member) { return json_number(member.round_seconds); });
+          [](const MemberStatus& member) { return json_number(member.times.round_seconds); });
   of_each(text, "collab_site_waited_ratio",
           "The part of the time between its last two triggers in which its script waited for a round.", members,
-          [](const MemberStatus& member) { return json_number(member.waited); });
+          [](const MemberStatus& member) { return json_number(member.times.waited); });
   of_each(text, "collab_site_overlapped_ratio", "The part of that time in which a round ran behind its training.",
-          members, [](const MemberStatus& member) { return json_number(member.overlapped); });
+          members, [](const MemberStatus& member) { return json_number(member.times.overlapped); });
   of_each(text, "collab_site_merged_ratio",
           "The part of that time in which a round's result was merged into its parameters.", members,
-          [](const MemberStatus& member) { return json_number(member.merged); });
+          [](const MemberStatus& member) { return json_number(member.times.merged); });
   of_each(text, "collab_site_silence_seconds", "Seconds since it was last heard.", members,
           [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
   Metric samples(text, "collab_contributed_samples_total", "counter", "Samples in rounds that were committed.");

@@ -20,11 +20,11 @@ CoordinatorReport report() {
   paris.state = "active";
   paris.share = 0.5;
   paris.loss = 1.25;
-  paris.step_seconds = 0.25;
-  paris.round_seconds = 1.5;
-  paris.waited = 0.02;
-  paris.overlapped = 0.6;
-  paris.merged = 0.005;
+  paris.times.step_seconds = 0.25;
+  paris.times.round_seconds = 1.5;
+  paris.times.waited = 0.02;
+  paris.times.overlapped = 0.6;
+  paris.times.merged = 0.005;
   odd.name = "a\"}\\ 9\n<script>";
   odd.state = "suspect";
   odd.helper = true;

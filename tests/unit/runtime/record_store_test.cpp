@@ -153,7 +153,7 @@ TEST_F(RecordStoreTest, TheScopeOfASessionIsItsOwn) {
   SessionOptions options;
   options.config.run = "gpt2";
   options.site = "paris";
-  options.record_scope = "10.0.0.1:29400";
+  options.record.scope = "10.0.0.1:29400";
   options.model = {{"wte.weight", "float32", {4, 5}, TensorKind::kAveraged, {}}};
   const RecordScope scope = record_scope(options);
   EXPECT_EQ(scope, (RecordScope{"gpt2", "paris", 1, "10.0.0.1:29400", scope.model}));

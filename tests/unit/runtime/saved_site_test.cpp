@@ -21,7 +21,7 @@ class SavedSiteTest : public testing::InOwnFolder {
     options_.config.run = "gpt2";
     options_.config.outer_optimizer = OuterId::kAverage;
     options_.config.state_dir = folder_;
-    options_.record_dir = folder_;
+    options_.record.dir = folder_;
   }
 
   // As a process of this site has left it: all ones, of round 5.

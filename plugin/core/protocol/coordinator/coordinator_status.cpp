@@ -49,11 +49,11 @@ MemberStatus status_of(const protocol::CoordinatorParts& all, const protocol::Me
           .down_mbit = measured.down_kbit / 1e3,
           .share = all.slices.share_of(member.id),
           .loss = std::isfinite(loss) ? std::optional<double>(loss) : std::nullopt,
-          .step_seconds = static_cast<double>(measured.step_us) / 1e6,
-          .round_seconds = static_cast<double>(measured.round_us) / 1e6,
-          .waited = measured.waited_ppm / 1e6,
-          .overlapped = measured.overlapped_ppm / 1e6,
-          .merged = measured.merged_ppm / 1e6,
+          .times = {.step_seconds = static_cast<double>(measured.step_us) / 1e6,
+                    .round_seconds = static_cast<double>(measured.round_us) / 1e6,
+                    .waited = measured.waited_ppm / 1e6,
+                    .overlapped = measured.overlapped_ppm / 1e6,
+                    .merged = measured.merged_ppm / 1e6},
           .heartbeat_age_ms = static_cast<std::uint64_t>(age)};
 }
 
@@ -65,9 +65,10 @@ std::string json_of(const MemberStatus& member) {
          ",\"samples\":" + std::to_string(member.samples) + ",\"up_mbit\":" + json_number(member.up_mbit) +
          ",\"down_mbit\":" + json_number(member.down_mbit) + ",\"share\":" + json_number(member.share) +
          ",\"loss\":" + (member.loss ? json_number(*member.loss) : "null") +
-         ",\"step_seconds\":" + json_number(member.step_seconds) +
-         ",\"round_seconds\":" + json_number(member.round_seconds) + ",\"waited\":" + json_number(member.waited) +
-         ",\"overlapped\":" + json_number(member.overlapped) + ",\"merged\":" + json_number(member.merged) +
+         ",\"step_seconds\":" + json_number(member.times.step_seconds) +
+         ",\"round_seconds\":" + json_number(member.times.round_seconds) +
+         ",\"waited\":" + json_number(member.times.waited) + ",\"overlapped\":" + json_number(member.times.overlapped) +
+         ",\"merged\":" + json_number(member.times.merged) +
          ",\"heartbeat_age_ms\":" + std::to_string(member.heartbeat_age_ms) + "}";
 }
 
