@@ -7,8 +7,8 @@ at the first step at which FOLDER/stop is there, and the round has been that thi
 FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold is there it does nothing after
 init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
 parameters; TEST_DATA=N is the first rank's data, so that sites that are worlds of their own have different ones;
-TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead. TEST_HALTS=T,T: who comes to a step within HALT seconds
-before a moment T waits for it, so that something can be timed to come in the midst of what follows. TEST_HOST=NAME
+TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead. TEST_HALTS=T,T: after a round that ends within HALT seconds
+before a moment T it waits for that, so that something can be timed to come in the midst of what follows. TEST_HOST=NAME
 is taken for the machine's name. With TEST_LOADER each step waits for a DataLoader's worker.
 """
 
@@ -38,7 +38,7 @@ FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
 DATA = int(os.environ.get("TEST_DATA", "0"))
 HALTS = [float(moment) for moment in os.environ.get("TEST_HALTS", "").split(",") if moment]  # Unix seconds
-HALT = 25.0
+HALT = 60.0
 
 
 def crash_if_told() -> None:
@@ -51,9 +51,7 @@ def crash_if_told() -> None:
 
 def halt() -> None:
     now = time.time()
-    for moment in HALTS:
-        if 0 < moment - now < HALT:
-            time.sleep(moment - now)
+    time.sleep(next((moment for moment in HALTS if now < moment < now + HALT), now) - now)
 
 
 def told_to_stop(after_round: int) -> bool:
@@ -126,7 +124,6 @@ def main() -> None:
     if os.environ.get("TEST_LOADER"):
         loader = iter(DataLoader(Endless(), batch_size=None, num_workers=1))  # no tensor: a worker may use no GPU
     while True:
-        halt()
         next(loader)
         optimizer.zero_grad()
         loss(ddp, step).backward()
@@ -134,8 +131,10 @@ def main() -> None:
         step += 1
         now = torch_collab.status()["round"]
         if now != told_round or step % 50 == 0:
-            told_round = now
             say(f"step {step} round {now}")
+        if now != told_round:
+            told_round = now
+            halt()
         crash_if_told()
         time.sleep(0.02)
         stop.fill_(float(told_to_stop(now)))
