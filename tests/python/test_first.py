@@ -232,7 +232,7 @@ def test_a_site_that_resumed_goes_before_one_that_joined_first(tmp_path: Path, l
     paris_had, tokyo_had = saved(tmp_path, "paris-0", "tokyo-0")
     assert not same(paris_had["brought"], tokyo_had["brought"])
     assert same(paris_had["began"], tokyo_had["brought"])
-    assert all("passed-over" not in one.output for one in finished.values())
+    assert all("state-not-used" not in one.output for one in finished.values())
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_a_site_that_resumed_and_comes_late_is_told_the_remedy(tmp_path: Path) -
     output = finished["tokyo"].output
     why = "the swarm already had an anchor"
     assert f"the swarm does not start from the state that tokyo had loaded: {why}" in output
-    assert "[join.state-passed-over]" in output
+    assert "[join.state-not-used]" in output
     assert "start all sites with COLLAB_INIT_FROM=tokyo; or let the first agreement wait" in output
     assert "COLLAB_MIN_SITES=N" in output
     assert "had loaded" not in finished["paris"].output

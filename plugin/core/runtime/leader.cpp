@@ -53,8 +53,8 @@ ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
           .elements = elements,
           .outer_state = has_outer_state(options.config.outer_optimizer),
           .training_copy = options.config.overlap,
-          .ranks = options.site_size,
-          .shared = options.site_size > 1 && options.one_host,
+          .ranks = options.layout.size,
+          .shared = options.layout.size > 1 && options.layout.one_host,
           .job = job_of(options.job),
           .places = {}};
 }
@@ -63,7 +63,7 @@ RecordScope record_scope(const SessionOptions& options) {
   return {.run = options.config.run,
           .site = options.site,
           .generation = options.generation,
-          .rendezvous = options.record_scope,
+          .rendezvous = options.record.scope,
           .model = fingerprint_of(options)};
 }
 
@@ -84,7 +84,7 @@ Status Leader::prepare() {
 }
 
 // A checkpoint that the script has loaded is not looked at where there is an anchor: nobody is to train on unawares.
-Status Leader::warn_if_passed_over(const SealedAnchor& anchor) {
+Status Leader::warn_if_not_used(const SealedAnchor& anchor) {
   if (!options_.resumed) return {};
   const Result<bool> same = parameters_.holds(0, arena_->anchor());  // as the types of the parameters round it
   if (!same.ok()) return same.status();
@@ -113,7 +113,7 @@ Result<wire::Join> Leader::describe() {
   join.report.record = saved_.known();
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
     join.offer = {sealed->run, sealed->round, sealed->digest};
-    COLLAB_RETURN_IF_ERROR(warn_if_passed_over(*sealed));
+    COLLAB_RETURN_IF_ERROR(warn_if_not_used(*sealed));
   } else {
     const std::span<float> outer = arena_->outer();
     std::ranges::fill(outer, 0.0F);

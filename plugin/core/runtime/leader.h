@@ -42,7 +42,7 @@ class Leader {
 
  private:
   [[nodiscard]] Result<wire::Join> describe();
-  Status warn_if_passed_over(const SealedAnchor& anchor);
+  Status warn_if_not_used(const SealedAnchor& anchor);
   Status judge(const RoundReport& report);
   Status merge(ParameterChange change, ElementRange range);
   Status merge(const RoundReport& report);  // of a round

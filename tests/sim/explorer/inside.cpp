@@ -134,12 +134,12 @@ void Inside::write(Canon& canon, const Member& member) {
   const auto& [id, link, name, address, helper, early, ticket, join, contact, anchor, round] = member;
   const auto& [last_heard, suspect, unverified] = contact;
   const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
-               foretold, greeted, passed_over, recommitted, holds, renamed_from] = anchor;
+               foretold, greeted, not_used, recommitted, holds, renamed_from] = anchor;
   const auto& [ready, since, done, measured] = round;
   static_cast<void>(std::tie(progress, ticket));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
             join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
-            unreachable_since, acceptor, run, foretold, greeted, passed_over, recommitted, holds, renamed_from, ready,
+            unreachable_since, acceptor, run, foretold, greeted, not_used, recommitted, holds, renamed_from, ready,
             since, done, measured.up_kbit, measured.down_kbit);
 }
 

@@ -108,7 +108,7 @@ TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   saver_.emplace(path_, disk_);
   saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
   saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
-  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1")) << "nothing takes its place yet";
+  EXPECT_FALSE(fs::exists(path_ + ".not-used-1")) << "nothing takes its place yet";
   saver_->mark(true);
   saver_->wait();
   EXPECT_FALSE((*read_state_header(path_))->ended) << "another run's";
@@ -121,12 +121,12 @@ TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
               AllOf(HasSubstr("the state of round 24 of run 7 in " + path_ +
                               " is not what the swarm goes on from: it is "
                               "at round 3 of run 8. It is kept as " +
-                              path_ + ".passed-over-1"),
-                    HasSubstr("<run>~<site>~....record"), HasSubstr("[state.passed-over]")));
-  const auto kept = read_state_header(path_ + ".passed-over-1");
+                              path_ + ".not-used-1"),
+                    HasSubstr("<run>~<site>~....record"), HasSubstr("[state.not-used]")));
+  const auto kept = read_state_header(path_ + ".not-used-1");
   ASSERT_TRUE(kept.ok() && kept->has_value());
   EXPECT_EQ((*kept)->round, RoundId{24});
-  EXPECT_FALSE(fs::exists(path_ + ".passed-over-2"));
+  EXPECT_FALSE(fs::exists(path_ + ".not-used-2"));
 }
 
 TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
@@ -137,7 +137,7 @@ TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
   saver_->takes({RunId{7}, RoundId{24}, Digest{2, 2}});  // that one is damaged
   save(25, RunId{8});
   EXPECT_EQ(saved_round(), 25U);
-  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
+  EXPECT_FALSE(fs::exists(path_ + ".not-used-1"));
 }
 
 TEST_F(StateSaverTest, OnlyAStateOfTheRunThatIsGoneOnWithIsMarked) {
@@ -154,7 +154,7 @@ TEST_F(StateSaverTest, OnlyAStateOfTheRunThatIsGoneOnWithIsMarked) {
   EXPECT_TRUE((*read_state_header(path_))->ended);
   save(26);
   EXPECT_EQ(saved_round(), 26U);
-  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1")) << "the site came back to that run before it had saved another";
+  EXPECT_FALSE(fs::exists(path_ + ".not-used-1")) << "the site came back to that run before it had saved another";
 }
 
 // Somebody has removed it since it was found.
@@ -165,7 +165,7 @@ TEST_F(StateSaverTest, OnceIsEnoughWhereNothingLiesThereAnyMore) {
     save(round, RunId{8});
     EXPECT_EQ(saved_round(), round);
   }
-  EXPECT_FALSE(fs::exists(path_ + ".passed-over-1"));
+  EXPECT_FALSE(fs::exists(path_ + ".not-used-1"));
 }
 
 TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords) {

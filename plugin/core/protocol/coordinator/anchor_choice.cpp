@@ -201,20 +201,20 @@ bool AnchorChoice::init_from_missed() const {
 }
 
 // A state that a script had loaded is not dropped without a message.
-void AnchorChoice::notify_passed_over(Member& member, const std::string& why, const std::string& or_else) {
+void AnchorChoice::notify_not_used(Member& member, const std::string& why, const std::string& or_else) {
   const wire::Offer offer = member.brought();
   if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
-  if (!all_->installer.mark_passed_over(member)) return;  // it was told before
+  if (!all_->installer.mark_not_used(member)) return;  // it was told before
   const std::string text = "the swarm does not start from the state that " + member.name + " had loaded: " + why +
                            ". To begin from the model of " + member.name +
                            ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else +
-                           " [join.state-passed-over]";
+                           " [join.state-not-used]";
   all_->note(Note::Level::kWarning, "state-not-used", text, {{"who", json_quote(member.name)}});
   all_->send(member, wire::Notice{"state-not-used", text});
 }
 
 void AnchorChoice::notify_late_joiner(Member& joiner) {
-  notify_passed_over(
+  notify_not_used(
       joiner, "the swarm already had an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it joined",
       "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
 }
@@ -234,7 +234,7 @@ void AnchorChoice::report_choice(const Member& best, bool newborn) {
                  (chosen ? ", " + claim + ", because the sites' parameters differ" : ""));
   const std::string why =
       best.name + (newborn ? ", " + claim + ", has the parameters of round 0" : " holds an anchor, of " + taken);
-  for (auto& [id, member] : all_->members()) notify_passed_over(member, why, "");
+  for (auto& [id, member] : all_->members()) notify_not_used(member, why, "");
 }
 
 // The anchor that the electing sites know; otherwise the newest that any site offers, in the election's order. When a

@@ -75,7 +75,7 @@ class AnchorChoice {
   [[nodiscard]] RunId latest_run() const;
   void give_up_wanted(const std::string& why);
   void report_choice(const Member& best, bool newborn);  // whose anchor it is, and which are passed over
-  void notify_passed_over(Member& member, const std::string& why, const std::string& or_else);
+  void notify_not_used(Member& member, const std::string& why, const std::string& or_else);
   void start_gathering();
   void wait_for_wanted(std::optional<Duration> waited);
   [[nodiscard]] std::uint32_t least_sites() const;

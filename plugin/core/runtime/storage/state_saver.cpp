@@ -34,7 +34,7 @@ struct StateSaver::Save {
   StateHeader header;
   std::array<Source, 3> sources{};  // index: StatePart
   bool given_up = false;
-  bool passes_over = false;  // a state that lies there is passed over
+  bool sets_aside = false;  // a state that lies there, first
 
   [[nodiscard]] bool needs(std::span<const float> elements) const {
     return std::ranges::any_of(sources, [elements](const Source& source) {
@@ -76,7 +76,7 @@ struct StateSaver::Shared {
   TimePoint taken{};         // when the disk last took a piece
   bool left = false;         // nothing waits any more, and the memory is gone
   bool overdue = false;
-  std::string passed_over;  // why the state that lies there is to be moved aside; empty: it is not
+  std::string not_used;  // why the state that lies there is to be moved aside; empty: it is not
   std::optional<RunId> run_there;
   std::optional<RunId> run_taken;
   RateLimit not_saved_line{std::chrono::minutes(1)};
@@ -99,12 +99,12 @@ void StateSaver::takes(const wire::Offer& anchor) {
   const std::lock_guard lock(shared_->mutex);
   shared_->run_taken = anchor.run;
   if (!anchor_on_disk_) return;
-  if (anchor.run == anchor_on_disk_->run) return shared_->passed_over.clear();
+  if (anchor.run == anchor_on_disk_->run) return shared_->not_used.clear();
   if (anchor.round > anchor_on_disk_->round || anchor.digest == anchor_on_disk_->digest) return;
-  shared_->passed_over = "the state of round " + std::to_string(anchor_on_disk_->round.value) + " of run " +
-                         std::to_string(anchor_on_disk_->run.value) + " in " + shared_->path +
-                         " is not what the swarm goes on from: it is at round " + std::to_string(anchor.round.value) +
-                         " of run " + std::to_string(anchor.run.value);
+  shared_->not_used = "the state of round " + std::to_string(anchor_on_disk_->round.value) + " of run " +
+                      std::to_string(anchor_on_disk_->run.value) + " in " + shared_->path +
+                      " is not what the swarm goes on from: it is at round " + std::to_string(anchor.round.value) +
+                      " of run " + std::to_string(anchor.run.value);
 }
 
 void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
@@ -113,7 +113,7 @@ void StateSaver::save(StateHeader header, std::span<const float> anchor, std::sp
   anchor_on_disk_ = wire::Offer{next.header.run, next.header.round, next.header.digest};
   {
     const std::lock_guard lock(shared_->mutex);
-    next.passes_over = !shared_->passed_over.empty();
+    next.sets_aside = !shared_->not_used.empty();
     shared_->overdue = false;
     shared_->waiting = std::move(next);
     shared_->mark.reset();  // a site that saves goes on
@@ -174,7 +174,7 @@ void StateSaver::Shared::write_one() {
     return copy(part, offset, out);
   };
   // Nothing else changes the header, or which save this is.
-  Status status = writing->passes_over ? move_aside() : Status();
+  Status status = writing->sets_aside ? move_aside() : Status();
   if (status.ok()) status = write_state(disk, path, writing->header, pieces);
   if (status.ok()) {
     const std::lock_guard lock(mutex);
@@ -198,16 +198,16 @@ Status StateSaver::Shared::move_aside() {
   std::string why;
   {
     const std::lock_guard lock(mutex);
-    why = passed_over;
+    why = not_used;
   }
-  const std::string name = free_name_beside(path, "passed-over");
+  const std::string name = free_name_beside(path, "not-used");
   const bool moved = !why.empty() && disk.rename(path.c_str(), name.c_str()) == 0;
   if (!moved && !why.empty() && errno != ENOENT) {
     return unavailable("cannot rename " + path + " to " + name + ": " + std::strerror(errno));
   }
   {
     const std::lock_guard lock(mutex);
-    if (passed_over == why) passed_over.clear();  // otherwise another one is due by now
+    if (not_used == why) not_used.clear();  // otherwise another one is due by now
   }
   if (!moved) return {};
   log_warning(
@@ -215,7 +215,7 @@ Status StateSaver::Shared::move_aside() {
       "'s folder. At the other sites, move away the folder of COLLAB_STATE_DIR or, without one, the site's record in "
       "$XDG_STATE_HOME/torch-collab (~/.local/state/torch-collab). A site that was stopped hard leaves that record, a "
       "file <run>~<site>~....record, and it binds the site to the other run. Then give the state its name back "
-      "[state.passed-over]");
+      "[state.not-used]");
   return sync_folder_of(disk, path);
 }
 
