@@ -70,9 +70,9 @@ def test_every_option_says_what_it_is_for() -> None:
 def test_wrong_usage_is_told_with_the_usage_of_the_command() -> None:
     misspelt = collab("status", "--wach")
     assert misspelt.returncode == 2 and misspelt.stderr.startswith("usage: collab status "), misspelt.stderr
-    assert "collab status: error: unrecognized arguments: --wach" in misspelt.stderr
+    assert "collab status: error: unrecognized arguments: --wach [cli.usage]" in misspelt.stderr
     bare = collab("run")
-    assert bare.returncode == 2 and bare.stderr.endswith("the following arguments are required: SCRIPT\n"), bare.stderr
+    assert bare.returncode == 2 and bare.stderr.endswith("the following arguments are required: SCRIPT [cli.usage]\n"), bare.stderr
 
 
 def completed(*words: str) -> list[str]:

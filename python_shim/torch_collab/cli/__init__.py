@@ -11,6 +11,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from torch_collab import __version__
 from torch_collab.cli.forms import WrongUsage
@@ -22,8 +23,15 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="collab", description="Training across distant sites with torch.distributed.")
+class Parser(argparse.ArgumentParser):
+    """Those of the commands are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message} [cli.usage]")
+
+
+def parser() -> Parser:
+    top = Parser(prog="collab", description="Training across distant sites with torch.distributed.")
     top.add_argument("--version", action="version", version=f"collab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
