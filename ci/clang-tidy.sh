@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy over the torch-free core; ten minutes on two cores, so not part of ci/test.sh.
 . "$(dirname "$0")/common.sh"
-cmake --preset debug -DCMAKE_CXX_COMPILER=clang++-14 -B build/clang-tidy
+install_packages clang-16 clang-tidy-16
+cmake --preset debug -DCMAKE_CXX_COMPILER=clang++-16 -B build/clang-tidy
 find plugin/core plugin/transport plugin/tools -name '*.cpp' -not -path '*/gloo/*' -print0 |
-  xargs -0 -n 4 -P "$(nproc)" clang-tidy-14 -p build/clang-tidy --quiet --warnings-as-errors='*'
+  xargs -0 -n 4 -P "$(nproc)" clang-tidy-16 -p build/clang-tidy --quiet --warnings-as-errors='*'

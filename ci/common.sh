@@ -59,3 +59,23 @@ environment_of_torch() {
       "torch==$version" numpy "scikit-build-core>=0.11" "pybind11>=2.13" "libucx-cu12>=1.18" hypothesis pytest pytest-timeout pytest-rerunfailures &&
     touch "$folder/venv/installed"
 }
+
+# Debian packages that are not there yet.
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    echo "all $# system packages are there"
+    return
+  fi
+  echo "missing: ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "installing ${missing[*]} needs root: install sudo, or install them by hand"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+}

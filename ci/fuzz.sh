@@ -4,6 +4,7 @@
 #   ci/fuzz.sh [SECONDS]
 . "$(dirname "$0")/common.sh"
 seconds="${1:-60}"
+install_packages clang-16 libclang-rt-16-dev
 configure_and_build fuzz tests/fuzz/all
 mkdir -p build/fuzz/found
 mapfile -t targets < <(find build/fuzz/tests/fuzz -maxdepth 1 -type f -executable -name '*_fuzz' | sort)

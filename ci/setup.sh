@@ -18,27 +18,7 @@ esac
 
 run_packages=(build-essential cmake ninja-build ccache libboost1.81-dev libboost-program-options1.81-dev
   libspdlog-dev libfmt-dev libxxhash-dev libssl-dev python3-dev python3-venv util-linux)
-test_packages=(libgtest-dev libgmock-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev iproute2 git
-  spin)
-
-install_packages() {
-  local missing=() package
-  for package in "$@"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing+=("$package")
-  done
-  if [ ${#missing[@]} -eq 0 ]; then
-    echo "all $# system packages are there"
-    return
-  fi
-  echo "missing: ${missing[*]}"
-  local as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "installing ${missing[*]} needs root: install sudo, or install them by hand"
-    as_root=(sudo)
-  fi
-  "${as_root[@]}" apt-get update
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
-}
+test_packages=(libgtest-dev libgmock-dev clang-format-14 iproute2 git spin)
 
 make_venv() {
   if [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))'; then

@@ -72,7 +72,8 @@ def test_wrong_usage_is_told_with_the_usage_of_the_command() -> None:
     assert misspelt.returncode == 2 and misspelt.stderr.startswith("usage: collab status "), misspelt.stderr
     assert "collab status: error: unrecognized arguments: --wach [cli.usage]" in misspelt.stderr
     bare = collab("run")
-    assert bare.returncode == 2 and bare.stderr.endswith("the following arguments are required: SCRIPT [cli.usage]\n"), bare.stderr
+    assert bare.returncode == 2, bare.stderr
+    assert bare.stderr.endswith("the following arguments are required: SCRIPT [cli.usage]\n"), bare.stderr
 
 
 def completed(*words: str) -> list[str]:

@@ -16,7 +16,7 @@ std::string reason(const BackingFile& file) {
   switch (liveness_of_owner(file, *start)) {
     case Liveness::kGone: return "owner " + std::to_string(owner.pid) + " is gone";
     case Liveness::kOtherBoot: return "from an earlier boot";
-    case Liveness::kAlive: return "";
+    case Liveness::kAlive:
     case Liveness::kCannotTell: return "";  // in another container, and there
   }
   return "";

@@ -35,7 +35,7 @@ class DigestChain {
   std::unique_ptr<State> state_;
 };
 
-inline constexpr std::uint64_t kDigestChunkElements = 64 * 1024;
+inline constexpr std::uint64_t kDigestChunkElements = std::uint64_t{64} * 1024;
 
 // DigestChain over the vector in chunks of so many elements.
 [[nodiscard]] Digest digest_of_vector(std::span<const float> elements,

@@ -11,6 +11,7 @@
 
 #include "core/base/digest_paths.h"
 
+// Included once by each source of a path. NOLINTBEGIN(misc-definitions-in-headers)
 namespace collab {
 namespace {
 
@@ -27,3 +28,4 @@ void path_hash128(const void* bytes, std::size_t size, std::uint64_t* low, std::
 const DigestPath COLLAB_DIGEST_PATH = {COLLAB_DIGEST_PATH_NAME, path_hash64, path_hash128};
 
 }  // namespace collab
+// NOLINTEND(misc-definitions-in-headers)

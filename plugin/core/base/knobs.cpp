@@ -18,7 +18,7 @@ constexpr std::string_view kWords =
     "none, or words of letters, digits, '.', '_' and '-' with commas between them, at most 1000 characters";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 
-constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
+constexpr std::int64_t kDayMs = std::int64_t{24} * 3600 * 1000;
 constexpr auto kRank = KnobScope::kRank;
 constexpr auto kSites = KnobScope::kSites;
 

@@ -62,7 +62,7 @@ struct Fp16 {
   }
 
   static bool valid(const std::byte* values, const std::byte* scale) {
-    const int k = static_cast<std::int8_t>(*scale);
+    const int k{static_cast<std::int8_t>(*scale)};  // signed
     const auto* in = reinterpret_cast<const Unaligned16*>(values);
     std::uint16_t largest = 0;
     for (std::size_t i = 0; i < kBlock; ++i) {
@@ -75,7 +75,7 @@ struct Fp16 {
 
   template <typename Out>
   static void decode(const std::byte* values, const std::byte* scale, Out out) {
-    const int k = static_cast<std::int8_t>(*scale);
+    const int k{static_cast<std::int8_t>(*scale)};  // signed
     const float factor = power_of_two(-k);
     const auto* in = reinterpret_cast<const Unaligned16*>(values);
     for (std::size_t i = 0; i < kBlock; ++i) {

@@ -57,6 +57,7 @@ struct Entry {
   }
 };
 
+// NOLINTNEXTLINE(misc-definitions-in-headers): see above
 constinit const KernelTable kTable = {
     .fp32 = Entry<Blocks<Fp32>>::kernels(),
     .bf16 = Entry<Blocks<Bf16>>::kernels(),

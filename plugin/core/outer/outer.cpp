@@ -27,7 +27,10 @@ void nesterov(float lr, float momentum, std::size_t n, const float* anchor, floa
 // For x >= 1: exact at powers of two, and linear between them. libm's result differs between machines.
 double log2_of(double x) {
   double exponent = 0;
-  for (; x >= 2; x /= 2) ++exponent;
+  while (x >= 2) {
+    x /= 2;
+    ++exponent;
+  }
   return exponent + (x - 1);
 }
 

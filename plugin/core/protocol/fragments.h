@@ -17,7 +17,8 @@
 
 namespace collab::protocol {
 
-inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by default, and a part of the vector's digest
+// A chunk by default, and a part of the vector's digest.
+inline constexpr std::uint64_t kCoarseElements = std::uint64_t{64} * 1024;
 
 struct Fragments {
   std::uint32_t count = 1;

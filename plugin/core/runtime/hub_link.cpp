@@ -34,13 +34,13 @@ constexpr std::chrono::seconds kEaseEvery{5};
 
 }  // namespace
 
-Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr<Transport> transport) {
+Result<std::unique_ptr<HubLink>> HubLink::enter(const Options& options, std::unique_ptr<Transport> transport) {
   if (options.hubs.empty())
     return invalid_argument("collectives between sites need the address of a coordinator, got none [hub.no-address]");
   // A hand-made world may have any names; the hub's answer to one that cannot travel would be an abort here.
   const Result<std::vector<std::byte>> fits = wire::try_encode(machine_config(options).self);
   if (!fits.ok()) return fits.status();
-  std::unique_ptr<HubLink> hub_link(new HubLink(std::move(options), std::move(transport)));
+  std::unique_ptr<HubLink> hub_link(new HubLink(options, std::move(transport)));
   COLLAB_RETURN_IF_ERROR(hub_link->transport_->start(&hub_link->mailbox_));
   std::future<Status> entered = hub_link->calls_.enters();
   hub_link->thread_ = std::thread([raw = hub_link.get()] { raw->loop(); });
@@ -49,7 +49,7 @@ Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr
   return hub_link;
 }
 
-HubLink::HubLink(Options options, std::unique_ptr<Transport> transport)
+HubLink::HubLink(const Options& options, std::unique_ptr<Transport> transport)
     : hubs_(options.hubs),
       ranks_(options.site_of.size()),
       dial_timeout_(std::min<Duration>(kHubDialTimeout, options.config.link_grace / 4)),

@@ -34,7 +34,7 @@ class HubLink {
   using Done = HubCallers::Done;
 
   // Blocks until a hub has let this rank in, up to the join time-out.
-  static Result<std::unique_ptr<HubLink>> enter(Options options, std::unique_ptr<Transport> transport);
+  static Result<std::unique_ptr<HubLink>> enter(const Options& options, std::unique_ptr<Transport> transport);
   ~HubLink();
   HubLink(const HubLink&) = delete;
   HubLink& operator=(const HubLink&) = delete;
@@ -56,7 +56,7 @@ class HubLink {
  private:
   static constexpr double kLinesAtOnce = 5;
   static constexpr double kLinesASecond = 0.1;
-  HubLink(Options options, std::unique_ptr<Transport> transport);
+  HubLink(const Options& options, std::unique_ptr<Transport> transport);
   void loop();
   void handle(LoopEvent event);
   void on_message(LinkId link, TransportMessage message);

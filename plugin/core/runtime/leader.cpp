@@ -214,7 +214,7 @@ Status Leader::merge(ParameterChange change, ElementRange range) {
 
 Status Leader::merge(const RoundReport& report) {
   const TimePoint began = clock_.now();
-  const Status status = merge(report.change, report.range);
+  Status status = merge(report.change, report.range);
   merging_ = clock_.now() - began;
   return status;
 }

@@ -22,7 +22,7 @@ namespace collab {
 [[nodiscard]] inline std::size_t held_bytes(const wire::Join& join, std::size_t sent) {
   const wire::Record& record = join.report.record;
   std::size_t bytes = sent + join.settings.size() * sizeof(wire::Setting) + record.voters.size() * sizeof(wire::Voter);
-  for (const wire::ModelEntry& entry : join.model) bytes += sizeof entry + entry.shape.size() * sizeof entry.shape[0];
+  for (const wire::ModelEntry& entry : join.model) bytes += sizeof entry + entry.shape.size() * sizeof(std::uint64_t);
   for (const wire::Past& past : record.recent) bytes += past.contributors.size() * sizeof past.contributors[0];
   for (const wire::Proposal& proposal : record.proposals) {
     bytes += proposal.start.participants.size() * sizeof(wire::Participant) +

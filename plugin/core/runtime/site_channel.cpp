@@ -138,7 +138,7 @@ class GroupChannel final : public SiteChannel {
     struct Head {
       Decision decision;
       std::uint64_t error_bytes;
-    } head{mine, mine.error.size()};
+    } head{static_cast<const Decision&>(mine), mine.error.size()};
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
     CallResult result{head.decision, mine.error};
     if (head.error_bytes > 0) {

@@ -59,12 +59,11 @@ void on_signal(int number) {
   const int saved = errno;
   const Milliseconds now = monotonic_ms();
   Milliseconds first = 0;
-  if (getpid() != owner.load()) {
-    end_by(number);
-  } else if (requested_at.compare_exchange_strong(first, now)) {
+  const bool ours = getpid() == owner.load();
+  if (ours && requested_at.compare_exchange_strong(first, now)) {
     requested_by = number;
     sem_post(&arrived);
-  } else if (now - first >= same_wish_ms.load()) {
+  } else if (!ours || now - first >= same_wish_ms.load()) {
     end_by(number);
   }
   errno = saved;

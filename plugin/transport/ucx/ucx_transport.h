@@ -30,7 +30,7 @@ struct UcxOptions {
 [[nodiscard]] UcxOptions ucx_options(const LoadedConfig& loaded);
 
 // Loads UCX and opens a worker. kUnavailable when there is no usable UCX; the message says what was tried.
-[[nodiscard]] Result<std::unique_ptr<Transport>> make_ucx_transport(UcxOptions options);
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);
 
 struct UcxDescription {
   std::string version;  // "1.22.0"

@@ -206,11 +206,12 @@ void ClientGroups::forget(GroupId id) {
 void ClientGroups::exchange(const HubRequest& request) {
   ClientGroup* const group = find(request.group);
   Status why = all_.link.why_over();
-  if (why.ok() && (group == nullptr || !group->is_open())) {
+  if (why.ok() && group != nullptr && group->is_open()) {
+    why = group->broken();
+    if (why.ok()) return group->exchange(request);
+  } else if (why.ok()) {
     why = invalid_argument("this group has been closed [hub.group-closed]");
   }
-  if (why.ok()) why = group->broken();
-  if (why.ok()) return group->exchange(request);
   all_.out.emplace_back(HubExchanged{request.id, why, {}, {}});
 }
 

@@ -195,9 +195,9 @@ struct AnchorFetch::State {
 
   // Takes half of what the busiest source still owes, from its end.
   void take_over(SiteId site, Source& idle) {
-    const Source* busiest = nullptr;
+    const Source* busiest = &idle;
     for (const auto& [other, source] : sources) {
-      if (busiest == nullptr || source.asked.size() > busiest->asked.size()) busiest = &source;
+      if (source.asked.size() > busiest->asked.size()) busiest = &source;
     }
     if (busiest == &idle) return;
     std::vector<std::size_t> owed;

@@ -101,7 +101,7 @@ Status sync_folder_of(Disk& disk, const std::string& path) {
   const std::string folder = parent.empty() ? "." : parent;
   const int fd = disk.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return failed("open the folder", folder);
-  const Status status = disk.fsync(fd) == 0 ? Status() : failed("sync the folder", folder);
+  Status status = disk.fsync(fd) == 0 ? Status() : failed("sync the folder", folder);
   ::close(fd);
   return status;
 }

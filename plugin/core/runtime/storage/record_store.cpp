@@ -26,7 +26,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kPrologueBytes = 32;
 constexpr std::size_t kHashAt = 24;
 constexpr std::size_t kMaxTextBytes = 1024;  // of each text of the scope
-constexpr std::size_t kMaxScopeBytes = 4 * 1024;
+constexpr std::size_t kMaxScopeBytes = std::size_t{4} * 1024;
 constexpr std::size_t kMaxFileBytes = kPrologueBytes + kMaxScopeBytes + kMaxRecordBytes;
 constexpr std::size_t kMaxNamePart = 64;
 
@@ -166,7 +166,7 @@ AcceptorId fresh_acceptor() { return AcceptorId{random_bits() | 1}; }
 
 std::string record_name(const RecordScope& scope) {
   const auto part = [](const std::string& text) {
-    const std::string name = as_file_name(text);
+    std::string name = as_file_name(text);
     if (name.size() <= kMaxNamePart) return name;
     return name.substr(0, kMaxNamePart - 17) + "~" + hexadecimal(hash_of(text));
   };
@@ -295,7 +295,7 @@ Status RecordStore::remove() {
   found_.reset();
   if (!lock_) return {};
   durable_ = false;
-  const Status removed = remove_file();
+  Status removed = remove_file();
   stale_ = !removed.ok();
   lock_->remove_name();
   return removed;

@@ -34,7 +34,7 @@ SecurityLayer::FirstByte SecurityLayer::settle(std::byte first, TlsKeys* keys) {
 }
 
 Result<bool> SecurityLayer::handshake() {
-  const Result<bool> done = tls_->handshake();
+  Result<bool> done = tls_->handshake();
   if (done.ok()) hello_received_ = hello_received_ || *done || has_outgoing();
   return done;
 }

@@ -339,7 +339,8 @@ Result<std::size_t> TlsStream::read(std::span<std::byte> into) {
 
 Status TlsStream::write(std::span<const std::byte> plain) {
   if (plain.empty()) return {};
-  if ((under_key_ += plain.size()) > context_->key_bytes_) {
+  under_key_ += plain.size();
+  if (under_key_ > context_->key_bytes_) {
     under_key_ = plain.size();
     SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
   }

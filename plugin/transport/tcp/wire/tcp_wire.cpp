@@ -237,7 +237,7 @@ Result<Arrivals> decode_ack(std::span<const std::byte> body) {
     if (reader.left() < 12) return corrupt("an acknowledgement that is cut short");
     lane.below = reader.number<std::uint64_t>();
     const auto words = reader.number<std::uint32_t>();
-    if (words > kWindowSegments / 64 || words * 8 > reader.left()) {
+    if (words > kWindowSegments / 64 || std::size_t{8} * words > reader.left()) {
       return corrupt("an acknowledgement with " + std::to_string(words) + " words beyond the first gap");
     }
     for (std::uint32_t i = 0; i < words; ++i) lane.beyond.push_back(reader.number<std::uint64_t>());

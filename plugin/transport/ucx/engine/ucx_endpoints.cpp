@@ -45,8 +45,8 @@ void UcxEndpoints::close_all() {
 
 bool UcxEndpoints::handle_failures() {
   auto failures = std::exchange(failures_, {});
-  for (auto& [connection, why] : failures) {
-    if (!connection->closed()) all_.links.connection_failed(connection, std::move(why));  // else dealt with before
+  for (const auto& [connection, why] : failures) {
+    if (!connection->closed()) all_.links.connection_failed(connection, why);  // else dealt with before
   }
   return !failures.empty();
 }

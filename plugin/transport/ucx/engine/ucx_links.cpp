@@ -81,7 +81,7 @@ void UcxLinks::finish_close(UcxLink& link) {
   if (link.closing.over()) end(link, Status());
 }
 
-void UcxLinks::connection_failed(const UcxConnectionPtr& connection, Status why) {
+void UcxLinks::connection_failed(const UcxConnectionPtr& connection, const Status& why) {
   UcxLink* link = find(connection->link());
   if (link == nullptr) {
     log_debug("ucx: a connection with " + connection->peer() + " ended: " + why.message());

@@ -30,7 +30,7 @@ class UcxLinks {
   void end_late(TimePoint now);  // those whose time to open, or to close, is over
   void drop() { links_.clear(); }
 
-  void connection_failed(const UcxConnectionPtr& connection, Status why);
+  void connection_failed(const UcxConnectionPtr& connection, const Status& why);
   // False: it does not fit what came before.
   bool welcomed(UcxLink& link);
   bool peer_closes(UcxLink& link, const Preamble& bye);

@@ -44,7 +44,8 @@ struct UcxSender::Operation {
 void UcxSender::send(LinkId id, TransportMessage message, std::uint64_t token) {
   UcxLink* link = all_.links.find(id);
   if (link == nullptr || link->closing.begun()) return;
-  link->lane(message.lane).push(std::move(message), token);
+  auto& lane = link->lane(message.lane);
+  lane.push(std::move(message), token);
   pump_soon(id);
 }
 

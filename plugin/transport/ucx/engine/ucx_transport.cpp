@@ -15,7 +15,7 @@ UcxOptions ucx_options(const LoadedConfig& loaded) {
   return options;
 }
 
-Result<std::unique_ptr<Transport>> make_ucx_transport(UcxOptions options) {
+Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options) {
   if (options.connections < 1 || options.connections > kMaxConnections) {
     return invalid_argument("ucx: expected 1 to " + std::to_string(kMaxConnections) + " connections a link, got " +
                             std::to_string(options.connections) + " [ucx.connections]");

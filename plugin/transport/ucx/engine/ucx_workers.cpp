@@ -47,7 +47,7 @@ Status UcxWorkers::open() {
   ucs_status_t status = all_.api.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK)
     return internal_error("UCX cannot read its configuration: " + all_.reason(status) + " [ucx.configuration]");
-  if (const Status configured = configure(config); !configured.ok()) {
+  if (Status configured = configure(config); !configured.ok()) {
     all_.api.config_release(config);
     return configured;
   }
