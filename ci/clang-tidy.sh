@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy over the torch-free core; ten minutes on two cores, so not part of ci/test.sh.
+# clang-tidy over the torch-free core; twenty minutes on two cores, so not part of ci/test.sh.
 . "$(dirname "$0")/common.sh"
 install_packages clang-16 clang-tidy-16
 cmake --preset debug -DCMAKE_CXX_COMPILER=clang++-16 -B build/clang-tidy

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "collab/codec.h"
 #include "core/base/address.h"
@@ -124,13 +123,12 @@ std::pair<double, std::vector<PlannedPart>> plan_exchange(const std::vector<Plan
     lines.push_back(
         {.site = SiteId{static_cast<std::uint32_t>(lines.size())}, .up = up, .down = down, .may_own = may_own});
   }
-  const auto shares = protocol::BandwidthPartition().divide({}, {}, lines, mean_ratio).shares;
+  protocol::BandwidthPartition partition;
+  const auto shares = partition.divide({}, {}, lines, mean_ratio).shares;
   const auto volumes = protocol::volumes(lines, shares, mean_ratio);
-  const auto add = [](double sum, const protocol::Share& share) { return sum + share.share; };
-  const double total = std::accumulate(shares.begin(), shares.end(), 0.0, add);
   std::vector<PlannedPart> parts;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    parts.emplace_back(shares[i].share / total, volumes[i].up, volumes[i].down);
+    parts.emplace_back(partition.share_of(lines[i].site), volumes[i].up, volumes[i].down);
   }
   return {protocol::exchange_time(lines, shares, mean_ratio), parts};
 }

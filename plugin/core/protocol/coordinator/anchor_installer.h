@@ -22,7 +22,7 @@ class AnchorInstaller {
   [[nodiscard]] TimePoint next_deadline() const;
 
   // ---- a member's state
-  void welcome(Member& member, const wire::Join& join);
+  void welcome(Member& member, const wire::Join& join);             // `join` with the record, which `member` lacks
   void begin_run(RunId run);                                        // all members belong to it from now on
   void begin_from(Member& source, const wire::Offer& anchor);       // all wait for what this one has brought
   void all_wait();                                                  // until there is an anchor
