@@ -67,6 +67,8 @@ fi
 
 say "summary"
 cat $(ls -tr "$logs"/*.result)
+# What failed in C++ stands far above, between the tests that passed.
+[ ! -f "$logs/ctest.log" ] || grep -E -A 6 ': Failure$|ERROR: |SUMMARY: |^\[  FAILED  \]' "$logs/ctest.log" | head -n 40 || :
 last_match pytest '^[0-9]+ tests? passed at a second try'
 last_match ctest 'tests passed'
 last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$'
