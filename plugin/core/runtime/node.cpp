@@ -144,7 +144,7 @@ void Node::warn_of_late_round(std::string slow) {
   });
 }
 
-void Node::merged(const MergeTimes& times) {
+void Node::merged(const TrainingTimes& times) {
   mailbox_.post([this, times] {
     round_.merged(times);
     news_.round(round_.report(), egress_);

@@ -73,7 +73,7 @@ class Node final : private SiteDriver::Host {
   // Warns that the round behind the training is late: of what it waits for, and, once it exchanges, that it is `slow`.
   void warn_of_late_round(std::string slow);
   // The round that was reported last is merged; it is told with these times.
-  void merged(const MergeTimes& times);
+  void merged(const TrainingTimes& times);
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
   [[nodiscard]] std::uint32_t period() const { return round_.period(); }  // as in RoundReport

@@ -18,11 +18,12 @@ namespace {
 [[nodiscard]] std::string times_of(const RoundReport& report) {
   char line[128];
   const RoundTimes& times = report.times;
-  if (times.overlap > 0) {
-    std::snprintf(line, sizeof line, "%.2f s behind the training, which was paused for %.2f s", times.overlap,
-                  times.stall);
+  if (times.training.overlap > 0) {
+    std::snprintf(line, sizeof line, "%.2f s behind the training, which was paused for %.2f s", times.training.overlap,
+                  times.training.stall);
   } else {
-    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", times.whole, std::max(0.0, times.stall - times.whole));
+    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", times.whole,
+                  std::max(0.0, times.training.stall - times.whole));
   }
   return line;
 }
@@ -74,7 +75,7 @@ void RoundInProgress::skipped(const std::string& why, const std::optional<Sealed
   }
   report_.skipped = why;
   report_.period = period_;
-  report_.times.stall = seconds_between(triggered_, now);
+  report_.times.training.stall = seconds_between(triggered_, now);
 }
 
 void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now) {
@@ -85,18 +86,12 @@ void RoundInProgress::done(const protocol::RoundDone& done, const RoundTraffic& 
   report_.samples = done.samples;
   report_.period = done.period;
   report_.times.whole = began_ == kNever ? 0 : seconds_between(began_, now);
-  report_.times.stall = seconds_between(triggered_, now);
+  report_.times.training.stall = seconds_between(triggered_, now);
   report_.times.exchange =
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
   report_.traffic = traffic;
   period_ = done.period;
   exchange_ends();
-}
-
-void RoundInProgress::merged(const MergeTimes& times) {
-  report_.times.overlap = times.overlap;
-  report_.times.stall = times.stall;
-  report_.times.merge = times.merge;
 }
 
 JsonFields fields_of(const RoundReport& report) {
@@ -109,7 +104,7 @@ JsonFields fields_of(const RoundReport& report) {
           {"bytes_received", std::to_string(report.traffic.bytes_received)},
           {"seconds", json_number(report.times.whole)},
           {"exchange_seconds", json_number(report.times.exchange)},
-          {"stall_seconds", json_number(report.times.stall)},
+          {"stall_seconds", json_number(report.times.training.stall)},
           {"digest", json_quote(to_hex(report.state))}};
 }
 

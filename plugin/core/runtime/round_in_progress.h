@@ -23,19 +23,17 @@
 
 namespace collab {
 
-// Times of a round behind the training, in seconds.
-struct MergeTimes {
-  double overlap = 0;  // from the trigger to the merge
-  double stall = 0;    // of that, the script waited
-  double merge = 0;    // of that, the result was put into the parameters
+// What a round cost the training, in seconds. Without overlap it stands still from the trigger on.
+struct TrainingTimes {
+  double overlap = 0;  // of a round behind the training: from the trigger to the merge
+  double stall = 0;    // the script waited
+  double merge = 0;    // of that, with overlap: the result was put into the parameters
 };
 
 struct RoundTimes {     // in seconds
   double whole = 0;     // from forming to parameters in place
   double exchange = 0;  // from the first payload byte to the last
-  double stall = 0;     // from the trigger to the new parameters; with overlap, only while the script waited
-  double overlap = 0;   // of a round behind the training: from the trigger to the merge
-  double merge = 0;     // of the merge itself
+  TrainingTimes training;
 };
 
 struct RoundReport {
@@ -78,7 +76,7 @@ class RoundInProgress {
 
   void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, TimePoint now);
   void done(const protocol::RoundDone& done, const RoundTraffic& traffic, TimePoint now);
-  void merged(const MergeTimes& times);
+  void merged(const TrainingTimes& times) { report_.times.training = times; }
 
   // As in RoundReport, by a join or the last round.
   void joined(std::uint32_t period) { period_ = period; }

@@ -11,8 +11,8 @@ void SiteReporter::round(const RoundReport& report, const EgressWatch& egress) {
   fields.emplace_back("transport", json_quote(transport_));
   if (fragments_.count > 1) fields.emplace_back("fragment", std::to_string(fragments_.in_turn(report.round)));
   if (config_.overlap) {
-    fields.emplace_back("overlap_seconds", json_number(report.times.overlap));
-    fields.emplace_back("merge_seconds", json_number(report.times.merge));
+    fields.emplace_back("overlap_seconds", json_number(report.times.training.overlap));
+    fields.emplace_back("merge_seconds", json_number(report.times.training.merge));
   }
   if (config_.outer_optimizer == OuterId::kNesterov && report.outer_lr > 0) {
     fields.emplace_back("outer_lr", json_number(report.outer_lr));
