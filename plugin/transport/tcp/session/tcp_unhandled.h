@@ -13,11 +13,11 @@
 
 namespace collab::tcp {
 
-// The limits. kMaxUnhandledBytes is for a link, apart from the message that goes beyond it. Above kMaxUnhandledInAll
-// for all links of a process, no link has more than its share, and a link of which nothing was handled is not read.
-// Above twice as much, no link is read. Links that have ended have a limit too: above it, a link of which nothing was
-// handled is not read. Otherwise a peer could open one link after the other and leave a message in each, without a
-// limit.
+// The limits. kMaxUnhandledBytes is for a link, apart from the message that goes beyond it and those that the last read
+// of each connection completes. Above kMaxUnhandledInAll for all links of a process, no link has more than its share,
+// and a link of which nothing was handled is not read. Above twice as much, no link is read. Links that have ended have
+// a limit too: above it, a link of which nothing was handled is not read. Otherwise a peer could open one link after
+// the other and leave a message in each, without a limit.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
 
