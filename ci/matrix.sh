@@ -12,7 +12,7 @@
 . "$(dirname "$0")/common.sh"
 
 # The drop-in, torch's internals, collectives, sites against plain torch, and torchrun.
-tests=(test_torch_compat.py test_guest.py test_capture.py test_build.py::test_what_was_built_loads_no_cuda
+tests=(test_torch_compat.py test_guest.py test_capture.py test_build.py::test_the_built_extension_loads_no_cuda
   test_collectives.py test_collective_semantics.py test_oracles.py
   test_torchrun.py::test_two_nodes_are_one_world_and_a_third_joins_late)
 arguments=("${tests[@]/#/tests/python/}" -k "not ucx")

@@ -14,7 +14,11 @@ OLD_WORDS = re.compile(
 # In documents and comments: ordinary words that stood for things of the project.
 OLD_WORDS_OF_PROSE = re.compile(
     r"\b([Oo]ptimiser\w*|[Cc]ohorts?|[Hh]eralds?|[Mm]eetings?|[Ss]eats?|[Ll]ikeness|[Dd]oubtful|[Rr]ecess"
-    r"|[Ff]arewells?|[Ss]urroundings)\b"
+    r"|[Ff]arewells?|[Ss]urroundings|[Ww]hoever)\b"
+)
+# How no test's name begins: it has a subject ("ASiteThatLeaves…").
+_NAMELESS = re.compile(
+    r"^TEST(?:_F|_P)?\(\w+, *(Who|Whom|Whose|What|SoMany)[A-Z]|^def test_(who|whom|whose|what)_", re.MULTILINE
 )
 # As the event of a Note or Notice, where one is compared or named, and in "[event] text" of tests.
 OLD_EVENTS = re.compile(
@@ -25,7 +29,7 @@ OLD_EVENTS = re.compile(
 _OF_THEM = ("CHANGELOG.md", "docs/glossary.md", "tests/model/README.md")
 _TESTS = "tests/tidy/"  # of this rule
 # Those too that a name may have, but no sentence.
-OLD_WORDS_OF_TEXT = re.compile(rf"{OLD_WORDS.pattern}|\b([Hh]eralds?|[Mm]eetings?|[Ss]eats?)\b")
+OLD_WORDS_OF_TEXT = re.compile(rf"{OLD_WORDS.pattern}|\b([Hh]eralds?|[Mm]eetings?|[Ss]eats?|[Ww]hoever)\b")
 _LITERALS = re.compile(
     r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])'|R"(?P<end>[^(\s]*)\((?P<raw>.*?)\)(?P=end)"|"(?P<text>(?:\\.|[^"\\\n])*)\"""",
     re.DOTALL,
@@ -64,6 +68,8 @@ def found_in(path: str, text: str, code_only: Callable[[str], str]) -> Iterator[
     """`code_only`: C++ without comments and literals."""
     if path not in _OF_THEM and not path.startswith(_TESTS):
         yield from old_events(text)
+        for match in _NAMELESS.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, match[1] or match[2]
     if path.endswith(".py"):
         if path.startswith("python_shim/"):
             yield from old_words(text, OLD_WORDS_OF_TEXT)

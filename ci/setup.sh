@@ -46,7 +46,7 @@ install_pins() {
 }
 
 # What the tests of other people's frameworks run with. Not in site-packages, where transformers would load half of it
-# in every other test. torchvision, from PyPI made for a torch with CUDA, fails whoever imports it beside another: it
+# in every other test. torchvision, from PyPI made for a torch with CUDA, fails on import beside another: it
 # lies apart once more, for the one test that knows.
 install_frameworks() {
   local requirements=ci/requirements-frameworks.txt folder=.venv/frameworks digest

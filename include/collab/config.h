@@ -88,7 +88,7 @@ struct SyncAnneal {
 struct Config {
   Config();
 
-  // Who we are, and where the swarm is.
+  // The site, and where the swarm is.
   std::string preset;  // values for several knobs; empty: none
   std::string run;     // the swarm's name; strangers are refused
   std::string site;    // this site's name; empty: made from the torchrun node or the host

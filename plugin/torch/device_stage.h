@@ -2,8 +2,8 @@
 //
 // A copy to or from pageable host memory blocks, and is slower: 6 GB/s in pieces of 256 KiB, where pinned memory
 // reaches 14, and 8 to 15 GB/s in large pieces, where pinned memory reaches 55 (H200). Here two halves take turns: one
-// is copied by the device while the host fills or empties the other. Memory that is lent is locked itself, and copied
-// to and from without that. What goes to one device after another waits in between.
+// is copied by the device while the host fills or empties the other. Locked memory of the arena is copied
+// directly. What goes to one device after another waits in between.
 //
 // Threads: one at a time. Ownership: the pinned memory, kept until the end; borrows what it copies until finish().
 #pragma once

@@ -96,7 +96,7 @@ def row(name: str, args: argparse.Namespace) -> dict[str, Any]:
     ]
     waits = max(sum(of) / sum(spans[site]) for site, of in enumerate(stood))
     key = "overlap_seconds" if args.overlap else "stall_seconds"
-    # Who is ready last waits for nobody.
+    # The last site to be ready waits for nobody.
     round_seconds = statistics.median(min(pair) for pair in zip(*[[e[key] for e in es] for es in last], strict=True))
     trained = [site["steps"][-1] - site["steps"][-1 - args.last] for site in sites]
     step = max((sum(spans[site]) - sum(of)) / trained[site] for site, of in enumerate(stood))

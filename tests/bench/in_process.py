@@ -23,7 +23,7 @@ HERE = "127.0.0.1"
 ROUND_SECONDS = 120.0  # what a round behind the training is waited for
 COMMON = {
     "listen": f"{HERE}:0",
-    # By measured rates it would change who reduces what, and who reduces keeps a part for error feedback.
+    # By measured rates it would change who reduces what, and a reducing site keeps a part for error feedback.
     "shares": "equal",
     # However slow the machine is, no round goes without a site; one that has failed is not waited for without end.
     "straggler_grace": "600s",

@@ -152,7 +152,7 @@ TEST_F(ArenaProcessTest, ALeaderKilledWhileWritingScratchLeavesTheSealedAnchor) 
   EXPECT_THAT((*reader)->anchor(), ::testing::Each(3.0F));
 }
 
-TEST_F(ArenaProcessTest, WhatIsAttachedOutlivesTheLeaderWithItsAnchor) {
+TEST_F(ArenaProcessTest, AnAttachmentOutlivesTheLeaderWithItsAnchor) {
   lead_and_die([](ArenaWriter&) {});
   const auto writer = create_arena(spec_);
   ASSERT_TRUE(writer.ok() && (*writer)->sealed().has_value());
@@ -160,7 +160,7 @@ TEST_F(ArenaProcessTest, WhatIsAttachedOutlivesTheLeaderWithItsAnchor) {
   EXPECT_EQ((*writer)->sealed()->attached, attached_to(2));
 }
 
-TEST_F(ArenaProcessTest, AnAnchorWhoseAttachmentIsDamagedIsNone) {
+TEST_F(ArenaProcessTest, AnAnchorWithADamagedAttachmentIsIgnored) {
   spec_.outer_state = false;
   lead_and_die([](ArenaWriter&) {});
   const std::string path = std::filesystem::directory_iterator(root_)->path().string();

@@ -152,7 +152,7 @@ TEST_F(ByHand, APayloadNoEncoderWritesCostsAnAttemptNotTheRound) {
 }
 
 // Eight steps, then eight in other processes: bit for bit the sixteen of one.
-TEST(Feedback, WhatWasLeftOutOutlivesTheProcessOnDisk) {
+TEST(Feedback, TheResidualOutlivesTheProcessOnDisk) {
   const std::filesystem::path dir =
       std::filesystem::temp_directory_path() / ("collab-residual-" + std::to_string(getpid()));
   const auto steps = [](std::size_t from, std::size_t to) {

@@ -121,7 +121,7 @@ TEST(FragmentsOfASwarm, EventsTellWhichFragmentARoundWasOf) {
 
 class FragmentsByHand : public ByHand {};
 
-TEST_F(FragmentsByHand, WhatAScriptWaitsForIsAllOfTheModel) {
+TEST_F(FragmentsByHand, AScriptThatWaitsGetsTheWholeModel) {
   start(2, [](Config& config) {
     config.fragments = kFragments;
     config.sync_every = {.steps = 1'000, .time = {}};
@@ -157,7 +157,7 @@ TEST_F(FragmentsByHand, AfterARoundOfOneFragmentTheOthersAreNotCommon) {
   EXPECT_EQ(values(0), values(1));
 }
 
-TEST_F(FragmentsByHand, WhoIsAskedToLeaveMakesOneRound) {
+TEST_F(FragmentsByHand, ASiteAskedToLeaveMakesOneMoreRound) {
   start(2, [](Config& config) {
     config.fragments = 4;
     config.sync_every = {.steps = 16, .time = {}};

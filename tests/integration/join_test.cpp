@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr auto kPatient = std::chrono::seconds(5);  // with who is slow because the machine is busy
+constexpr auto kPatient = std::chrono::seconds(5);  // the machine may be busy
 
 class Joining : public ByHand {
  protected:
@@ -104,7 +104,7 @@ TEST_F(Joining, FromAllMembersAtOnceWhichTrainOn) {
   finish_all();
 }
 
-TEST_F(Joining, WhoSendsOtherBytesIsNamedAndTheOthersGiveTheRight) {
+TEST_F(Joining, ASourceThatSendsWrongBytesIsNamedAndTheOthersReplaceIt) {
   // The others keep back what they send until it has.
   std::mutex mutex;
   Held held;
@@ -138,7 +138,7 @@ TEST_F(Joining, ASourceThatGoesAndOneThatKeepsSilentHoldNobodyUp) {
   finish_all();
 }
 
-TEST_F(Joining, WhoComesBackFetchesOnlyWhatIsNewer) {
+TEST_F(Joining, AReturningSiteFetchesOnlyNewerChunks) {
   start(3, [this](Config& config) {
     config.events_file = events();
     config.state_dir = dir_.string();
@@ -218,7 +218,7 @@ class Serving : public Joining {
   static bool is_of_optimizer(const TransportMessage& message) {
     return std::get<wire::Chunk>(*wire::decode(message.head)).kind == wire::ChunkKind::kOptimizer;
   }
-  // A session is one thread's, but for who answers here between two steps of another.
+  // A session belongs to one thread, except for answers between two steps of another.
   void finish_all() {
     stop();
     ByHand::finish_all();
@@ -297,7 +297,7 @@ TEST_F(Serving, BytesThatWereDamagedAreNotTaken) {
   finish_all();
 }
 
-TEST_F(Serving, WhoHasNothingToGiveSaysWhy) {
+TEST_F(Serving, ASiteWithoutAnAnchorSaysWhyItServesNone) {
   serves_ = {true, false, true};
   start_two(false);
   join_third();
@@ -323,7 +323,7 @@ TEST_F(Serving, TheKnobTurnsItOff) {
   finish_all();
 }
 
-TEST_F(Serving, WhoseBudgetIsHalfSpentLeavesItToOthers) {
+TEST_F(Serving, ASiteWithHalfItsBudgetSpentLeavesServingToOthers) {
   budget_of_second_ = 2.8e-3;  // three rounds, of 0.8 MB each
   start_two();
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
@@ -358,7 +358,7 @@ TEST_F(Serving, AModelGivenBetweenRoundsEndsABudgetToo) {
   EXPECT_LT(sessions_[1]->status().bytes_sent, 2'200'000U);
 }
 
-TEST_F(Serving, WhoStandsInARoundAnswersToo) {
+TEST_F(Serving, ASiteInARoundServesToo) {
   start_two();
   for (const std::size_t site : {0, 1}) answer_with_state(site);
   join_third();
@@ -372,7 +372,7 @@ TEST_F(Serving, WhoStandsInARoundAnswersToo) {
   finish_all();
 }
 
-TEST(Ranks, OfASiteAreGivenTheLeadersBytes) {
+TEST(Ranks, InOneSiteGetTheLeadersBytes) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
   swarm.ranks = 3;
   swarm.config.run = "share-" + std::to_string(getpid());

@@ -40,7 +40,7 @@ TEST(Line, IsMeasuredBothWaysAndTheOtherDialsBack) {
   }
 }
 
-TEST(Line, WhoDoesNotListenIsNotDialled) {
+TEST(Line, APeerThatDoesNotListenIsNotDialled) {
   const auto there = answerer();
   const auto figures = measure_line(tcp(), there->address(), milliseconds(100), "");
   ASSERT_TRUE(figures.ok()) << figures.status().to_string();

@@ -98,9 +98,9 @@ TEST(OverlapSessions, TheWaitForTheSitesOtherRanksIsPartOfTheStall) {
 }
 
 // Parameters that are told of memory that they are copied to and from.
-class LentTo final : public ParameterVector {
+class LockedTo final : public ParameterVector {
  public:
-  explicit LentTo(std::vector<float> values) : values_(std::move(values)) {}
+  explicit LockedTo(std::vector<float> values) : values_(std::move(values)) {}
   [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
   [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
     return values_.view(offset, count);
@@ -116,28 +116,28 @@ class LentTo final : public ParameterVector {
   }
   [[nodiscard]] std::shared_ptr<void> pin_memory(std::span<const float> memory) override {
     memory_ = memory;
-    auto lent = std::make_shared<int>();
-    pinned_ = lent;
-    return lent;
+    auto locked = std::make_shared<int>();
+    pinned_ = locked;
+    return locked;
   }
   std::vector<float>& values() { return values_.values(); }
   [[nodiscard]] bool is_pinned() const { return !pinned_.expired(); }
-  int lent_moves = 0;   // of all elements, to and from what is lent
-  int other_moves = 0;  // likewise, of other memory
+  int locked_moves = 0;  // of all elements, to and from what is locked
+  int other_moves = 0;   // likewise, of other memory
 
  private:
   void note(std::span<const float> memory) {
     if (memory.size() != size()) return;
-    ++(is_pinned() && memory.data() == memory_.data() ? lent_moves : other_moves);
+    ++(is_pinned() && memory.data() == memory_.data() ? locked_moves : other_moves);
   }
   HostVector values_;
   std::span<const float> memory_;
   std::weak_ptr<int> pinned_;
 };
 
-TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {
+TEST(OverlapSessions, TheParametersOfEachRankLockTheCopy) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
-  swarm.config.run = "lent-" + std::to_string(getpid());
+  swarm.config.run = "locked-" + std::to_string(getpid());
   swarm.ranks = 2;
   swarm.config.overlap = true;
   swarm.start_coordinator();
@@ -145,7 +145,7 @@ TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < 4; ++i) {
     threads.emplace_back([&, site = i / 2, rank = i % 2] {
-      const auto values = std::make_shared<LentTo>(fresh_values(swarm.elements, 1 + site));
+      const auto values = std::make_shared<LockedTo>(fresh_values(swarm.elements, 1 + site));
       {
         auto session = make_session(swarm.options(site, rank), values, groups[site].of_rank(rank));
         ASSERT_TRUE(session.ok());
@@ -158,7 +158,7 @@ TEST(OverlapSessions, TheParametersOfEachRankAreLentTheCopy) {
         EXPECT_TRUE((*session)->finish().ok());
       }
       EXPECT_FALSE(values->is_pinned()) << "the arena has gone";
-      EXPECT_GT(values->lent_moves, 0);
+      EXPECT_GT(values->locked_moves, 0);
       EXPECT_EQ(values->other_moves, 0);
     });
   }

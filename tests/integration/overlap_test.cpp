@@ -408,7 +408,7 @@ TEST_F(Overlap, ASiteAskedToLeaveInMidFlightLeavesWithTheCommonModel) {
   expect_all_equal();
 }
 
-TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysForWhomItWaits) {
+TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndNamesTheSlowSite) {
   ::testing::internal::CaptureStderr();
   start_overlapping(2);
   learn_to_trigger(0);

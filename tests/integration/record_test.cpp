@@ -73,7 +73,7 @@ class SessionRecord : public ByHand {
   std::function<void(const RecordScope&)> before_ = [](const RecordScope&) {};
 };
 
-TEST_F(SessionRecord, OnAReadOnlyFolderItIsInMemoryAndRoundsGoOn) {
+TEST_F(SessionRecord, IsKeptInMemoryOnAReadOnlyFolderAndRoundsGoOn) {
   disk_.making = EROFS;
   start_three();
   expect_rounds();
@@ -81,7 +81,7 @@ TEST_F(SessionRecord, OnAReadOnlyFolderItIsInMemoryAndRoundsGoOn) {
   finish_all();
 }
 
-TEST_F(SessionRecord, OnAFolderThatFillsUpItIsInMemoryAndRoundsGoOn) {
+TEST_F(SessionRecord, IsKeptInMemoryOnAFullFolderAndRoundsGoOn) {
   start_three();
   expect_rounds();
   EXPECT_TRUE(fs::exists(path_));

@@ -136,7 +136,7 @@ TEST_F(Reforming, ThinPayloadsAreNotSentAgainEither) {
   finish_all();
 }
 
-TEST_F(Reforming, WhoOwnedNothingIsLostAndWhatItContributedCounts) {
+TEST_F(Reforming, TheContributionOfALostSiteThatOwnedNothingCounts) {
   hidden_ = 2;
   run();
   expect_near(values(0), mean_of(3));
@@ -148,7 +148,7 @@ TEST_F(Reforming, WhoOwnedNothingIsLostAndWhatItContributedCounts) {
 
 // The round after a skipped exchange averages nothing: what was trained may yet be committed in the one that was
 // skipped.
-TEST_F(ByHand, WhatASkippedExchangeLeftIsInTheLastRound) {
+TEST_F(ByHand, TheLastRoundHoldsWhatASkippedExchangeLeft) {
   std::atomic<bool> lost = false;
   swarm_.adjust = [&](SessionOptions& options, std::size_t /*site*/) {
     options.make_transport = [&]() -> Result<std::unique_ptr<Transport>> {

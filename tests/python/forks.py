@@ -52,7 +52,7 @@ def serve_forks(control: socket.socket) -> CodeType:
     while True:
         message, files, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
         if not message:
-            os._exit(0)  # whoever asks has ended
+            os._exit(0)  # the parent has ended
         request = json.loads(message)
         if "reap" in request:
             pid = request["reap"]

@@ -34,7 +34,7 @@ def test_host_and_port(text: str, expected: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["h", "h:", ":1", "h:x", ""])
-def test_what_is_no_address_is_refused_with_what_came(text: str) -> None:
+def test_a_malformed_address_is_refused_with_what_came(text: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         addresses.split_host_port(text)
 

@@ -58,7 +58,7 @@ def test_knobs_that_differ_between_ranks() -> None:
         refused(ranks.join(), "COLLAB_CODEC", "'fp16'", "'int8'", "[knob.ranks-differ]")
 
 
-def test_what_belongs_to_one_site_may_differ() -> None:
+def test_settings_of_one_site_may_differ() -> None:
     environments = [
         {"COLLAB_SITE": "a"},
         {"COLLAB_SITE": "b", "COLLAB_EGRESS_BUDGET_GB": "50", "COLLAB_MAX_MBIT_UP": "80"},
@@ -72,7 +72,7 @@ STRANGERS = {"COLLAB_SERVICE_HOST": "10.0.0.1", "COLLAB_PORT": "tcp://10.0.0.1:2
              "COLLAB_MY_EXPERIMENT": "7", "COLLAB_TEAM": "blue"}  # fmt: skip
 
 
-def test_variables_of_somebody_else_are_told_once_a_site_and_end_nothing() -> None:
+def test_foreign_variables_are_warned_of_once_a_site_and_end_nothing() -> None:
     environments = [{"COLLAB_SITE": site, **STRANGERS} for site in ("a", "a", "b")]
     with Ranks("bad.py", ["plain"], environments) as ranks:
         finished = ranks.join()
@@ -89,7 +89,7 @@ def test_a_misspelt_variable_is_refused(variable: str) -> None:
         native.load_config({variable: "x"}, {})
 
 
-def test_who_goes_on_from_an_error_of_collab_is_told_what_it_was() -> None:
+def test_a_script_that_goes_on_after_an_error_is_told_the_error() -> None:
     for rank in expect_success(run_ranks("bad.py", TWO, "goes-on-from-errors", environment={"COLLAB_SYNC_EVERY": "2"})):
         assert rank.output.count("is left out") == 1, rank.output
         training, _, rest = rank.output.partition("in a barrier")

@@ -45,7 +45,7 @@ def collected(*modules: nn.Module, with_buffers: bool = True) -> dict[str, str]:
     return {entry.name: entry.describe() for entry in vector.collect(ddps, {}, with_buffers)}
 
 
-def test_what_is_not_persistent_or_not_finite_is_left_out() -> None:
+def test_non_persistent_and_non_finite_buffers_are_left_out() -> None:
     frozen = Part()
     frozen.weight.requires_grad_(False)
     assert collected(nn.Sequential(Part(), frozen)) == {

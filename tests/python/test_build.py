@@ -89,7 +89,7 @@ def test_a_cuda_build_of_torch_needs_no_cuda(tmp_path: Path) -> None:
     assert compiled.returncode == 0, compiled.stdout
 
 
-def test_what_was_built_loads_no_cuda() -> None:
+def test_the_built_extension_loads_no_cuda() -> None:
     from torch_collab import _C
 
     told = run("readelf", "-d", _C.__file__)
@@ -156,7 +156,7 @@ def test_doctor_says_that_ucx_is_missing_and_what_brings_it(tmp_path: Path) -> N
     assert refused.returncode == 1 and bad and remedy in bad[0], refused.stdout
 
 
-def test_of_several_extensions_that_of_this_torch_is_loaded(tmp_path: Path) -> None:
+def test_the_extension_of_this_torch_is_loaded(tmp_path: Path) -> None:
     release = ".".join(torch.__version__.split(".")[:2])
     installed = next(Path(native.__file__).parent.glob(f"_C*{EXTENSION_SUFFIXES[0]}"))
     (tmp_path / f"_C-torch{release}{EXTENSION_SUFFIXES[0]}").symlink_to(installed)
@@ -176,7 +176,7 @@ def test_a_wheel_without_an_extension_for_this_torch_says_for_which_it_is(tmp_pa
 
 
 @pytest.mark.parametrize("name", torch_collab.__all__)
-def test_what_is_public_says_what_it_raises(name: str) -> None:
+def test_public_functions_say_what_they_raise(name: str) -> None:
     assert "Raises" in (getattr(torch_collab, name).__doc__ or "")
 
 

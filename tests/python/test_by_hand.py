@@ -35,7 +35,7 @@ def test_steps_of_a_script_that_reduces_by_hand_count_as_steps() -> None:
         assert "[ddp.none" not in rank.output, "it averages by itself\n" + rank.output
 
 
-def test_who_reduces_nothing_but_metrics_is_told_that_nothing_is_averaged() -> None:
+def test_reducing_only_metrics_warns_that_nothing_is_averaged() -> None:
     for rank in expect_success(run_ranks("without_ddp.py", ["a", "b"])):
         before, _, after = rank.output.partition("all steps are done")
         assert before.count("[ddp.none-made]") == 1 and "[ddp.none-trained]" in after, rank.output

@@ -15,7 +15,7 @@ def test_ddp_stays_inside_its_site() -> None:
 
 
 @pytest.mark.slow
-def test_what_ddp_can_do_still_works(request: pytest.FixtureRequest) -> None:
+def test_ddps_own_options_still_work(request: pytest.FixtureRequest) -> None:
     for rank in expect_success(run_ranks("compat.py", SITES, seconds=200)):
         assert "done" in rank.output
 

@@ -149,12 +149,12 @@ def test_a_misspelt_variable_is_not_blamed_on_a_line_of_the_file(tmp_path: Path)
         (["doctor", "--peer", "a:70000"], "--peer: expected a port of 0..65535, got 'a:70000'"),
     ],
 )
-def test_what_an_option_refuses_is_wrong_usage_and_names_it(command: list[str], words: str) -> None:
+def test_a_refused_option_is_wrong_usage_and_is_named(command: list[str], words: str) -> None:
     done = collab(*command)
     assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
 
 
-def test_every_command_warns_once_of_variables_of_somebody_else() -> None:
+def test_every_command_warns_once_of_foreign_variables() -> None:
     strangers = {"COLLAB_TEAM": "blue", "COLLAB_PORT": "tcp://10.0.0.1:1", "COLLAB_SERVICE_HOST": "10.0.0.1"}
     told = "WARNING collab: COLLAB_TEAM is in the environment and is not a knob"
     with Coordinator(**strangers) as coordinator:
@@ -469,7 +469,7 @@ def test_a_port_in_use_is_named() -> None:
 
 
 @pytest.mark.slow
-def test_status_of_nobody_names_the_address() -> None:
+def test_status_without_an_answer_names_the_address() -> None:
     started = time.monotonic()
     done = collab("status", "127.0.0.1:1", "--timeout", "2")
     assert done.returncode == 1 and "127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
@@ -483,7 +483,7 @@ def test_status_without_a_coordinator_says_how_one_is_named() -> None:
     assert done.returncode == 1 and "which swarm? name its coordinator (HOST:PORT)" in done.stderr
 
 
-def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_coordinators_give_the_leaders_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"a:1": '{"leads": false}', "b:1": '{"leads": true}'}
     monkeypatch.setattr(native, "query_status", lambda transport, address, limit: told[address], raising=False)
     assert status.ask({}, {"a:1": "", "b:1": ""}, timedelta(seconds=1)) == {"coordinator": "b:1", "leads": True}
@@ -544,7 +544,7 @@ def test_forget_tells_the_site_of_this_machine_too(
     assert main(asked) == 1 and capsys.readouterr().out == away, "another run's coordinator is not told"
 
 
-def test_a_period_that_nobody_has_chosen_is_said_in_words() -> None:
+def test_a_period_not_chosen_yet_is_explained() -> None:
     assert status.render({"round": 0, "period": 0}).splitlines() == ["round: 0", "period: as COLLAB_SYNC_EVERY says"]
     assert status.render({"period": 30}) == "period: 30"
     starting = status.render({"run": 0, "round": 0, "applicants": ["paris"]})

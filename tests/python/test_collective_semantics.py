@@ -55,7 +55,7 @@ def test_two_sites_under_torchs_debug_wrapper(two_sites_wrapped: list[Finished],
     assert all(f"{what}: as it should be" in rank.output for rank in two_sites_wrapped), listing(two_sites_wrapped)
 
 
-def test_who_stands_in_a_barrier_is_said_to() -> None:
+def test_a_rank_in_a_barrier_is_reported() -> None:
     expect_success(run_ranks("collective_semantics.py", SITES, "barriers"))
 
 

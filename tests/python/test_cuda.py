@@ -109,7 +109,7 @@ def test_ranks_that_share_a_gpu_have_gloo(
 
 
 @pytest.mark.parametrize(("kind", "taken"), [("cpu:gloo,cuda:nccl", True), ("cpu:collab,cuda:collab", False)])
-def test_a_group_inside_the_site_has_nccl_whoever_made_it(
+def test_a_group_inside_the_site_has_nccl_however_it_was_made(
     monkeypatch: pytest.MonkeyPatch, kind: str, taken: bool
 ) -> None:
     group: Any = object()
@@ -252,7 +252,7 @@ def test_sites_on_gpus_end_with_one_model(case: str, steps: str, knobs: dict[str
         "test_worldwide.py",
     ],
 )
-def test_what_holds_on_the_host_holds_there(file: str) -> None:
+def test_promises_on_the_host_hold_on_the_device(file: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not cuda", str(Path(__file__).with_name(file))]
     done = subprocess.run(command, env={**os.environ, "TEST_DEVICE": "cuda"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -77,7 +77,7 @@ def test_blocks_that_are_trained_in_turn_are_counted() -> None:
         assert counted >= 100 - LAST_ABSENT_STEPS - 1, block
 
 
-def test_of_three_the_two_that_are_left_go_on() -> None:
+def test_two_of_three_go_on_without_the_third() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "abgabg")
     counted = steps(cycle, "ab" * 40)
@@ -88,7 +88,7 @@ def test_of_three_the_two_that_are_left_go_on() -> None:
     ("keys", "owes"),
     [("dg", True), ("dgdg", False), ("dgdgdd", True), ("dgdgddg", False), ("dgdge", True), ("A", False), ("Ad", True)],
 )
-def test_what_has_stepped_since_the_last_step_that_was_counted_owes_one(keys: str, owes: bool) -> None:
+def test_an_optimizer_that_stepped_since_the_last_counted_step_owes_one(keys: str, owes: bool) -> None:
     cycle = OptimizerCycle()
     steps(cycle, keys)
     assert cycle.owes_step == owes
@@ -96,7 +96,7 @@ def test_what_has_stepped_since_the_last_step_that_was_counted_owes_one(keys: st
     assert not cycle.owes_step
 
 
-def test_what_was_counted_because_a_round_came_is_not_counted_again() -> None:
+def test_a_step_counted_because_a_round_came_is_not_counted_again() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "dg")
     cycle.counted()

@@ -221,7 +221,7 @@ def test_the_set_up_asks_nothing_of_pip_that_debians_does_not_have() -> None:
     assert not [call for call in calls if re.search(r" -C\b", call)]
 
 
-def test_what_the_coordinators_image_builds_is_there() -> None:
+def test_the_coordinators_image_builds_existing_targets() -> None:
     text = (ROOT / "docker" / "coordinator.Dockerfile").read_text("utf-8")
     targets = re.search(r"--target (.+)", text)[1].split()  # type: ignore[index]
     tools = (ROOT / "plugin" / "tools" / "CMakeLists.txt").read_text("utf-8")

@@ -117,7 +117,7 @@ def test_the_line_to_a_doctor_that_answers_is_measured_both_ways(tmp_path: Path,
     ],
     ids=["none here", "none there", "another"],
 )
-def test_who_has_another_key_is_told_so_as_a_problem(tmp_path: Path, there: str, here: str, words: str) -> None:
+def test_another_key_is_reported_as_a_problem(tmp_path: Path, there: str, here: str, words: str) -> None:
     file, _, links, _ = swarm(tmp_path)
     with answering(file, COLLAB_TOKEN=there):
         done = collab("doctor", "--seconds", "1", "--peer", f"127.0.0.1:{links}", COLLAB_TOKEN=here)
@@ -126,7 +126,7 @@ def test_who_has_another_key_is_told_so_as_a_problem(tmp_path: Path, there: str,
     assert words in line and "[cli.line-closed]" in line
 
 
-def test_a_port_that_is_taken_is_named_by_who_would_answer(tmp_path: Path) -> None:
+def test_a_taken_port_is_named_by_the_answering_side(tmp_path: Path) -> None:
     file, rendezvous, _, _ = swarm(tmp_path)
     with socket.create_server(("127.0.0.1", rendezvous)):
         done = collab("doctor", "--answer", "--config", file)

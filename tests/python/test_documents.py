@@ -254,7 +254,7 @@ def test_charts_show_what_was_measured() -> None:
     assert charts.gaps(other) != charts.shown(charts.IMAGES / "gap.svg")
 
 
-def test_what_a_benchmark_has_written_can_be_drawn(tmp_path: Path) -> None:
+def test_results_of_a_benchmark_can_be_drawn(tmp_path: Path) -> None:
     wan, overlap = tmp_path / "wan.json", tmp_path / "overlap.json"
     rows = [{"line": "clean", "share": 0.93, "gloo_share": 0.58}, {"line": "tls", "share": 0.9}]
     wan.write_text(json.dumps({"benchmark": "wan", "millions": 25, "codec": "fp32", "rows": rows}))

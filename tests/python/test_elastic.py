@@ -128,7 +128,7 @@ def test_a_lone_site_goes_on_once_the_others_are_forgotten(nodes: Nodes) -> None
     nodes.end_together()
 
 
-def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
+def test_one_of_two_sites_dies_and_comes_back(nodes: Nodes) -> None:
     paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1")
     rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0")
     paris.wait_for_rounds(2, "paris", "rome")

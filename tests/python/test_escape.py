@@ -25,7 +25,7 @@ def test_status_shows_names_as_they_are() -> None:
     assert len(lines) == 6 and all(escaped(line) == line for line in lines)
 
 
-def test_what_ranks_and_nodes_tell_one_another() -> None:
+def test_messages_between_ranks_and_nodes() -> None:
     told = topology.Place.decode(topology.Place(ORDERS, None, ORDERS, ORDERS, "1", {}, error=ORDERS).encode())
     assert {told.site, told.hostname, told.boot, told.error} == {SHOWN}
     assert str(gathering.GatheringError(f"site {ORDERS}")) == f"site {SHOWN}"

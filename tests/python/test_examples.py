@@ -229,7 +229,7 @@ def test_lora_averages_the_adapters_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["checkpointing.py", "offload.py"])
-def test_what_waits_on_the_cpu_changes_nothing(script: str, tmp_path: Path) -> None:
+def test_waiting_on_the_cpu_changes_nothing(script: str, tmp_path: Path) -> None:
     keeping = start_small(script, ("alone",), "--keep")
     alone, _, _ = alone_and_at_two_sites(script, tmp_path)
     (kept,) = ended_small(keeping)
@@ -245,7 +245,7 @@ def test_each_line_of_the_stream_is_read_by_one_rank(tmp_path: Path) -> None:
     assert sorted(paris + tokyo) == list(range(2 * count)) and len(paris) == len(tokyo) == count
 
 
-def test_who_is_cut_says_its_model_after_each_round() -> None:
+def test_a_cut_site_prints_its_model_after_each_round() -> None:
     processes = start_small("cut.py", ("paris", "tokyo"), ROUNDS="2")
     try:
         said = [process.communicate(timeout=LIMIT) for process in processes]

@@ -45,7 +45,7 @@ def test_an_export_with_a_base_loads_strictly(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "x.pt").exists()
 
 
-def test_of_a_directory_the_newest_run_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_newest_run_of_a_directory_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not the most rounds: a script's second model counts from 0, and so does the run after the one of last week."""
 
     def write(name: str, **told: int) -> Path:

@@ -86,7 +86,7 @@ def exporter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporter:
     return Exporter(tmp_path, capsys)
 
 
-def test_what_is_sound_is_exported(exporter: Exporter) -> None:
+def test_a_sound_directory_is_exported(exporter: Exporter) -> None:
     status, told = exporter.described()
     assert status == 0, told
     state = torch.load(exporter.out)
@@ -103,7 +103,7 @@ def test_what_is_sound_is_exported(exporter: Exporter) -> None:
     + [[("w", "float32", shape, 1)] for shape in ([25], [], [2**40], [2**40] * 8, [0], [0, 2**40], [5, 5], [23])]
     + [[("w", "float32", [12], 1), ("w", "float32", [12], 1)], [], [("w", "float32", [FLOATS], 0)]],
 )
-def test_what_does_not_describe_the_anchor_is_refused(exporter: Exporter, model: list[Any]) -> None:
+def test_a_description_of_another_anchor_is_refused(exporter: Exporter, model: list[Any]) -> None:
     status, told = exporter.described(model=model)
     assert status == 1 and "\x1b" not in told, told
 

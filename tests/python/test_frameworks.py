@@ -29,7 +29,7 @@ SITES = ("paris", "tokyo")
 def path_with(*names: str) -> str:
     """The PYTHONPATH under which all of these can be imported; else the test ends here."""
     given = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    # torchvision from PyPI fails whoever imports it beside a torch without CUDA, so that not all may find it.
+    # torchvision from PyPI fails on import beside a torch without CUDA, so it is not on everyone's path.
     folders = [*given, str(FRAMEWORKS)] + [str(FRAMEWORKS / "apart")] * ("torchvision" in names)
     for name in names:
         if PathFinder.find_spec(name, [*folders, *sys.path]) is None:
@@ -90,7 +90,7 @@ def test_two_sites_train(tmp_path: Path, script: str, names: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_who_reads_for_all_sites_is_told_of_it(tmp_path: Path) -> None:
+def test_a_loader_that_reads_for_all_sites_is_warned_of(tmp_path: Path) -> None:
     paris, tokyo = train(tmp_path, path_with("accelerate", "psutil"), "with_dispatch")
     for rank in (paris, tokyo):
         assert rank.output.count("[capture.dispatch-batches]") == 1, rank.output

@@ -85,7 +85,7 @@ def test_other_storage_is_no_change_but_other_values_in_it_are(what: Callable[[t
     assert values.after_round(named, alike=True) == ""
 
 
-def test_what_is_changed_while_all_sites_hold_one_model_is_changed_alike() -> None:
+def test_a_change_while_all_sites_hold_one_model_is_the_same_everywhere() -> None:
     """Right after a round: `dist.barrier()`, then a merge."""
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
@@ -148,7 +148,7 @@ def test_a_merge_that_is_undone_leaves_rounding_and_one_that_is_loaded_away_leav
     assert values.after_round(named, alike=True) == told
 
 
-def test_what_requires_a_gradient_by_now_is_another_matter() -> None:
+def test_a_tensor_that_now_requires_a_gradient_is_not_compared() -> None:
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
     change(named[0][1])

@@ -86,7 +86,7 @@ def test_a_parameter_unfrozen_without_a_new_wrapper_is_warned_of() -> None:
 
 
 @pytest.mark.slow
-def test_steps_that_nobody_sees_are_told_with_the_remedy() -> None:
+def test_unseen_steps_are_warned_of_with_the_remedy() -> None:
     for output in run(TWO, "own_updates"):
         assert output.count("call torch_collab.step() after each update") == 1, output
 

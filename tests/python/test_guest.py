@@ -32,7 +32,7 @@ def test_after_an_exception_there_is_no_last_round() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
 def test_signals_end_a_run_as_usual(number: signal.Signals, status: int) -> None:
-    # Whoever serves the coordinator lingers for the others, but not then.
+    # The process that serves the coordinator lingers for the others, but not then.
     environments = [{"COLLAB_SITE": site, "COLLAB_LINGER": "600s", **ENVIRONMENT} for site in SITES]
     with Ranks("guest.py", ["forever"], environments) as ranks:
         for rank in range(2):

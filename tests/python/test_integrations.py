@@ -129,9 +129,7 @@ def test_mlflow_gets_rounds_and_what_it_refuses_is_told_once(monkeypatch: pytest
         ("LightningCollabCallback", "pytorch_lightning", "lightning"),
     ],
 )
-def test_what_is_not_installed_is_missed_in_words(
-    monkeypatch: pytest.MonkeyPatch, name: str, module: str, package: str
-) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str, module: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # an import of it fails
     monkeypatch.delitem(sys.modules, "torch_collab.integrations.huggingface", raising=False)
     expected = re.escape(f"pip install {package} [integrations.not-installed]")

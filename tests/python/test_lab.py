@@ -161,7 +161,7 @@ def test_each_site_that_fails_is_named_after_its_last_words(quiet: list[str]) ->
 
 
 @wan
-def test_it_ends_when_nobody_reads_any_more() -> None:
+def test_it_ends_when_its_reader_has_gone() -> None:
     process = subprocess.Popen([*LAB, "--quiet", "--sites", "a", "b", "--", "yes"], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() in (b"a | y\n", b"b | y\n")
     process.stdout.close()

@@ -32,7 +32,7 @@ def run_pretended(file: Path, *given: str) -> Results:
     return results
 
 
-def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
+def test_existing_results_are_not_run_again(tmp_path: Path) -> None:
     file = tmp_path / "out" / "learning.jsonl"
     run_pretended(file, "--settings", "ddp", "h30", "--sizes", "36k", "--seeds", "2")
     assert len(file.read_text().splitlines()) == 4

@@ -19,7 +19,7 @@ def ucx_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ucx_problem", lambda: None)
 
 
-def test_ucx_is_for_those_who_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ucx_is_used_only_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def looked_at() -> None:
         raise AssertionError("UCX is not opened unasked, even to look")
 
@@ -30,7 +30,7 @@ def test_ucx_is_for_those_who_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("transport", "kind"), [("auto", "tcp"), ("tcp", "tcp"), ("ucx", "ucx")])
-def test_what_is_made_is_what_is_chosen(transport: str, kind: str) -> None:
+def test_the_chosen_transport_is_made(transport: str, kind: str) -> None:
     assert links.make(config(transport=transport), "")["kind"] == kind
 
 
@@ -51,7 +51,7 @@ def test_a_key_is_not_dropped_silently(transport: str, key: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("transport", ["auto", "ucx", "tcp", "gloo"])
-def test_what_is_not_encrypted_is_called_so(transport: str) -> None:
+def test_an_unencrypted_link_is_called_so(transport: str) -> None:
     choice = links.choose(config(transport=transport), one_world=True)
     assert "not encrypted" in choice.reason and not choice.key_unused
 

@@ -1,4 +1,4 @@
-"""What collab says goes through Python's `logging`, whoever says it, and is never lost without a count."""
+"""All that collab logs goes through Python's `logging`, and is never lost without a count."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_import_torch_starts_nothing() -> None:
     run("import threading, torch, torch_collab, sys\nsys.exit(threading.active_count() - 1)\n")
 
 
-def test_what_a_coordinator_and_the_site_in_its_process_warn_of_comes_once() -> None:
+def test_a_warning_of_coordinator_and_site_in_one_process_comes_once() -> None:
     said = "".join(
         f"core.log({level!r}, {text!r})\n"
         for level, text in (

@@ -14,7 +14,7 @@ from ranks import expect_success, run_ranks
 from torch_collab.world import metrics
 
 
-def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:
+def test_logged_values_follow_each_round(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     environment = {"COLLAB_EVENTS_FILE": str(file), "COLLAB_SYNC_EVERY": "2"}
     expect_success(run_ranks("metrics.py", ["a", "b", "b"], environment=environment))

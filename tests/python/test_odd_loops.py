@@ -83,7 +83,7 @@ def test_each_ends_as_it_should_and_the_log_says_what_is_missing(world: list[Fin
     for rank in world:
         said = part(rank, case)
         assert said, listing(world)
-        # What ends a run is told by whoever leads; here each rank is a site of its own.
+        # The leader tells what ends a run; here each rank is a site of its own.
         assert [code for code in CODES if code in said] == sorted(TOLD.get(case, [])), said
 
 

@@ -165,7 +165,7 @@ def test_another_optimizer_is_not_given_the_state(kind: type[torch.optim.Optimiz
         ({"n_iter": 1}, False),
     ],
 )
-def test_what_an_optimizer_keeps_before_its_first_step_is_no_state(held: dict[str, Any], fresh: bool) -> None:
+def test_entries_of_an_optimizer_before_its_first_step_are_no_state(held: dict[str, Any], fresh: bool) -> None:
     assert optimizer_copy.is_fresh(held) is fresh
 
 
@@ -199,14 +199,14 @@ def test_an_optimizer_may_step_several_times_before_another_takes_its_state() ->
     assert world.training.fetch.over and world.training.fetch.data is None
 
 
-def test_what_was_fetched_is_not_kept_for_an_optimizer_that_never_steps() -> None:
+def test_fetched_state_is_not_kept_for_an_optimizer_that_never_steps() -> None:
     world, first, _ = fetched_for_two()
     for _ in range(optimizer_state._MOST_BETWEEN):
         optimizer_state.before_step(world, first)
     assert world.training.fetch.over and world.training.fetch.data is None
 
 
-def test_what_is_not_finite_is_not_taken() -> None:
+def test_non_finite_state_is_not_taken() -> None:
     text, data = copy_of(trained(torch.optim.AdamW))
     data.view(torch.bfloat16)[3] = float("nan")
     joiner = trained(torch.optim.AdamW, 0)
@@ -282,7 +282,7 @@ def test_a_rank_that_fails_goes_on_with_the_others_and_none_loads(monkeypatch: p
     assert "out of memory" in told[-1]
 
 
-def test_what_one_rank_cannot_no_rank_of_the_site_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_of_a_site_does_what_one_rank_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: why or "rank 1: it has no room")
     text, data = copy_of(trained(torch.optim.AdamW))
     leader = trained(torch.optim.AdamW, 0)

@@ -241,7 +241,7 @@ def test_other_machines_are_let_in_over_https(tmp_path: Path) -> None:
         assert "[page." not in said
 
 
-def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -> None:
+def test_a_thousand_connections_keep_no_viewer_out(idle: tuple[Coordinator, str]) -> None:
     coordinator, url = idle
     host, port = url.removeprefix("http://").rstrip("/").split(":")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -255,7 +255,7 @@ def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -
         assert json.loads(collab("status", coordinator.address, "--json").stdout)["members"] == []
         held = len(list(Path(f"/proc/{coordinator.process.pid}/fd").iterdir()))
         assert held < 200, "of the thousand few are held"
-        # Who has said half of a request is closed as well, by the number or by the time.
+        # A connection with half of a request is closed as well, by the number or by the time.
         many[0].settimeout(PATIENCE)
         many[-1].settimeout(PATIENCE)
         assert many[0].recv(1) == b"" and many[-1].recv(1) == b""
@@ -265,7 +265,7 @@ def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_who_tries_passwords_keeps_no_viewer_out(tmp_path: Path) -> None:
+def test_guessing_passwords_keeps_no_viewer_out(tmp_path: Path) -> None:
     key = tmp_path / "swarm.key"
     assert collab("token", "--out", str(key)).returncode == 0
     password = collab("token", "--page-password", str(key)).stdout.strip()

@@ -184,7 +184,7 @@ def test_a_fast_site_owns_what_thin_ones_would_send_twice() -> None:
     assert found.seconds == pytest.approx(800 / 20 / 0.95)
 
 
-def test_who_cannot_be_dialled_owns_nothing() -> None:
+def test_a_site_that_cannot_be_dialled_owns_nothing() -> None:
     lines = [Line("a", 1e8, 1e8), Line("b", 1e8, 1e8, dialable=False)]
     assert exchange(lines, Between(0), 1e6, 1e6).shares == (1, 0)
     with pytest.raises(ValueError, match="nobody can own"):
@@ -276,9 +276,7 @@ def test_tensors_that_are_kept_at_16_bits_are_counted(tmp_path: Path) -> None:
         assert cost.bytes_up[0] == pytest.approx(least * (model.parameters - kept) + (2 + 1 / 256) * kept)
 
 
-def test_what_is_kept_is_said_to_be_left_out_where_tensors_are_not_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_tensors_are_reported_as_left_out_if_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *GIVEN]) == 0
     assert "COLLAB_KEEP_FP16 (wan, slow, pretrain) is not counted: give --config" in capsys.readouterr().out
     (tmp_path / "config.json").write_text(json.dumps(GPT2))
@@ -388,7 +386,7 @@ def test_json_is_what_the_table_is_made_of() -> None:
     assert answer["memory_leader"]["collab"]["bytes"] == pytest.approx(12 * 124e6 + memory.FIXED)
 
 
-def test_uneven_lines_show_who_carries_what() -> None:
+def test_uneven_lines_show_the_share_of_each_site() -> None:
     done = collab("plan", *GIVEN[:2], "--step", "1s", "--sites", "a:100/20", "b:100/20", "c:1000")
     assert done.returncode == 0 and "owns" in done.stdout and "100%" in done.stdout, done.stdout + done.stderr
 
@@ -435,7 +433,7 @@ def test_the_help_has_an_example() -> None:
         (["--tokens", "4096"], "--tokens needs --config FILE"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(changed: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line(changed: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *GIVEN, *changed]) == 2
     out, err = capsys.readouterr()
     assert words in err and err.count("\n") == 1 and err.startswith("collab: ") and out == ""

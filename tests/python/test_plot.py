@@ -51,7 +51,7 @@ def test_a_round_behind_the_training_costs_the_wait_for_its_merge(tmp_path: Path
     assert tokyo.spans == [Span("compute", 100, 109.5), Span("waiting", 109.5, 110), Span("behind", 106, 109)]
 
 
-def test_a_coordinator_tells_who_came_and_went(tmp_path: Path) -> None:
+def test_a_coordinators_events_show_sites_that_come_and_go(tmp_path: Path) -> None:
     told = make(PARIS + OTHERS, tmp_path)
     rome = next(row for row in told.rows if row.site == "rome")
     assert rome.present == [(99, 105), (111, 121)]
@@ -71,7 +71,7 @@ def test_cut_lines_are_passed_over_and_said(tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x89PNG") and done.stdout == f"collab: {out}: 3 sites, 22.0 s\n"
 
 
-def test_what_cannot_be_drawn_is_said_in_words(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_drawn_is_explained(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no events\n")
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "matplotlib.py").write_text("raise ImportError('none here')")

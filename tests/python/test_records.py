@@ -147,7 +147,7 @@ def start(tmp_path: Path, coordinator: Coordinator, **environment: str) -> Ranks
     return start_site("until_told.py", done, "paris", 0, coordinator.address, events, 1, **environment)
 
 
-def test_a_second_process_with_one_record_is_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_process_with_one_record_is_told_the_holder(tmp_path: Path) -> None:
     state = {"COLLAB_STATE_DIR": str(tmp_path / "state")}
     with Coordinator(COLLAB_MIN_SITES="1") as coordinator, start(tmp_path, coordinator, **state) as first:
         first.wait_for_line(0, "training starts")

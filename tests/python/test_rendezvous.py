@@ -114,7 +114,7 @@ def test_machines_under_one_name_are_told_that_they_are_one_site(
         each.shutdown()
 
 
-def test_what_an_agent_logs_names_its_site(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agents_log_names_its_site(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int | None]] = []
     monkeypatch.setattr(log, "set_source", lambda site, rank: told.append((site, rank)))
     monkeypatch.setenv("COLLAB_SITE", "paris")
@@ -163,7 +163,7 @@ def expect_error(made: CollabRendezvous, *words: str) -> None:
         assert word in str(error), str(error)
 
 
-def test_nobody_at_the_endpoint() -> None:
+def test_no_answer_at_the_endpoint() -> None:
     port = free_port()
     expect_error(
         handler(port, join_timeout="1", is_host="0"),
@@ -229,7 +229,7 @@ def test_sites_of_the_first_members() -> None:
     assert [drawn.rank_of(each) for each in "3124"] == [0, 1, 2, 3]
 
 
-def test_who_is_gone_is_not_waited_for() -> None:
+def test_a_lost_node_is_not_waited_for() -> None:
     store = PrefixStore("g", HashStore())
     store.add("arrivals", 1)  # it came, told its name, and died
     store.set("node/0", '{"id": "dead"}')
@@ -240,7 +240,7 @@ def test_who_is_gone_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("told", ["no JSON", "7", b"\xff"])
-def test_a_node_that_does_not_say_who_it_is_ends_the_gathering_in_words(told: str | bytes) -> None:
+def test_an_anonymous_node_ends_the_gathering_with_the_reason(told: str | bytes) -> None:
     store = PrefixStore("g", HashStore())
     store.add("arrivals", 1)
     store.set("node/0", told)

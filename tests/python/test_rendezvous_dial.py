@@ -121,20 +121,20 @@ def test_a_store_of_this_torch_answers_the_question() -> None:
         assert line.recv(16) == struct.pack("=q", served.num_keys())
 
 
-def test_what_failed_earlier_is_tried_again() -> None:
+def test_an_earlier_failure_is_tried_again() -> None:
     served = serve_store()
     failed = dial._making["127.0.0.1", served.port] = Future()
     failed.set_exception(RuntimeError("was not there yet"))
     assert dial.dial_store("127.0.0.1", served.port) is not None
 
 
-def test_where_nobody_listens_there_is_no_store() -> None:
+def test_there_is_no_store_without_a_listener() -> None:
     peer = Peer()
     peer.close()
     assert dial.dial_store("127.0.0.1", peer.port) is None
 
 
-def test_what_was_made_late_is_given_to_the_next_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_store_is_given_to_the_next_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve_store()
     go_on = threading.Event()
     made = dial._make
@@ -160,7 +160,7 @@ def test_each_of_several_threads_gets_one_of_its_own() -> None:
     assert None not in stores and len({id(store) for store in stores}) == 4
 
 
-def test_what_keeps_an_endpoint_from_being_served_or_reached_is_said_plainly() -> None:
+def test_an_endpoint_that_cannot_be_served_or_reached_is_explained() -> None:
     server = serve_store()
     with pytest.raises(RuntimeError) as taken:
         serve_store(server.port)

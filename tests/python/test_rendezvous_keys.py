@@ -178,7 +178,7 @@ def test_a_stranger_closes_the_list(monkeypatch: pytest.MonkeyPatch, knobs: dict
     assert words in alone
 
 
-def test_a_stranger_closes_the_list_on_two_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_closes_the_list_while_two_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     three = [node(monkeypatch, port, KEY, site, (3, 3)) for site in ("paris", "tokyo")]
 
@@ -270,7 +270,7 @@ def is_signed(store: SignedStore, name: str) -> bool:
         return False
 
 
-def test_a_stranger_says_nothing_of_who_lives() -> None:
+def test_a_stranger_says_nothing_about_live_nodes() -> None:
     store = HashStore()
     swarm = SignedStore(store, SwarmKey("token", b"k" * 32), (), "here")
     store.add("count", 3)
@@ -290,7 +290,7 @@ def test_a_stranger_says_nothing_of_who_lives() -> None:
     assert board.living() == []
 
 
-def test_a_stranger_who_counts_ends_a_start_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_that_counts_ends_a_start_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     first = node(monkeypatch, port, KEY, "paris")
     begun = when_served(port, lambda store: store.add("collab/rendezvous/first/arrivals", 1 << 40))

@@ -143,7 +143,7 @@ def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
     assert "COLLAB_SYNC_EVERY=30   # collab.toml, line 7" in done.stdout
 
 
-def test_what_the_rendezvous_is_told_besides_joins_what_the_file_says(swarm: Path) -> None:
+def test_rendezvous_options_join_those_of_the_file(swarm: Path) -> None:
     asked = ("--torchrun=--rdzv-conf=site_nodes=4", "--torchrun=--rdzv_conf=coordinator_port=1,join_timeout=9,")
     _, command = told(run(swarm, "run", "--dry-run", *asked, "train.py").stdout)
     conf = [word for word in command if word.startswith("--rdzv-conf")]
@@ -195,7 +195,7 @@ def test_config_says_which_line_a_value_is_from(swarm: Path) -> None:
     assert "COLLAB_SYNC_EVERY: expected" in wrong.stderr and "collab.toml, line 7" in wrong.stderr
 
 
-def test_what_the_file_can_say_is_what_options_can() -> None:
+def test_the_file_can_say_what_options_can() -> None:
     assert {row["name"] for row in native.knob_table()} == swarm_file.KNOBS == set(Options().__dataclass_fields__)
     paths = {row["name"] for row in native.knob_table() if row["range"] == "a path"}
     text = "[swarm]\n" + "".join(f'{name} = "x"\n' for name in paths)
@@ -226,7 +226,7 @@ def test_what_the_file_can_say_is_what_options_can() -> None:
         ("codec fp16", r"is not valid TOML: .*line 4"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_the_file_is_said_with_its_line(line: str, words: str) -> None:
+def test_an_error_in_the_file_names_its_line(line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         swarm_file.read(Path("collab.toml"), f"# the swarm\n[swarm]\nrun = 'a'\n{line}\n")
 
@@ -269,7 +269,7 @@ def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path)
         (["init", "--nnodes", "0"], "--nnodes: expected N or N:MAX"),
     ],
 )
-def test_what_torchrun_would_refuse_is_wrong_usage(tmp_path: Path, command: list[str], words: str) -> None:
+def test_arguments_torchrun_refuses_are_wrong_usage(tmp_path: Path, command: list[str], words: str) -> None:
     done = run(tmp_path, *command)
     assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
     assert done.stderr.endswith(" [cli.torchrun-value]\n")
@@ -302,7 +302,7 @@ def test_a_machine_joins_by_the_coordinator_alone_where_the_first_machine_is_gon
     assert not [word for word in command if "rdzv" in word], command
 
 
-def test_what_run_itself_ends_with_is_said_without_a_traceback(swarm: Path) -> None:
+def test_errors_of_run_itself_have_no_traceback(swarm: Path) -> None:
     """In the words of the rendezvous, of a signal, or before anything is started."""
     (swarm / "a.py").write_text("")
     wait = "--torchrun=--rdzv-conf=is_host=0,join_timeout=1"
@@ -417,7 +417,7 @@ def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("given", ["-m", "--module", "--no-python", "--no_python"])
-def test_what_torchrun_does_not_take_for_a_file_is_not_looked_for(given: str) -> None:
+def test_a_script_torchrun_takes_for_no_file_is_not_looked_for(given: str) -> None:
     run_command._check_script(argparse.Namespace(module=False, torchrun=[given], script="b"))
     with pytest.raises(ValueError, match="there is no script b in "):
         run_command._check_script(argparse.Namespace(module=False, torchrun=[], script="b"))

@@ -38,7 +38,7 @@ class Opaque(Quantised):
     __tensor_flatten__ = property()  # says nothing
 
 
-def test_of_a_tensor_that_is_made_of_others_these_are_compared() -> None:
+def test_the_parts_of_a_composite_tensor_are_compared() -> None:
     values, scale = torch.arange(6, dtype=torch.int8).reshape(2, 3), torch.tensor([0.5, 2.0])
     told = native.digest(Quantised(values, scale))
     assert len(told) == 32 and told == native.digest(Quantised(values.clone(), scale.clone()))
@@ -51,7 +51,7 @@ def test_one_that_says_nothing_of_its_memory_is_refused() -> None:
     assert native.digest(torch.empty(0)) == native.digest(torch.empty(0))
 
 
-def test_who_is_waited_for_where_models_are_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_of_models_says_for_which_site_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     told = threading.Event()
     monkeypatch.setattr(same_model, "_SAY_SECONDS", 0.0)

@@ -76,7 +76,7 @@ def test_an_evaluation_with_gradients_on_does_not_count_beside_training() -> Non
     assert counter.take() == 1
 
 
-def test_who_trains_in_eval_mode_is_counted() -> None:
+def test_training_in_eval_mode_is_counted() -> None:
     counter = SampleCounter()
     for n in (3, 4):
         counter.saw(n, in_training_mode=False)
@@ -91,7 +91,7 @@ def test_a_script_that_tells_none_is_believed() -> None:
     assert counter.take() == 0
 
 
-def test_what_the_script_tells_replaces_what_was_seen_for_that_step_only() -> None:
+def test_told_samples_replace_seen_ones_for_that_step_only() -> None:
     counter = SampleCounter()
     counter.saw(3)
     counter.tell(10)

@@ -28,7 +28,7 @@ def part(store: HashStore, key: SwarmKey, *scope: str) -> SignedStore:
     return SignedStore(store, key, scope or ("run", "nonce"), "the rendezvous at h:1").part("a")
 
 
-def test_who_has_the_key_reads_what_was_written(store: HashStore) -> None:
+def test_a_holder_of_the_key_reads_what_was_written(store: HashStore) -> None:
     part(store, KEY).set("name", "value")
     assert part(store, KEY).get("name") == b"value" and part(store, KEY).multi_get(["name"]) == [b"value"]
     assert part(store, KEY).check(["name"]) and not part(store, KEY).check(["other"])
@@ -58,7 +58,7 @@ def test_readers_with_another_key_with_none_and_entries_without_a_signature(stor
     assert part(store, CERTIFICATES).get("plain") == b"value"
 
 
-def test_what_a_stranger_put_first_is_not_believed(store: HashStore) -> None:
+def test_a_value_a_stranger_put_first_is_not_believed(store: HashStore) -> None:
     store.compare_set("a/list", "", '{"id": "x", "closer": "", "nodes": []}')
     with pytest.raises(SignatureError, match=UNSIGNED):
         part(store, KEY).compare_set("list", "", "ours")

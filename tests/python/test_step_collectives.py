@@ -16,7 +16,7 @@ def test_large_ones_are_refused_and_nothing_else_is(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["inside_site", "of_something_else"])
-def test_what_stays_in_the_site_or_is_averaged_by_nobody_goes_through(case: str) -> None:
+def test_collectives_inside_the_site_or_without_an_average_go_through(case: str) -> None:
     for rank in expect_success(run_ranks("step_collectives.py", SITES, case, seconds=150)):
         assert TOLD not in rank.output
 

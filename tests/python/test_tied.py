@@ -65,7 +65,7 @@ def test_another_shape_of_a_stride_that_is_never_taken_is_the_same_memory() -> N
     assert names(Pair(whole, whole.as_strided((1, 4), (77, 1)))) == {"one": ["other"]}
 
 
-def test_what_is_trained_carries_what_is_frozen_in_its_memory() -> None:
+def test_a_trained_tensor_carries_a_frozen_one_in_its_memory() -> None:
     pair = tied_pair(2, 2)
     pair.one.requires_grad_(False)
     (entry,) = collected(pair)
@@ -127,7 +127,7 @@ def test_a_buffer_in_a_part_of_a_parameter_is_refused() -> None:
         collected(model)
 
 
-def test_what_has_no_memory_shares_none() -> None:
+def test_tensors_without_memory_share_none() -> None:
     freed = [torch.ones(3) for _ in range(2)]
     for each in freed:
         each.untyped_storage().resize_(0)  # as sharded parameters are between their uses

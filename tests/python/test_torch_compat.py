@@ -47,7 +47,7 @@ def test_a_torch_that_keeps_stores_elsewhere_is_refused(monkeypatch: pytest.Monk
     assert groups == before
 
 
-def test_a_torch_whose_stores_are_asked_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_with_another_interface_of_stores_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_compat, "TCP_STORE_QUESTION", struct.pack("=BIB", 0, 1, 7))
     with pytest.raises(UnfitTorch, match=r"TCPStore as collab knows it. collab needs it to tell a store"):
         torch_compat.check(EXPECTED_OF_AGENT)
@@ -157,7 +157,7 @@ assert now() == before, (before, now())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("start", "new_group", "sampler"), [("", False, True), ("first-members", True, False)])
-def test_what_was_put_into_torch_is_taken_out_at_the_end(start: str, new_group: bool, sampler: bool) -> None:
+def test_patches_of_torch_are_removed_at_the_end(start: str, new_group: bool, sampler: bool) -> None:
     told = {"COLLAB_COORDINATOR": "127.0.0.1:1", **({"COLLAB_START": start} if start else {})}
     done = alone(RESTORED, **told)
     assert done.returncode == 0, done.stderr

@@ -55,7 +55,7 @@ def test_the_rate_and_the_seconds_are_told_and_then_seldom() -> None:
     assert len(steps(watched, clock, 1, calls=2, seconds=0.25)) == 1
 
 
-def test_what_comes_seldom_or_costs_nothing_is_not_told() -> None:
+def test_rare_or_free_traffic_is_not_warned_of() -> None:
     clock = Clock()
     watched = CollectiveTraffic(clock)
     for _ in range(50):
@@ -108,7 +108,7 @@ REDUCTIONS = {
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_of_a_reduction_what_goes_over_the_line_counts_once(counted: CollectiveTraffic, name: str) -> None:
+def test_a_reduction_counts_once_for_the_line(counted: CollectiveTraffic, name: str) -> None:
     REDUCTIONS[name](torch.ones(6), torch.ones(3))
     assert counted.reduced == 6 and counted.in_backward == 0
 

@@ -24,7 +24,7 @@ def parameters() -> list[torch.Tensor]:
 # ---- the sample itself
 
 
-def test_values_that_nobody_touched_are_the_steps() -> None:
+def test_untouched_values_are_those_of_the_step() -> None:
     held, values = parameters(), Values()
     assert not values.replaced(0), "no step was counted"
     held[0].data.fill_(float("nan"))
@@ -106,7 +106,7 @@ def test_masters_are_told_after_two_rounds_and_once() -> None:
     assert not undone(1.0, 0.1, steps=4), "a step of momentum does as much after so few"
 
 
-def test_of_states_only_copies_of_parameters_are_named() -> None:
+def test_only_copies_of_parameters_are_named_among_states() -> None:
     kinds = [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop, torch.optim.ASGD]
     for kind in kinds:
         held = parameters()
@@ -239,7 +239,7 @@ def test_one_of_torch_is_not(optimizer: str, overlap: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sites", [TWO_SITES, PAIRS], ids="-".join)
-def test_what_ddp_is_told_to_ignore_stays_each_ranks_own(sites: list[str]) -> None:
+def test_parameters_ddp_ignores_stay_each_ranks_own(sites: list[str]) -> None:
     finished = run(sites, "ignored")
     assert told(finished, "expert.weight, expert.bias, expert.scale: each rank keeps its own") == len(sites)
 

@@ -74,7 +74,7 @@ def worlds(tmp_path: Path) -> Iterator[Callable[..., Worlds]]:
 
 
 @pytest.mark.timeout(480)
-def test_two_sites_that_nobody_can_dial_fail_in_words(worlds: Callable[..., Worlds]) -> None:
+def test_two_sites_that_cannot_be_dialled_fail_with_the_reason(worlds: Callable[..., Worlds]) -> None:
     """Nobody has said that they are behind NAT. One of them cannot have the other's model."""
     lab = worlds("paris,nat", "rome,nat")
     none = ("none of paris, rome can be dialled", "collab helper")
@@ -116,7 +116,7 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
 
 @pytest.mark.alone
 @pytest.mark.timeout(200)
-def test_the_first_round_does_not_wait_for_links_that_nobody_can_make(worlds: Callable[..., Worlds]) -> None:
+def test_the_first_round_does_not_wait_for_impossible_links(worlds: Callable[..., Worlds]) -> None:
     """The two are found to be behind NAT after it was formed with both of them as owners."""
     lab = worlds("paris", "rome,nat", "tokyo,nat")
     lab.wait("a round of all", lambda: all(lab.rounds(site, lab.names) for site in lab.names), 100)

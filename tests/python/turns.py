@@ -58,7 +58,7 @@ def turn(run: str, alone: bool) -> Iterator[None]:
     """A test's turn in the run of this name, whose workers share two locks: one for the turn to enter, one to be in."""
     folder = Path(tempfile.gettempdir())
     with contextlib.ExitStack() as inside:
-        # Whoever waits to be alone stands in the door, so that no other test enters before it.
+        # A test that waits to be alone stands in the door, so that no other enters before it.
         with lock(folder / f"collab-tests-{run}-door", fcntl.LOCK_EX):
             how = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
             inside.enter_context(lock(folder / f"collab-tests-{run}-room", how))

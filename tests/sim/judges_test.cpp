@@ -41,7 +41,7 @@ TEST(Checkers, ARoundOfARunHasOneAnchor) {
   EXPECT_EQ(checkers.failures().size(), 1U);
 }
 
-TEST(Checkers, AllWhoHoldAnAnchorUnderOneLeaderTrainAsLong) {
+TEST(Checkers, AllHoldersOfAnAnchorUnderOneLeaderTrainEquallyLong) {
   Checkers checkers;
   const Checkers::Told round_5{TermId{1}, RunId{1000}, RoundId{5}};
   checkers.follows("a.1", round_5, 3);
@@ -54,7 +54,7 @@ TEST(Checkers, AllWhoHoldAnAnchorUnderOneLeaderTrainAsLong) {
   EXPECT_NE(checkers.failures()[0].find("c.1 trains 2 steps after round 5, a.1 trains 3"), std::string::npos);
 }
 
-TEST(Checkers, WhatWasPerhapsCountedIsNotMissedAndTheRestIs) {
+TEST(Checkers, PerhapsCountedWorkIsNotMissedAndTheRestIs) {
   Checkers checkers;
   wire::StartAttempt start;
   start.run = RunId{1000};
@@ -153,7 +153,7 @@ TEST_F(VerdictTest, ASiteThatIsNotLetInIsSeen) {
   EXPECT_TRUE(failed_with("late0."));
 }
 
-TEST_F(VerdictTest, WhoIsNoMajorityAnyMoreIsLeftAlone) {
+TEST_F(VerdictTest, SitesWithoutAMajorityAreNotJudged) {
   run_until(10);
   for (const std::string name : {"site0", "site1"}) {
     population_.crash(*population_.live(name), Death::kProcess, true);
@@ -236,7 +236,7 @@ TEST_F(VerdictBesideAnother, TheyGoOnBesideIt) {
   EXPECT_GT(checkers_.commits(), 100U);
 }
 
-TEST_F(VerdictBesideAnother, WhoeverHasNoMajorityInEitherRunWaits) {
+TEST_F(VerdictBesideAnother, SitesWithoutAMajorityInEitherRunWait) {
   run_until(10);
   let_one_of_another_run_come();
   for (const std::string name : {"site1", "site2"}) {
@@ -251,7 +251,7 @@ class VerdictBesideOneOfThem : public VerdictBesideAnother {
  protected:
   VerdictBesideOneOfThem() : VerdictBesideAnother(5) {}
 };
-TEST_F(VerdictBesideOneOfThem, WhoIsSetAsideIsNoneOfTheirMajority) {
+TEST_F(VerdictBesideOneOfThem, ASiteSetAsideIsNotInTheMajority) {
   run_until(10);
   for (const std::string name : {"site3", "site4"}) population_.crash(*population_.live(name), Death::kHost, true);
   SimSite& other = *population_.live("site2");
@@ -308,7 +308,7 @@ TEST_F(VerdictOfALie, WhereTheOthersAreTooFewTheyAreNotJudged) {
   EXPECT_FALSE(failed_with("a lie holds"));
 }
 
-TEST_F(VerdictOfALie, WhatPilesUpOnItsWayFromOneThatDoesNotLieIsSeen) {
+TEST_F(VerdictOfALie, APileUpFromAnHonestSiteIsSeen) {
   const NodeId node = population_.live("site1")->node();
   const LinkId link = network_.connect(node, population_.live("site2")->options().address, seconds(5));
   run_until(11);
@@ -391,7 +391,7 @@ TEST(HubJudge, NoStepIsLostWhereThereAreSeveralHubs) {
   EXPECT_EQ(several.broken.size(), 1U);
 }
 
-TEST(HubJudge, MembershipsAreOneChainAndWhoIsGoneStaysSo) {
+TEST(HubJudge, MembershipsAreOneChainAndLostRanksStayLost) {
   JudgedWorld world;
   world.judge.told(0, wire::ChosenEpoch{{1, {RankId(2)}}});
   world.judge.told(1, wire::Entered{1, 1, {1, 1}, {1, {RankId(2)}}});

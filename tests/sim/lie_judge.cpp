@@ -28,7 +28,7 @@ void LieJudge::look(const std::vector<const SimSite*>& unfinished) {
 
 // Of those who train, or will again. Where they are not, no round can be agreed on without a liar: it then waits for
 // the liar as long as for any that is slow (COLLAB_ROUND_TIMEOUT). Before the first round all begin from what one of
-// them holds by its own word (docs/security-model.md). Who has trained to its end is not waited for.
+// them holds by its own word (docs/security-model.md). A site that has trained to its end is not waited for.
 bool LieJudge::are_most_honest(const std::vector<const SimSite*>& unfinished) const {
   std::size_t honest = 0;
   std::size_t all = unfinished.size();

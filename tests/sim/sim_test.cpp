@@ -174,7 +174,7 @@ TEST(Sim, ASiteThatClaimsRoundsHoldsTheOthersUpForAGrace) {
 
 // An operator names the sites that a minority waits for. Some are dead for good. Some are only behind a cut and come
 // back. Each side's rounds have their own run name.
-TEST(Sim, WhoIsForgottenAndLivesComesBack) {
+TEST(Sim, AForgottenSiteThatLivesComesBack) {
   std::size_t forget_commands = 0;
   for (std::uint64_t seed = 100; seed < 160; ++seed) {
     SwarmOptions options = of_four(seed, "split,isolate,die,crash,forget");
@@ -185,7 +185,7 @@ TEST(Sim, WhoIsForgottenAndLivesComesBack) {
 }
 
 // Three of five end a moment before it is looked whether there is one swarm; the other two have to find together.
-TEST(Sim, WhoStaysIsGivenTheTimeToFindTogether) {
+TEST(Sim, RemainingSitesAreGivenTheTimeToMeet) {
   SwarmOptions options = with(179565812438512879, "all");
   std::erase(options.faults, Fault::kForget);
   options.sites = 5;
@@ -203,7 +203,7 @@ TEST(Sim, ANewerPromiseThatIsNeededBeginsATermAnew) {
 }
 
 // A site was told to keep an anchor, saw that it had begun to overwrite it, and offered it again all the same.
-TEST(Sim, WhatWasSeenToDifferIsNotKeptAgain) {
+TEST(Sim, ADifferingAnchorIsNotKeptAgain) {
   SwarmOptions options = with(410002952, "all");
   options.sites = 2;
   options.rounds = 40;
@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failed{120008161, 5, 3},   // a committed round passed over: GoneOn.NotInTheFaceOf…
         Failed{120022220, 3, 3},   // gave way to those who had come over: Founder.OfTwoThatHaveAgreed…
         Failed{122045990, 3, 3},   // a judge's: each of a period's five steps waited for a call to time out
-        Failed{122049392, 5, 3},   // a judge's: a promise that had waited for its disk, of who had been let in since
+        Failed{122049392, 5, 3},   // a judge's: a promise that had waited for its disk, of a site let in since
         Failed{400127, 2, 2}));    // never welcomed: SiteJoinInTwoSeconds.*
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.

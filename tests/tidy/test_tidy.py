@@ -263,13 +263,28 @@ def test_words_of_events(tmp_path: Path, path: str, line: str, wrong: bool) -> N
     assert breaches("words", tmp_path, {path: f"\n{line}\n"}) == ([(path, 2)] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("path", "line", "wrong"),
+    [
+        ("tests/unit/a_test.cpp", "TEST_F(Round, WhoLeavesIsNotWaitedFor) {", True),
+        ("tests/unit/a_test.cpp", "TEST(Round, WhatIsLate) {", True),
+        ("tests/unit/a_test.cpp", "TEST(Round, WholeAnchorsOnly) {", False),
+        ("tests/unit/a_test.cpp", "TEST(Round, ASiteThatLeavesIsNotWaitedFor) {", False),
+        ("tests/python/test_a.py", "def test_who_leaves(swarm: Swarm) -> None:", True),
+        ("tests/python/test_a.py", "def test_whole_anchors() -> None:", False),
+    ],
+)
+def test_names_of_tests_have_a_subject(tmp_path: Path, path: str, line: str, wrong: bool) -> None:
+    assert breaches("words", tmp_path, {path: f"\n{line}\n"}) == ([(path, 2)] if wrong else [])
+
+
 def test_no_sleeping_in_tests(tmp_path: Path) -> None:
     line = "std::this_thread::sleep_for(x);\n"
     files = {"tests/unit/a_test.cpp": line, "plugin/core/runtime/a.cpp": line, next(iter(tidy.MAY_POLL)): line}
     assert breaches("no_sleeping_in_tests", tmp_path, files) == [("tests/unit/a_test.cpp", 1)]
 
 
-def test_who_may_poll_is_there_and_does() -> None:
+def test_files_that_may_poll_exist_and_poll() -> None:
     for path in tidy.MAY_POLL:
         assert tidy.SLEEPS.search((ROOT / path).read_text()), f"{path} does not sleep: take it off the list"
 

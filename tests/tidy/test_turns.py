@@ -56,7 +56,7 @@ def test_others_run_side_by_side(run: str) -> None:
     second.end()
 
 
-def test_who_is_to_be_alone_waits_for_others_and_others_for_it(run: str) -> None:
+def test_an_exclusive_test_waits_for_others_and_others_for_it(run: str) -> None:
     first = Turn(run, False)
     assert first.inside.wait(PATIENCE)
     alone = Turn(run, True)

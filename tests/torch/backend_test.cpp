@@ -106,7 +106,7 @@ TEST(CollabBackend, OtherReductionsFollowTheSameOrder) {
   });
 }
 
-TEST(CollabBackend, WhatHasNoOrderGoesToTheWorldsGroup) {
+TEST(CollabBackend, UnorderedCallsGoToTheWorldsGroup) {
   const TestWorld world({0, 0, 1});
   run_ranks(3, [&](int rank) {
     const auto backend = world.backend(rank);

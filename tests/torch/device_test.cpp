@@ -74,7 +74,7 @@ TEST(Device, TheQueuesThreadMakesNoContextElsewhere) {
   EXPECT_EQ(devices.contexts(), Contexts{1}) << "events are recorded when the future is completed";
 }
 
-TEST(Device, WhatACollectiveOnlyWritesIsNotCopiedOut) {
+TEST(Device, OutputsOfACollectiveAreNotCopiedOut) {
   const FakeDevices devices;
   Staging staging;
   const at::Tensor output = FakeDevices::tensor(1, {3, 4}, {1, 3});

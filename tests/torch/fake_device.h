@@ -1,6 +1,6 @@
 // Accelerators that are not there: torch's `meta` tensors, which have no memory, with devices that keep a record.
 //
-// As with CUDA, each thread begins at device 0, and whoever waits for a device or records an event there sets the
+// As with CUDA, each thread begins at device 0, and waiting for a device or recording an event there sets the
 // thread's device before and comes back to what it was: either makes a context at the device that it sets.
 // Threads: any. Ownership: one at a time in a process; it stands in for torch's own until it ends.
 #pragma once

@@ -1,4 +1,4 @@
-// Memory that is lent to parameters on a GPU. CUDA's runtime is played by the test, which exports its names.
+// Memory that is locked for parameters on a GPU. CUDA's runtime is played by the test, which exports its names.
 #include "torch/page_lock.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -64,10 +64,10 @@ class PageLocks : public ::testing::Test {
       TensorVector::make({FakeDevices::tensor(1, {3 * DeviceStage::kMost}, {1})}).value();
 };
 
-TEST_F(PageLocks, WhatIsLentIsCopiedWithoutAStage) {
+TEST_F(PageLocks, LockedPagesAreCopiedWithoutAStage) {
   {
-    const std::shared_ptr<void> lent = vector_->pin_memory(memory_);
-    ASSERT_NE(lent, nullptr);
+    const std::shared_ptr<void> locked = vector_->pin_memory(memory_);
+    ASSERT_NE(locked, nullptr);
     EXPECT_EQ(played().locked[memory_.data()], memory_.size() * sizeof(float));
     ASSERT_TRUE(vector_->write(0, memory_).ok());
     EXPECT_EQ(devices_.waits(), (Waits{"device 1", "stream of 1"})) << "for no half of the stage";
@@ -79,7 +79,7 @@ TEST_F(PageLocks, WhatIsLentIsCopiedWithoutAStage) {
 }
 
 TEST_F(PageLocks, OtherMemoryGoesThroughTheStage) {
-  const std::shared_ptr<void> lent = vector_->pin_memory(std::span(memory_).first(memory_.size() - 1));
+  const std::shared_ptr<void> locked = vector_->pin_memory(std::span(memory_).first(memory_.size() - 1));
   ASSERT_TRUE(vector_->write(0, memory_).ok());
   EXPECT_EQ(devices_.waits(), (Waits{"device 1", "stream of 1"})) << "the last part alone is staged";
   const std::vector<float> other(memory_.size());
@@ -93,7 +93,7 @@ TEST_F(PageLocks, ARankThatMayOnlyReadAsksForThat) {
   EXPECT_EQ(played().errors, 0) << "torch would throw what is left at its next call";
 }
 
-TEST_F(PageLocks, NothingIsLentThatCannotBeLocked) {
+TEST_F(PageLocks, PagesThatCannotBeLockedAreNotUsed) {
   played().refuses = true;
   EXPECT_EQ(vector_->pin_memory(memory_), nullptr);
   EXPECT_EQ(played().errors, 0);

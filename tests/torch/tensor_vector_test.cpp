@@ -134,7 +134,7 @@ TEST(TensorVector, FollowsATensorToNewStorage) {
   EXPECT_TRUE(at::equal(other, at::full({3, 2}, 2.0F)));
 }
 
-TEST(TensorVector, WhatItCannotFollowIsNamed) {
+TEST(TensorVector, NamesTheTensorsItCannotFollow) {
   const auto check = [](const at::Tensor& becomes) {
     at::Tensor weight = at::zeros({3, 2});
     auto vector = TensorVector::make({at::zeros({2}), weight}, {"bias", "weight"}).value();

@@ -308,7 +308,7 @@ TEST_P(TransportConformance, BothMayCloseAtOnce) {
   }
 }
 
-TEST_P(TransportConformance, WhatIsNotALinkIsIgnored) {
+TEST_P(TransportConformance, UnknownLinksAreIgnored) {
   Peer& a = add_listening("a");
   Peer& b = add("b");
   const Linked ends = link(b, a);

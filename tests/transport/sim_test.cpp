@@ -137,7 +137,7 @@ TEST_F(SimTest, AProcessThatDiesIsSeenAHostThatVanishesIsNot) {
   EXPECT_EQ(peers_["b"].seen.closed(again)->code(), StatusCode::kTimeout);
 }
 
-TEST_F(SimTest, WhatReachesAProcessThatStandsStillIsThereWhenItGoesOn) {
+TEST_F(SimTest, MessagesToAStoppedProcessWaitUntilItContinues) {
   add("a");
   add("b");
   const LinkId ab = link("a", "b");

@@ -46,7 +46,7 @@ struct Listener : Peer {
   }
 };
 
-TEST(TcpBounds, OfDataConnectionsALinkHasSoManyAndAllLinksAQuarterOfTheFiles) {
+TEST(TcpBounds, DataConnectionsAreBoundedPerLinkAndToAQuarterOfTheFiles) {
   const FewFiles few(1024);
   const Listener listener;
   const std::string address = listener.address;
@@ -66,7 +66,7 @@ TEST(TcpBounds, OfDataConnectionsALinkHasSoManyAndAllLinksAQuarterOfTheFiles) {
   EXPECT_EQ(data, 1024U / 4);
 }
 
-TEST(TcpBounds, WhoDoesNotSayWhoItIsInTenSecondsIsClosed) {
+TEST(TcpBounds, AConnectionWithoutAHelloIsClosedAfterTenSeconds) {
   std::deque<Peer> listeners(2);
   std::deque<PlainSocket> silent(2);
   std::deque<PlainSocket> slow(2);
@@ -87,7 +87,7 @@ TEST(TcpBounds, WhoDoesNotSayWhoItIsInTenSecondsIsClosed) {
 }
 
 // One that does not go: it sends on, and takes nothing. What it sends is not handed on, and does not keep the link.
-TEST(Tcp, WhatComesOnALinkThatWasClosedIsDroppedAndKeepsItNoLonger) {
+TEST(Tcp, DataOnAClosedLinkIsDroppedAndKeepsItNoLonger) {
   const Listener listener;
   PlainSocket stays;
   ASSERT_TRUE(stays.connect_to(listener.address));
@@ -131,8 +131,8 @@ TEST(TcpBounds, LinksThatAreBeingClosedAreBounded) {
   EXPECT_TRUE(until([&] { return listener.seen.closed_count() >= kLinks - 64; }, seconds(2))) << "not after five";
 }
 
-// Each peer says how many it wants, and whoever dials would open as many for each.
-TEST(TcpBounds, OfDataConnectionsThatAreDialledAllLinksHaveAQuarterOfTheFilesAndOneEach) {
+// Each peer says how many it wants, and the dialler would open as many for each.
+TEST(TcpBounds, DialledDataConnectionsAreBoundedToAQuarterOfTheFilesAndOneEach) {
   const FewFiles few(1024);
   constexpr std::uint64_t kLinks = 6;
   TcpOptions options;
@@ -150,7 +150,7 @@ TEST(TcpBounds, OfDataConnectionsThatAreDialledAllLinksHaveAQuarterOfTheFilesAnd
   for (const Listener& each : listeners) EXPECT_GT(tcp_counters(*each.transport).connections_opened, 1U) << "one each";
 }
 
-TEST(TcpBounds, OfPingsInARowTheLastIsAnswered) {
+TEST(TcpBounds, TheLastOfPingsInARowIsAnswered) {
   constexpr std::uint64_t kPings = 20'000;
   const Listener listener;
   const auto link = greeted(listener.address, {{1}, {9}, 0, true});
@@ -175,7 +175,7 @@ TEST(TcpBounds, OfPingsInARowTheLastIsAnswered) {
   EXPECT_LT(pongs, kPings / 20) << "one each reading";
 }
 
-// Who cuts its own link and dials again makes no line each time.
+// A peer that cuts its own link and dials again makes no line each time.
 TEST(TcpBounds, ReturnsAreToldAFewTimes) {
   constexpr std::uint64_t kReturns = 100;
   const Listener listener;
@@ -245,7 +245,7 @@ TEST(TcpBounds, TheMemoryOfManySmallMessagesThatNobodyTookGoesBack) {
 }
 
 // Each takes a thread, and name servers that do not answer keep it for long.
-TEST(TcpBounds, SoManyNamesAreLookedUpAtOnce) {
+TEST(TcpBounds, ABoundedNumberOfNamesIsLookedUpAtOnce) {
   constexpr std::size_t kNames = 140;
   struct Server {
     std::atomic<std::size_t> asked{0};

@@ -335,7 +335,7 @@ TEST_P(TcpPendingConnections, SilentOpeningsAreBounded) {
   pair.check_it_works();
 }
 
-// Who answers for the process may be at work elsewhere: links come faster than it hears of them.
+// The process may be busy elsewhere: links come faster than it hears of them.
 TEST_P(TcpPendingConnections, LinksOfWhichNothingWasHandledAreBounded) {
   TcpPair pair(options());
   pair.link();
@@ -352,7 +352,7 @@ TEST_P(TcpPendingConnections, LinksOfWhichNothingWasHandledAreBounded) {
 }
 
 // One that is far away, and has begun a handshake with the token, is not pushed out by those who cannot.
-TEST(Tcp, WhoseHelloHasNotComeMakesRoom) {
+TEST(Tcp, ConnectionsWithoutAHelloMakeRoom) {
   TcpPair pair(by_token());
   const auto context =
       tcp::TlsContext::make({.token = kToken, .certificate_file = {}, .key_file = {}, .authority_file = {}});

@@ -80,7 +80,7 @@ TEST(TcpKeys, ATokenIsReplacedWithoutAStop) {
   EXPECT_TRUE(dials(c));
 }
 
-// A pipe in the file's place: whoever opens it waits until somebody writes into it, as for a network's file system.
+// A pipe in the file's place: opening it waits until somebody writes into it, as for a network's file system.
 TEST(TcpKeys, AFileThatDoesNotAnswerHoldsUpNoLink) {
   const TokenFile file("hung");
   file.hold({kToken});
@@ -148,7 +148,7 @@ class OldToken : public ::testing::TestWithParam<bool> {
   Peer keeper_, thief_, member_;
 };
 INSTANTIATE_TEST_SUITE_P(Tcp, OldToken, ::testing::Bool(),
-                         [](const auto& each) { return std::string(each.param ? "OfWhoWasDialled" : "OfWhoDialled"); });
+                         [](const auto& each) { return std::string(each.param ? "OfTheListener" : "OfTheDialler"); });
 
 TEST_P(OldToken, IsOutOnceTheFileNoLongerHoldsIt) {
   ::testing::internal::CaptureStderr();
@@ -177,7 +177,8 @@ TEST_P(OldToken, IsOutOnceTheFileNoLongerHoldsIt) {
   EXPECT_EQ(count_of(kToken, log) + count_of(kOtherToken, log), 0U);
 }
 
-// Of a link between two whose files change: `b` has dialled. Whoever takes the old token out first, nothing is lost.
+// Of a link between two whose files change: `b` has dialled. Whichever side takes the old token out first, nothing is
+// lost.
 class Rotates : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Tcp, Rotates, ::testing::Bool(), [](const auto& each) {
   return std::string(each.param ? "TheDiallerFirst" : "TheListenerFirst");

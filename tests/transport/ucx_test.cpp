@@ -280,7 +280,7 @@ TEST(Ucx, OnlyNearAddressesAreDialledUnlessAskedFor) {
   }
 }
 
-// Whoever calls from afar is turned away, though the port is open to all.
+// A dialler from afar is turned away, though the port is open to all.
 TEST(Ucx, OnlyNearAddressesAreAcceptedUnlessAskedFor) {
   int status = -1;
   const pid_t child = spawn("called-from-afar", "");

@@ -16,7 +16,7 @@ namespace collab::arena {
 [[nodiscard]] std::string site_prefix(const ArenaKey& key);  // of this site's arenas, whatever the model
 [[nodiscard]] std::string file_name(const ArenaKey& key);
 [[nodiscard]] std::string chance_name(const ArenaKey& key);  // nobody can foretell it
-// The existing arenas that have the key's names, whoever owns them.
+// The existing arenas that have the key's names, whatever their owner.
 [[nodiscard]] std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places);
 // Full paths of the files in the places whose name starts with the prefix and ends as an arena's does; sorted.
 [[nodiscard]] std::vector<std::string> list_arenas(const std::vector<ArenaPlace>& places, const std::string& prefix);

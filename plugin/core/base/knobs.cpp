@@ -24,7 +24,7 @@ constexpr auto kSites = KnobScope::kSites;
 
 using C = Config;
 constexpr auto kRows = std::to_array<KnobRow>({
-    // Who we are and where the swarm is.
+    // The site, and where the swarm is.
     {{.name = "preset",
       .default_ = "",
       .range = "lan|wan|slow|pretrain",

@@ -1,7 +1,7 @@
 // The weighted mean of a chunk, summed in site order.
 //
 // mean = (...((s0*d0) + s1*d1) + ...) with s_i = float(w_i / sum of w, computed in double in site order), each
-// product and sum rounded to float32: the same bits whatever the CPU and whoever owns the chunk.
+// product and sum rounded to float32: the same bits whatever the CPU and the chunk's owner.
 // Threads: pure functions.
 #pragma once
 

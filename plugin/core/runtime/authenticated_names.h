@@ -19,7 +19,7 @@ class AuthenticatedNames {
   void put(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
   void closed(LinkId link) { names_.erase(link); }
 
-  // Why whoever is there is not the site `name`; empty: it may be.
+  // Why the peer is not the site `name`; empty: it may be.
   [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
     const auto found = names_.find(link);
     if (found == names_.end() || std::ranges::find(found->second, name) != found->second.end()) return {};

@@ -41,7 +41,7 @@ class Callers {
   Answer<Result<BufferPtr>> optimizer;   // its bytes
   Answer<void> departure;
 
-  // Nothing is done for them any more: whoever calls from here on is told why.
+  // Nothing is done for them any more: later callers are told why.
   void refuse(Status why) { refused_ = std::move(why); }
   [[nodiscard]] bool refused() const { return refused_.has_value(); }
   // One of them waits from here on; false: it is refused.

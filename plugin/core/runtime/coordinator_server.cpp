@@ -242,7 +242,7 @@ class Server final : public CoordinatorServer {
 
   void act(const protocol::Send& action) { send({&action.link, 1}, action.message); }
   void act(const protocol::Broadcast& action) { send(action.links, action.message); }
-  // What does not fit a message, whoever made it grow so, costs those who were to hear it their links and nobody more.
+  // If something does not fit a message, the links that were to carry it end, and no others.
   void send(std::span<const LinkId> links, const wire::Message& message) {
     const Result<std::vector<std::byte>> head = wire::try_encode(message);
     if (!head.ok()) {
@@ -266,7 +266,7 @@ class Server final : public CoordinatorServer {
   void probe() {
     while (const auto wanted = probes_.next()) {
       const LinkId dialled = transport_->connect(wanted->address, kProbeLimit);
-      links_.leave(dialled);  // whoever answers there has nothing to say: that it answers is all
+      links_.leave(dialled);  // an answer is all that was wanted
       probes_.begun(dialled, wanted->member);
     }
   }

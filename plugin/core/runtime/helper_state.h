@@ -1,4 +1,4 @@
-// A helper's part at its node: when it offers itself for another round, and what whoever runs it is told. At a site
+// A helper's part at its node: when it offers itself for another round, and what its operator is told. At a site
 // that trains there is none.
 //
 // Threads: the node's loop. Ownership: plain values.

@@ -35,7 +35,7 @@ class HubCallers {
   void left() {
     if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
   }
-  // It cannot go on. True: whoever waited to be let in is told so.
+  // It cannot go on. True: a caller that waited to be let in is told so.
   bool broken(const Status& why) {
     ended_ = true;
     return answer(entering_, why);

@@ -1,7 +1,7 @@
 // Joins the collective hub to its links: what ranks say becomes events, what the hub sends is sent, and a rank that
 // leaves too much lying on its way is left.
 //
-// Threads: one caller at a time. Ownership: owns the hub; borrows transport, links and who hears of its notes.
+// Threads: one caller at a time. Ownership: owns the hub; borrows transport, links and the observer of its notes.
 #pragma once
 
 #include <cstdint>

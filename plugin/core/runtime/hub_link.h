@@ -88,7 +88,7 @@ class HubLink {
   std::optional<LinkId> dialing_;
   std::optional<LinkId> closing_;
   HubCallers calls_;
-  RateLimit told_{kLinesAtOnce, kLinesASecond};  // lines that whoever answers as the hub can cause
+  RateLimit told_{kLinesAtOnce, kLinesASecond};  // lines that the peer that answers as the hub can cause
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

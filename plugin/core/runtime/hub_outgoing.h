@@ -5,7 +5,7 @@
 // hub drops the part when all ranks have said that they hold the step. Then it is kept only for links that still send
 // it. If a rank told the truth, the part has arrived there by then. Other messages to a rank count from the first byte.
 //
-// Threads: one caller at a time; the buffers of parts end with whoever lets go of them last. Ownership: shares nothing
+// Threads: one caller at a time; the buffers of parts end with their last owner. Ownership: shares nothing
 // that is on its way.
 #pragma once
 

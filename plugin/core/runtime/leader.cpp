@@ -83,7 +83,7 @@ Status Leader::prepare() {
   return {};
 }
 
-// A checkpoint that the script has loaded is not looked at where there is an anchor: nobody is to train on unawares.
+// A checkpoint that the script has loaded is not looked at where there is an anchor. The user is told.
 Status Leader::warn_if_not_used(const SealedAnchor& anchor) {
   if (!options_.resumed) return {};
   const Result<bool> same = parameters_.holds(0, arena_->anchor());  // as the types of the parameters round it
@@ -104,7 +104,7 @@ Result<wire::Join> Leader::describe() {
   join.swarm = options_.config.run;
   join.site = options_.site;
   join.index = options_.config.site_index.value_or(wire::kNoIndex);
-  // Who trained the generation before is waited for by the coordinator, which knows who left it for this one.
+  // The coordinator waits for the sites that trained the generation before: it knows which left for this one.
   join.expected_sites = options_.generation == 1 ? options_.config.min_sites : 1;
   join.generation = options_.generation;
   join.address = node_->address();

@@ -42,7 +42,7 @@ class LinkAdmission {
   [[nodiscard]] TimePoint next_deadline() const { return pending_links_.next_deadline(); }
 
   void on_authenticated(LinkId link, std::vector<std::string> names) { authenticated_.put(link, std::move(names)); }
-  // Why whoever is there is not the site `name`; empty: it may be.
+  // Why the peer is not the site `name`; empty: it may be.
   [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
     return authenticated_.difference(link, name);
   }

@@ -95,7 +95,7 @@ Status SavedSite::find(ArenaWriter& arena, std::uint64_t elements) {
   const Result<std::optional<wire::Record>> record = open_record();
   if (!record.ok()) return record.status();
   Remains remains{*record, arena.sealed()};
-  // One of another COLLAB_RUN is of a swarm of which nobody comes to this one.
+  // No site of another COLLAB_RUN comes to this swarm.
   if (state_) remains.state = {*state(), state_->record, state_->ended || state_->swarm != options_.config.run};
   Beginning beginning = begin_with(remains, fresh_acceptor());
   known_ = std::move(beginning.record);

@@ -45,8 +45,8 @@ class SiteParameters {
     if (copy_ != nullptr) copy_->begin_round(merges);
   }
   [[nodiscard]] bool merges() const { return copy_ != nullptr && copy_->merges(); }
-  // A round is done; `trained`: the site's samples at its trigger. Merged parameters differ between sites: who waits
-  // for a round, and has nothing that it does not count, takes the anchor whatever its weight was.
+  // A round is done; `trained`: the site's samples at its trigger. Merged parameters differ between sites: a site
+  // that waits for a round, and has nothing that it does not count, takes the anchor whatever its weight was.
   [[nodiscard]] Status round_done(const protocol::RoundDone& done, std::uint64_t trained) {
     if (copy_ == nullptr || merges() || done.samples != trained) return {};
     copy_->before_write();

@@ -25,7 +25,7 @@ std::atomic<int> requested_by{SIGTERM};
 std::atomic<pid_t> owner{0};
 std::atomic<pid_t> served{0};  // the parent that this process serves
 std::atomic<Milliseconds> limit_ms{0};
-std::atomic<Milliseconds> same_wish_ms{0};
+std::atomic<Milliseconds> same_request_ms{0};
 sem_t arrived;
 
 static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
@@ -63,7 +63,7 @@ void on_signal(int number) {
   if (ours && requested_at.compare_exchange_strong(first, now)) {
     requested_by = number;
     sem_post(&arrived);
-  } else if (!ours || now - first >= same_wish_ms.load()) {
+  } else if (!ours || now - first >= same_request_ms.load()) {
     end_by(number);
   }
   errno = saved;
@@ -120,12 +120,12 @@ bool install() {
 
 }  // namespace
 
-bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_wish) {
+bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_request) {
   static std::mutex mutex;
   static bool watching = false;
   const std::lock_guard lock(mutex);
   limit_ms = limit.count();
-  same_wish_ms = same_wish.count();
+  same_request_ms = same_request.count();
   if (!watching) watching = install();
   return watching;
 }

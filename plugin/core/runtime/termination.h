@@ -1,12 +1,12 @@
 // SIGTERM as a request to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of
 // a terminal that was closed, is the same request.
 //
-//   signal --> wish --(7 tenths of the limit)--> hooks, if any, and the end --(the limit)--> the end
+//   signal --> request --(7 tenths of the limit)--> hooks, if any, and the end --(the limit)--> the end
 //
 // Installed only if SIGTERM would have its default effect; a handler that the script sets later replaces ours. SIGHUP
 // is left alone if it is ignored (nohup) or handled. A service manager signals a launcher and its processes at once,
-// and the launcher passes its own signal on. So a second signal soon after the first is the same wish. A later one, and
-// one to a forked child, act at once. Threads: the handler interrupts any thread; two more wait, asleep, for their
+// and the launcher passes its own signal on. So a second signal soon after the first is the same request. A later one,
+// and one to a forked child, act at once. Threads: the handler interrupts any thread; two more wait, asleep, for their
 // time. Ownership: the process's disposition of the two signals, once.
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace collab {
 
-inline constexpr std::chrono::milliseconds kSameWish{5000};
+inline constexpr std::chrono::milliseconds kSameRequest{5000};
 
 // After the signal the process is ended by it when `limit` has passed, whatever it does meanwhile; further ones within
-// `same_wish` are ignored. False: somebody else handles or ignores SIGTERM already. Calls after the first only change
-// the times.
-bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_wish = kSameWish);
+// `same_request` are ignored. False: somebody else handles or ignores SIGTERM already. Calls after the first only
+// change the times.
+bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_request = kSameRequest);
 // SIGTERM or SIGHUP has come.
 [[nodiscard]] bool termination_requested();
 // The one that has come, else SIGTERM.
@@ -28,7 +28,7 @@ bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::millise
 // Ends the process as that signal does by default.
 [[noreturn]] void carry_out_termination();
 
-// In a process that serves this one, a DataLoader's worker: who stops a service signals it too, and the last steps need
+// In a process that serves this one, a DataLoader's worker: stopping a service signals it too, and the last steps need
 // it. From here on the two signals act only if the parent sends them, or is gone.
 void end_by_parent_only();
 

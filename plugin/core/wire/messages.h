@@ -155,7 +155,7 @@ struct Join {
   std::vector<ModelEntry> model;
   bool resumed = false;       // its script had loaded a state into the model or the optimizer
   std::string init_from{};    // COLLAB_INIT_FROM: the site whose parameters the swarm is to begin with; empty: any
-  std::uint64_t process = 0;  // drawn when it began, and said to coordinators only: who knows it is the same process
+  std::uint64_t process = 0;  // drawn when it began, and said to coordinators only: it proves the same process
   std::uint64_t world = 0;    // whose collectives its ranks take part in (Enter::world); 0: of none
   bool operator==(const Join&) const = default;
 };

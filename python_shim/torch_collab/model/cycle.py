@@ -20,8 +20,8 @@ class OptimizerNumbers:
     """By which optimizers are known. Ranks of a site must give the same, and they free what the script has dropped at
     different times: so it is neither an address nor whether an older one still lives.
 
-    An optimizer keeps its number while it lives. One that is made anew has that of whoever trained the same before it:
-    it takes its place.
+    An optimizer keeps its number while it lives. A new one takes the number and the place of the optimizer that trained
+    the same before it.
     """
 
     def __init__(self) -> None:

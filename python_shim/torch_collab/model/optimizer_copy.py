@@ -216,7 +216,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def parts_of(text: str, elements: list[int]) -> list[Part | None]:
-    """Where in a copy each trained parameter's state lies. Whoever wrote the description is not trusted."""
+    """Where in a copy each trained parameter's state lies. The description is not trusted."""
     try:
         found = json.loads(text)
         if found["version"] != _VERSION:

@@ -63,7 +63,7 @@ class SampleCounter:
 
     def __init__(self) -> None:
         self._trained: int | None = None  # in forwards in training mode; None: there was none
-        self._looked_at = 0  # in eval mode, with gradients on: an evaluation, or the training of who trains so
+        self._looked_at = 0  # in eval mode, with gradients on: an evaluation, or training in that mode
         self._told: int | None = None
 
     def saw(self, n: int, in_training_mode: bool = True) -> None:

@@ -62,7 +62,7 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
 
 
 def is_public(host: str) -> bool:
-    """Not all of its addresses are this machine's or private. An unknown name is left to whoever dials it."""
+    """Not all of its addresses are this machine's or private. An unknown name is left to the dialler."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:

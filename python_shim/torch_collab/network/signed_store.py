@@ -3,7 +3,7 @@
 An entry is `CLS1`, 64 hexadecimal digits of HMAC-SHA256 over scope, name and value, and the value as it is. The scope
 says which run the entry belongs to, so that one seen in another run, or under another name, is worth nothing.
 Without a token entries are plain, and one that is signed is refused. Counters, and whether an entry is there at all,
-cannot be signed: whoever reaches the port can count, delete and wait for ever, but says nothing that is believed.
+cannot be signed: anyone that reaches the port can count, delete and wait for ever, but is not believed.
 """
 
 from __future__ import annotations

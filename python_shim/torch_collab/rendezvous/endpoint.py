@@ -39,7 +39,7 @@ _IF_NOT_FIRST = (
     "and no is_host=1)"
 )
 _WRITTEN_SECONDS = 15.0
-SAY_EVERY = 15.0  # seconds, of who waits
+SAY_EVERY = 15.0  # seconds, by a node that waits
 
 
 @dataclass

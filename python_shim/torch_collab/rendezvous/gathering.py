@@ -166,7 +166,7 @@ class Gathering:
         self._store.compare_set("list", "", json.dumps({"id": uuid.uuid4().hex, "closer": mine, "nodes": nodes}))
 
     def _give_up(self) -> None:
-        """An empty list: whoever still waits here is in none, and begins another gathering."""
+        """An empty list: nodes that still wait here are in none, and begin another gathering."""
         self._store.compare_set("list", "", json.dumps({"id": uuid.uuid4().hex, "closer": "", "nodes": []}))
 
     def _wait(self, index: int, closer: int | None, limit: float, waiting: Callable[[int], None]) -> Gathered:

@@ -39,7 +39,7 @@ def meet(
     """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
     deadline = time.monotonic() + terms.limit
     for generation in itertools.count():
-        if time.monotonic() >= deadline:  # whoever writes there may have closed any number of lists
+        if time.monotonic() >= deadline:  # a stranger may have closed any number of lists
             raise GatheringError(
                 f"the nodes of site {site} have closed {generation} lists, and this one was in none within "
                 f"{terms.limit:.0f} s [rendezvous.in-no-list]"

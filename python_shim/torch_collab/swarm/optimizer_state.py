@@ -202,7 +202,7 @@ def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Ten
             piece = torch.empty(size, dtype=torch.uint8, device="cpu") if data is None else data[begin : begin + size]
             _broadcast(world, piece)
             begin += size
-            # Who has failed still goes through the rest with the others, who wait for it in each piece.
+            # A rank that has failed still goes through the rest: the others wait for it in each piece.
             why_not = why_not or _place(held, _plane, parameter, plane, piece)
         why_not = why_not or _place(held, _numbers, group, parameter, part)
         states.append((parameter, held))

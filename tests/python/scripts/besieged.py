@@ -165,7 +165,7 @@ def main() -> None:
     dist.destroy_process_group()
     flat = torch.cat([p.detach().flatten() for p in ddp.parameters()])
     say(f"ended step {step} digest {native.digest(flat)}")
-    os._exit(0)  # the thread may be in a call with who attacks
+    os._exit(0)  # the thread may be in a call with the attacker
 
 
 main()

@@ -30,7 +30,7 @@ def integer_mean(case: Case) -> bool:
 
 
 def make(case: Case, rank: int, what: int, shape: list[int]) -> torch.Tensor:
-    """What `rank` brings: the same at whoever asks."""
+    """What `rank` brings: the same at every rank."""
     host: Any = {"generator": torch.Generator().manual_seed(case["seed"] * 1009 + rank * 31 + what), "device": "cpu"}
     dtype = getattr(torch, case["dtype"])
     if case["dtype"] == "bool":

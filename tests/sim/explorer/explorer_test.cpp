@@ -62,7 +62,7 @@ TEST(Schedule, IsATextAndBack) {
   EXPECT_FALSE(schedule_from("d12"));
 }
 
-TEST(Schedule, WhatCannotBeIsLeftOut) {
+TEST(Schedule, ImpossibleEventsAreLeftOut) {
   std::string told;
   const auto listen = [&](const std::string& line) { told += line + "\n"; };
   EXPECT_TRUE(replay({}, {{12, '?'}, {13, 'd'}}, listen).empty());
@@ -95,7 +95,7 @@ TEST_F(Ledgers, ASampleCountsOnce) {
   EXPECT_EQ(ledger.broken().size(), 1U);
 }
 
-TEST_F(Ledgers, WhatIsCountedWasExchangedAndWeighsWhatItWeighs) {
+TEST_F(Ledgers, CountedWorkWasExchangedWithItsWeight) {
   commit(start(1, 1));
   EXPECT_EQ(ledger.broken().size(), 1U);
   const wire::StartAttempt second = start(2, 1);

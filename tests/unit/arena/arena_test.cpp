@@ -101,7 +101,7 @@ TEST_F(ArenaTest, ReadersSeeWhatIsSealedAndNothingBefore) {
   EXPECT_THAT(writer->outer(), ::testing::Each(-2.5F));
 }
 
-TEST_F(ArenaTest, WhatIsAttachedIsSealedWithItsAnchorAndIsNoReaders) {
+TEST_F(ArenaTest, AnAttachmentIsSealedWithItsAnchorAndHiddenFromReaders) {
   const auto writer = create();
   const auto reader = open();
   for (std::uint64_t round = 1; round <= 3; ++round) {
@@ -134,7 +134,7 @@ TEST_F(ArenaTest, ResultsAndReportsTravelBothWays) {
   EXPECT_EQ(*result, "round 1 is in place");
 }
 
-TEST_F(ArenaTest, WhatIsAnnouncedIsReadAsOfTheStepThatTheWriterHasCounted) {
+TEST_F(ArenaTest, AnAnnouncementIsReadAsOfTheWritersStep) {
   const auto writer = create();
   const auto reader = open();
   writer->count(100, 102);
@@ -355,7 +355,7 @@ TEST_F(ArenaTest, OneRankASiteUsesPrivateMemory) {
   EXPECT_FALSE(open_arena(spec_, kAtOnce).ok());
 }
 
-TEST_F(ArenaTest, WhatDoesNotFitIntoPrivateMemoryIsSaidWithBothSizes) {
+TEST_F(ArenaTest, AnOversizedPrivateArenaIsRefusedWithBothSizes) {
   spec_.shared = false;
   spec_.ranks = 1;
   spec_.elements = 25'000'000;

@@ -30,7 +30,7 @@ TEST(Address, TheRestIsNot) {
   EXPECT_FALSE(is_near({}));
 }
 
-TEST(Address, OneWhoHasManyAddressesOfIPv6IsOneNetwork) {
+TEST(Address, ManyIPv6AddressesOfOnePeerAreOneNetwork) {
   EXPECT_EQ(network_of("10.0.0.7:4000"), "10.0.0.7");
   EXPECT_EQ(network_of("paris.example:4000"), "paris.example");
   EXPECT_EQ(network_of("[2001:db8:1:2:3:4:5:6]:4000"), "2001:db8:1:2::/64");
@@ -41,7 +41,7 @@ TEST(Address, OneWhoHasManyAddressesOfIPv6IsOneNetwork) {
   EXPECT_EQ(network_of(""), "");
 }
 
-TEST(Address, NothingStandsBehindThePort) { EXPECT_FALSE(parse_host_port("10.0.0.7:4000+ucx5123").ok()); }
+TEST(Address, NothingFollowsThePort) { EXPECT_FALSE(parse_host_port("10.0.0.7:4000+ucx5123").ok()); }
 
 TEST(Address, TheLongestFitsTheWire) {
   std::string host = "::";

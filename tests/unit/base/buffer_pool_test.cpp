@@ -92,7 +92,7 @@ TEST(BufferPool, TrimGivesBackAllThatIsNotInUse) {
 }
 
 // As after a burst: half each time, and nothing is left in the end.
-TEST(BufferPool, WhatNobodyNeedsGoesBackBitByBit) {
+TEST(BufferPool, UnusedBuffersAreFreedBitByBit) {
   const auto pool = make_buffer_pool();
   std::vector<BufferPtr> burst;
   for (int i = 0; i < 64; ++i) burst.push_back(pool->take(1 << 20));
@@ -108,7 +108,7 @@ TEST(BufferPool, WhatNobodyNeedsGoesBackBitByBit) {
   EXPECT_EQ(pool->bytes_held(), 0U);
 }
 
-TEST(BufferPool, WhatIsUsedAgainAndAgainStays) {
+TEST(BufferPool, BuffersInRegularUseStay) {
   const auto pool = make_buffer_pool();
   pool->take(16 << 20).reset();
   pool->take(3 << 20).reset();
@@ -127,7 +127,7 @@ TEST(BufferPool, WhatIsUsedAgainAndAgainStays) {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-TEST(BufferPool, WhatGoesBackIsTheSystemsAgain) {
+TEST(BufferPool, FreedBuffersReturnToTheSystem) {
   const auto pool = make_buffer_pool();
   const std::size_t before = resident_bytes();
   std::vector<BufferPtr> burst;

@@ -145,7 +145,7 @@ TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
   }
 }
 
-// Whoever sees a value in another language sees what is printed.
+// Another language shows a value as it is printed.
 TEST(KnobTable, DataAreOfTheTypeThatTheRowStates) {
   const Config config;
   for (const KnobRow& row : knob_rows()) {
@@ -249,7 +249,7 @@ TEST(Presets, AMisspeltOneIsRefusedWithTheNearest) {
   EXPECT_THAT(error_of({}, {{"preset", "Slow"}}), HasSubstr("the nearest one is slow"));
 }
 
-TEST(Presets, OfTwoSitesAreComparedByTheirValues) {
+TEST(Presets, AreComparedByTheirValues) {
   const Config wan = config_of({{"COLLAB_PRESET", "wan"}});
   EXPECT_EQ(shared_settings(wan), shared_settings(config_of({{"COLLAB_SYNC_EVERY", "32"},
                                                              {"COLLAB_CODEC", "int4"},
@@ -258,7 +258,7 @@ TEST(Presets, OfTwoSitesAreComparedByTheirValues) {
   EXPECT_NE(shared_settings(wan), shared_settings(Config()));
 }
 
-TEST(LoadConfig, WhatTheRendezvousSaysWinsOverTheDefaultAlone) {
+TEST(LoadConfig, TheRendezvousWinsOverTheDefaultAlone) {
   const auto loaded = load_config({}, {}, {{"run", "job-7"}});
   ASSERT_TRUE(loaded.ok());
   EXPECT_EQ(loaded->config.run, "job-7");
@@ -355,7 +355,7 @@ TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
   }
 }
 
-TEST(LoadConfig, WhatWaitsForTopKDecays) {
+TEST(LoadConfig, TheResidualOfTopKDecays) {
   EXPECT_EQ(config_of({}).feedback_decay, 1);
   EXPECT_EQ(config_of({{"COLLAB_CODEC", "int4"}, {"COLLAB_FEEDBACK_DECAY", "auto"}}).feedback_decay, 1);
   for (const char* codec : {"topk128", "topk64/int8", "int4/topk64"}) {
@@ -437,7 +437,7 @@ const Pairs kOfKubernetes{{"COLLAB_SERVICE_HOST", "10.0.0.11"},
                           // Of a Service `collab-site`.
                           {"COLLAB_SITE_PORT", "udp://10.0.0.13:53"}};
 
-TEST(LoadConfig, WhatKubernetesPutsIntoAPodIsPassedOver) {
+TEST(LoadConfig, VariablesOfKubernetesAreIgnored) {
   const auto loaded = load_config(kOfKubernetes);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(foreign_text(kOfKubernetes), "");
@@ -484,7 +484,7 @@ TEST(LoadConfig, AVariableNearAKnobIsRefusedAndAnotherIsNot) {
   EXPECT_THAT(foreign_text({{"COLLAB_TEAM", "blue"}}), HasSubstr("COLLAB_TEAM is in the environment"));
 }
 
-TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
+TEST(LoadConfig, VariablesForItsOwnProcessesAreIgnored) {
   const Pairs own{{"COLLAB_START", "lone"},
                   {"COLLAB_SITE_STORE", "127.0.0.1:1"},
                   {"COLLAB_WORLD", "x"},
@@ -561,7 +561,7 @@ TEST(LoadConfig, KeptTensorsAreWords) {
   }
 }
 
-TEST(LoadConfig, WhatIsPrintedCanBeReadBack) {
+TEST(LoadConfig, PrintedSettingsCanBeReadBack) {
   const auto first = load_config({{"COLLAB_COORDINATOR", "a:1,b:2"},
                                   {"COLLAB_SYNC_EVERY", "1500ms"},
                                   {"COLLAB_OUTER_LR", "0.3"},

@@ -41,7 +41,7 @@ TEST(Digest, IsTheSameOnEveryPath) {
   }
 }
 
-TEST(Digest, OfAVectorIsTheChainOfItsChunks) {
+TEST(Digest, IsTheChainOfTheVectorsChunks) {
   std::vector<float> vector(2 * kDigestChunkElements + 17);
   Prng prng(1);
   for (float& x : vector) x = static_cast<float>(prng.uniform());
@@ -65,7 +65,7 @@ TEST(Digest, SeesEveryBit) {
   EXPECT_TRUE(seen.insert(digest_of_vector(std::span<const float>(vector).first(99))).second);
 }
 
-TEST(Digest, OfStateTellsAnchorFromOuter) {
+TEST(Digest, DistinguishesAnchorFromOuterState) {
   const Digest a{1, 2};
   const Digest b{3, 4};
   EXPECT_NE(digest_of_state(a, b), digest_of_state(b, a));

@@ -16,7 +16,7 @@ TEST(FairQueue, ASourceIsFirstInFirstOut) {
   EXPECT_EQ(**queue.pop_until(kNever), 2);
 }
 
-TEST(FairQueue, WhoSendsMuchWaitsForItself) {
+TEST(FairQueue, ABusySenderDelaysOnlyItself) {
   FairQueue<int> queue;
   for (int i = 0; i < 1000; ++i) queue.push(1, i);
   queue.push(2, -1);

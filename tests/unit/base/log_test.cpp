@@ -69,7 +69,7 @@ TEST_F(Log, AMessageIsOneLineAndNeverAFormat) {
   EXPECT_EQ(said(log_info, "first\nsecond {} %s"), "INFO collab: first | second {} %s\n");
 }
 
-TEST_F(Log, WhatATerminalObeysIsShown) {
+TEST_F(Log, ControlCharactersAreShown) {
   EXPECT_EQ(said(log_info, "site \x1b[2J\r joins from \xE2\x80\xAE"),
             "INFO collab: site \\x1b[2J\\x0d joins from \\u202e\n");
 }
@@ -117,7 +117,7 @@ TEST_F(Log, RecordsWaitInOrder) {
   EXPECT_THAT(taken(), ElementsAre("second | line"));
 }
 
-TEST_F(Log, WhatTheQueueCannotHoldIsCountedAndTold) {
+TEST_F(Log, RecordsTheQueueCannotHoldAreCountedAndReported) {
   open_log_queue(2);
   for (const char* text : {"a", "b", "c", "d", "e"}) log_info(text);
   const std::vector<std::string> texts = taken();
@@ -162,7 +162,7 @@ TEST_F(Log, ManyThreadsLoseNothingUncounted) {
   EXPECT_EQ(came + left_out, kThreads * kEach);
 }
 
-TEST_F(Log, FlushWaitsUntilWhoTakesComesBack) {
+TEST_F(Log, FlushWaitsUntilTheReaderReturns) {
   open_log_queue();
   EXPECT_TRUE(flush_log(kNow)) << "nothing waits";
   log_info("x");
@@ -173,7 +173,7 @@ TEST_F(Log, FlushWaitsUntilWhoTakesComesBack) {
   EXPECT_TRUE(flush_log(kNow));
 }
 
-TEST_F(Log, WhatIsLeftAtTheEndGoesToStderr) {
+TEST_F(Log, RemainingRecordsGoToStderrAtTheEnd) {
   open_log_queue();
   log_info("left");
   ::testing::internal::CaptureStderr();
@@ -202,7 +202,7 @@ TEST_F(Log, AForkedChildWritesToStderr) {
   EXPECT_THAT(taken(), ElementsAre("the parent's"));
 }
 
-TEST(LogDeathTest, WhatWaitsIsShownWhenTheProcessAborts) {
+TEST(LogDeathTest, WaitingRecordsAreShownWhenTheProcessAborts) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto say_and = [](void (*end)()) {
     open_log_queue();

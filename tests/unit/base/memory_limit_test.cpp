@@ -29,7 +29,7 @@ TEST_F(MemoryLimit, IsTheMachinesWhereNoGroupHasLess) {
   EXPECT_EQ(memory_limit(root_), machine_);
 }
 
-TEST_F(MemoryLimit, OfASmallOneEachBoundHasAnEighth) {
+TEST_F(MemoryLimit, GivesEachBoundAnEighthOfASmallOne) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   EXPECT_EQ(share_of_memory(64'000 * kMiB, 64 * kMiB, 512 * kMiB), 512 * kMiB);
   EXPECT_EQ(share_of_memory(1536 * kMiB, 64 * kMiB, 512 * kMiB), 192 * kMiB);
@@ -45,7 +45,7 @@ TEST_F(MemoryLimit, IsTheLeastOfItsGroupAndThoseAbove) {
   EXPECT_EQ(memory_limit(root_), 1'000'000);
 }
 
-TEST_F(MemoryLimit, OfTheOlderGroupsIsReadToo) {
+TEST_F(MemoryLimit, IsReadFromControlGroupsOfVersionOneToo) {
   write("/proc/self/cgroup", "8:cpu,cpuacct:/c\n4:memory:/c\n0::/\n");
   write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(memory_limit(root_), machine_);

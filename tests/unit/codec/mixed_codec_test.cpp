@@ -114,7 +114,7 @@ TEST_P(Mixed, SumsAreElementByElement) {
   }
 }
 
-TEST_P(Mixed, WhatIsLeftOutComesIntoTheNextPayload) {
+TEST_P(Mixed, TheResidualComesIntoTheNextPayload) {
   const std::vector<float> anchor = normal_vector(random_, kChunk.size(), 1e-3);
   std::vector<float> residual = normal_vector(random_, kChunk.size(), 1e-4);
   const std::vector<float> zeros(kChunk.size());
@@ -162,7 +162,7 @@ TEST_P(Mixed, OtherLengthsAreRefused) {
   EXPECT_FALSE(mixed_.decode({15'000, 16'000}, payload, out).ok());
 }
 
-TEST_P(Mixed, WhatIsNotFiniteIsNotSent) {
+TEST_P(Mixed, NonFiniteValuesAreNotSent) {
   std::vector<std::byte> bytes(mixed_.encoded_size(kChunk));
   for (const std::size_t at : {std::size_t{0}, std::size_t{200}}) {  // kept, and not
     std::vector<float> values = values_;

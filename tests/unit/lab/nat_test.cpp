@@ -17,7 +17,7 @@ class NatTest : public ::testing::Test {
   Nat nat;
 };
 
-TEST_F(NatTest, NobodyOpensATcpConnection) {
+TEST_F(NatTest, NoOutsiderOpensATcpConnection) {
   EXPECT_FALSE(in(tcp(kOutside, kInside, 4000, 80, kSyn)));
   EXPECT_FALSE(in(tcp(kOutside, kInside, 4000, 80, kAckFlag)));
   EXPECT_FALSE(in(tcp(kOutside, kInside, 4000, 80, kSyn | kAckFlag)));

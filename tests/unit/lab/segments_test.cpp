@@ -50,7 +50,7 @@ TEST(Segments, ALargeOneBecomesPacketsOfTheLine) {
   }
 }
 
-TEST(Segments, WhatIsSplitJoinsToTheSame) {
+TEST(Segments, SplittingAndJoiningIsTheIdentity) {
   const Packet whole = tcp(0, 1, 10, 20, kAckFlag | kPush, 14480, 1);
   std::vector<Packet> parts;
   split(large(1448), whole.bytes, parts);

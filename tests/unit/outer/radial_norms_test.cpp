@@ -128,7 +128,7 @@ TEST(RadialNorms, FactorsLieBetweenThoseOfDeltasAlikeAndAtRightAngles) {
   EXPECT_EQ(radial_factor(std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 4), 1.0F);
 }
 
-TEST(RadialNorms, WhatFollowsAMeanIsTwoNumbersATensorAndMoreOfParts) {
+TEST(RadialNorms, FollowAMeanWithTwoNumbersATensorAndMoreForParts) {
   const RadialNorms norms(kTensors, {0, 6000}, {0.5F, 0.25F, 0.25F});
   EXPECT_EQ(norms.size({0, 6000}), 8U * 8);
   EXPECT_EQ(norms.size({0, 699}), 8U * 4) << "three sites and their mean";
@@ -136,7 +136,7 @@ TEST(RadialNorms, WhatFollowsAMeanIsTwoNumbersATensorAndMoreOfParts) {
   EXPECT_EQ(norms.size({2000, 2500}), 0U) << "of an embedding nothing is needed";
 }
 
-TEST(RadialNorms, WhatIsNoNormIsRefused) {
+TEST(RadialNorms, RefuseInvalidNorms) {
   RadialNorms norms(kTensors, {0, 6000}, {0.5F, 0.5F});
   const ElementRange chunk{0, 6000};
   std::vector<std::byte> bytes(norms.size(chunk));

@@ -119,7 +119,7 @@ TEST_F(PageAnswers, TheCoordinatorIsAskedOnceASecond) {
   EXPECT_EQ(looks_, 3) << "also while it does not answer";
 }
 
-TEST_F(PageAnswers, OfANetworkSoManyASecondAreAnswered) {
+TEST_F(PageAnswers, AnswersABoundedNumberASecondToEachNetwork) {
   int answered = 0;
   for (int i = 0; i < 1000; ++i) answered += open_.answer(now_, get("/")).status == 200 ? 1 : 0;
   EXPECT_EQ(answered, static_cast<int>(Shares::kKnownASecond));
@@ -128,7 +128,7 @@ TEST_F(PageAnswers, OfANetworkSoManyASecondAreAnswered) {
   EXPECT_EQ(open_.answer(now_, get("/")).status, 200U);
 }
 
-TEST_F(PageAnswers, WhoTriesPasswordsKeepsNobodyOut) {
+TEST_F(PageAnswers, GuessingPasswordsLocksNobodyElseOut) {
   Request wrong = get("/"), right = get("/");
   wrong.authorization = "Basic eDp3cm9uZw==";
   right.authorization = kRight;
@@ -142,7 +142,7 @@ TEST_F(PageAnswers, WhoTriesPasswordsKeepsNobodyOut) {
   EXPECT_EQ(closed_.answer(now_, other).status, 401U) << "and is asked for it";
 }
 
-TEST_F(PageAnswers, OfManyNetworksThoseThatAskedLastAreRemembered) {
+TEST_F(PageAnswers, RemembersTheNetworksThatAskedLast) {
   Shares shares;
   const auto network = [](std::size_t number) { return "net " + std::to_string(number); };
   const auto spend = [&](std::size_t number) {

@@ -62,7 +62,7 @@ TEST(PageContents, ALossThatNobodyLoggedIsNone) {
   EXPECT_THAT(text, HasSubstr("# TYPE collab_site_loss gauge\ncollab_site_loss{site=\"paris\"} 1.25\n# HELP"));
 }
 
-TEST(PageContents, WhatIsNotKnownOfTheDeltasHasNoLine) {
+TEST(PageContents, UnknownDeltaStatisticsHaveNoLine) {
   CoordinatorReport known = report();
   EXPECT_THAT(metrics_text(known, {}), Not(HasSubstr("collab_delta_spread")));
   known.status.spread = 0.75;

@@ -63,7 +63,7 @@ TEST_F(LeaderboardTest, AnotherFileIsLeftAsItIs) {
   }
 }
 
-TEST_F(LeaderboardTest, WhatCannotBeWrittenIsSaid) {
+TEST_F(LeaderboardTest, AFailedWriteIsReported) {
   Leaderboard board = Leaderboard::open(folder_ / "no folder" / "board").value();
   static_cast<void>(board.with({{"paris", 10, 1}}));
   EXPECT_THAT(board.save().message(), HasSubstr("[page.leaderboard-not-written]"));
@@ -75,7 +75,7 @@ TEST_F(LeaderboardTest, ASampleMoreThanThereCanBeDoesNotWrapAround) {
               ElementsAre(Contributed{"paris", UINT64_MAX, 2}));
 }
 
-TEST_F(LeaderboardTest, OfTooManyNamesThoseWithTheLeastGo) {
+TEST_F(LeaderboardTest, DropsTheNamesWithTheLeastWhenThereAreTooMany) {
   std::vector<Contributed> counted;
   for (std::uint64_t i = 0; i < Leaderboard::kMaxNames + 5; ++i) counted.push_back({"site " + std::to_string(i), i, 1});
   Leaderboard board = Leaderboard::open(path_).value();

@@ -85,17 +85,17 @@ TEST_F(PageServer, AHeadHasALimit) {
   EXPECT_EQ(ask(begin + most + std::string(begin.size(), 'x') + end), "") << "of fields alone too many bytes";
 }
 
-TEST_F(PageServer, WhatFollowsAHeadIsNotRead) {
+TEST_F(PageServer, ABodyAfterTheHeadIsNotRead) {
   EXPECT_THAT(ask("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"), EndsWith("POST /a h 127.0.0.1"));
 }
 
-TEST_F(PageServer, OfHeadTheBodyIsLeftOut) {
+TEST_F(PageServer, AHeadRequestGetsNoBody) {
   const std::string answer = ask("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_THAT(answer, HasSubstr("Content-Length: 18\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
-TEST_F(PageServer, WhatIsNoRequestIsNotAnswered) {
+TEST_F(PageServer, AMalformedRequestIsNotAnswered) {
   for (const std::string& bytes : {std::string("\r\n\r\n\r\n"), std::string("hello\r\n\r\n"), std::string(100, '\0'),
                                    "GET / HTTP/1.1\r\nX: " + std::string(2 * Server::kMaxHead, 'x')}) {
     EXPECT_EQ(ask(bytes), "");
@@ -104,9 +104,9 @@ TEST_F(PageServer, WhatIsNoRequestIsNotAnswered) {
 }
 
 // Closed by the server, long before the wait is over.
-TEST_F(PageServer, WhoSaysNothingIsClosed) { EXPECT_EQ(ask("GET / HTTP/1.1\r\n"), ""); }
+TEST_F(PageServer, ASilentConnectionIsClosed) { EXPECT_EQ(ask("GET / HTTP/1.1\r\n"), ""); }
 
-TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
+TEST_F(PageServer, ClosesTheOldestOfTooManyConnections) {
   std::list<PlainSocket> many(Server::kMaxConnections + 10);
   for (PlainSocket& one : many) ASSERT_TRUE(one.connect_to(address_));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
@@ -115,7 +115,7 @@ TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
   EXPECT_THAT(many.back().read_all(kReadLimitMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
 }
 
-TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
+TEST_F(PageServer, ClosesTheOldestConnectionOfTheBusiestNetwork) {
   PlainSocket viewer;
   ASSERT_TRUE(viewer.connect_to(address_));
   std::list<PlainSocket> many(3 * Server::kMaxConnections);
@@ -152,7 +152,7 @@ class PageServerInTls : public PageServer {
   PageServerInTls() : PageServer(true) {}
 };
 
-TEST_F(PageServerInTls, WhoSpeaksInTheClearIsNotAnswered) {
+TEST_F(PageServerInTls, APlainTextRequestIsNotAnswered) {
   for (const char* bytes : {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "\r\n\r\n", "hello"}) {
     EXPECT_THAT(ask(bytes), ::testing::Not(HasSubstr("HTTP"))) << bytes;
   }

@@ -128,7 +128,7 @@ TEST_F(Fetch, FromSeveralAtOnce) {
   EXPECT_EQ(whole, 1);
 }
 
-TEST_F(Fetch, WhatALostSourceOwedComesFromAnotherAndNothingTwice) {
+TEST_F(Fetch, ChunksOfALostSourceComeFromAnotherOnce) {
   static_cast<void>(step(SourceAdded{kParis}));
   static_cast<void>(step(SourceAdded{kOslo}));
   while (open_at(kParis) > 0 && open.front().second.kind == ChunkKind::kAnchorDigests) {
@@ -156,7 +156,7 @@ TEST_F(Fetch, GoesOnWhereItStoodWhenSourcesComeBack) {
   EXPECT_EQ(whole, 1);
 }
 
-TEST_F(Fetch, WhoSendsOtherBytesIsNamedAndTheyComeFromAnother) {
+TEST_F(Fetch, ASourceWithWrongBytesIsNamedAndReplaced) {
   static_cast<void>(step(SourceAdded{kParis}));
   give_lists(kParis);
   static_cast<void>(step(SourceAdded{kOslo}));
@@ -173,7 +173,7 @@ TEST_F(Fetch, WhoSendsOtherBytesIsNamedAndTheyComeFromAnother) {
   EXPECT_EQ(whole, 1);
 }
 
-TEST_F(Fetch, WhoHoldsAnotherAnchorIsNamedBeforeAnythingIsTaken) {
+TEST_F(Fetch, ASourceWithAnotherAnchorIsNamedBeforeAnythingIsTaken) {
   const Asked lists = step(SourceAdded{kParis});
   static_cast<void>(step(SourceAdded{kOslo}));
   static_cast<void>(step(PartArrived{kParis, ChunkKind::kAnchorDigests, {0, 40}, std::vector<Digest>(4)}));
@@ -206,7 +206,7 @@ TEST_F(Fetch, ASilentSourceHoldsNobodyUp) {
   EXPECT_EQ(whole, 1);
 }
 
-TEST_F(Fetch, WhatWasNotAskedForIsPassedOver) {
+TEST_F(Fetch, UnrequestedChunksAreIgnored) {
   static_cast<void>(step(SourceAdded{kParis}));
   EXPECT_TRUE(step(PartArrived{kOslo, ChunkKind::kAnchor, {0, 20}, tiles(ChunkKind::kAnchor, {0, 20})}).empty());
   EXPECT_TRUE(step(PartArrived{kParis, ChunkKind::kAnchor, {0, 20}, tiles(ChunkKind::kAnchor, {0, 20})}).empty());
@@ -219,7 +219,7 @@ TEST_F(Fetch, WhatWasNotAskedForIsPassedOver) {
   EXPECT_TRUE(taken.empty());
 }
 
-TEST_F(Fetch, WhatIsHeldAlreadyIsNotFetched) {
+TEST_F(Fetch, HeldChunksAreNotFetched) {
   plan.held_anchor = tiles(ChunkKind::kAnchor, {0, 95});
   plan.held_anchor[3] = {77, 77};  // of the part [20, 40)
   static_cast<void>(step(SourceAdded{kParis}));
@@ -237,7 +237,7 @@ class FetchWithOuterState : public Fetch {
   FetchWithOuterState() : Fetch(true) {}
 };
 
-TEST_F(FetchWithOuterState, OfAnchorAndOuterState) {
+TEST_F(FetchWithOuterState, TakesAnchorAndOuterState) {
   plan.held_outer = tiles(ChunkKind::kOuter, {0, 95});
   plan.held_outer[0] = {77, 77};
   static_cast<void>(step(SourceAdded{kParis}));

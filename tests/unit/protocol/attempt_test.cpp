@@ -16,7 +16,7 @@ wire::StartAttempt start() {
   return start;
 }
 
-TEST(Attempt, WhoTakesPartIsHere) {
+TEST(Attempt, ParticipantsAreHere) {
   EXPECT_TRUE(takes_part(start(), SiteId{0}));
   EXPECT_TRUE(takes_part(start(), SiteId{1})) << "with or without a weight";
   EXPECT_FALSE(takes_part(start(), SiteId{2}));

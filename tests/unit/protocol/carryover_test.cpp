@@ -33,7 +33,7 @@ Carried after_one_attempt() {
   return carried;
 }
 
-TEST(Carryover, NothingStandsInAnotherRun) {
+TEST(Carryover, IsEmptyInAnotherRun) {
   Carried carried = after_one_attempt();
   wire::StartAttempt other = start_of(2, 1, 1);
   other.run = RunId{8};
@@ -42,7 +42,7 @@ TEST(Carryover, NothingStandsInAnotherRun) {
   EXPECT_TRUE(carried.delivered().empty());
 }
 
-TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
+TEST(Carryover, IsUsedInTheNextAttempt) {
   Carried carried = after_one_attempt();
   carried.begin(start_of(2, 1, 1), kUs, kLinks);
   ASSERT_EQ(carried.held().size(), 1U);
@@ -53,7 +53,7 @@ TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
   EXPECT_EQ(carried.delivered()[0].range, kTheirs);
 }
 
-TEST(Carryover, NothingStandsWhenEitherSideBeginsAnew) {
+TEST(Carryover, IsEmptyWhenEitherSideBeginsAnew) {
   for (const auto& [ours, theirs] : {std::pair{2, 1}, std::pair{1, 2}}) {
     Carried carried = after_one_attempt();
     carried.begin(start_of(2, static_cast<std::uint32_t>(ours), static_cast<std::uint32_t>(theirs)), kUs, kLinks);
@@ -64,7 +64,7 @@ TEST(Carryover, NothingStandsWhenEitherSideBeginsAnew) {
   }
 }
 
-TEST(Carryover, NothingStandsInAnotherRound) {
+TEST(Carryover, IsEmptyInAnotherRound) {
   Carried carried = after_one_attempt();
   wire::StartAttempt start = start_of(2, 1, 1);
   start.round = RoundId{2};
@@ -86,13 +86,13 @@ TEST(Carryover, TwiceInOneAttemptIsARepeat) {
   EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{1}, 42), Arrival::kRepeat);
 }
 
-TEST(Carryover, WhatComesLateOfAnEarlierAttemptIsTaken) {
+TEST(Carryover, TakesLateChunksOfAnEarlierAttempt) {
   Carried carried = after_one_attempt();
   carried.begin(start_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.arrived(kPeer, kTheirs, AttemptId{2}, 44), Arrival::kTake);
 }
 
-TEST(Carryover, WhatProvesBadIsTakenAgain) {
+TEST(Carryover, TakesDamagedChunksAgain) {
   Carried carried = after_one_attempt();
   carried.drop(kPeer);
   carried.begin(start_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
@@ -101,7 +101,7 @@ TEST(Carryover, WhatProvesBadIsTakenAgain) {
 }
 
 // It may come back into the round, and reckons with what it has sent.
-TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
+TEST(Carryover, RemembersASiteLostForAnAttempt) {
   Carried carried = after_one_attempt();
   wire::StartAttempt alone = start_of(2, 1, 1);
   alone.participants.pop_back();
@@ -113,7 +113,7 @@ TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
 }
 
 // Attempts of which this site knows nothing may have had other owners; their number does not tell.
-TEST(Carryover, WhatComesLateIsTakenThoughTheSliceIsAnothersNow) {
+TEST(Carryover, TakesLateChunksOfASliceWithANewOwner) {
   Carried carried = after_one_attempt();
   wire::StartAttempt other = start_of(2, 1, 1);
   other.slices = {{kPeer, {0, 1024}}, {kUs, {1024, 2048}}};

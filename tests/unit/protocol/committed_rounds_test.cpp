@@ -25,7 +25,7 @@ TEST(CommittedRounds, TellWhetherASiteWasCounted) {
   EXPECT_EQ(rounds.counted("paris", anchor(8, 2)), Answer{Counted::kUnknown}) << "another run";
 }
 
-TEST(CommittedRounds, WhatWasGivenUpCountedNobody) {
+TEST(CommittedRounds, AnAbandonedAttemptCountedNobody) {
   CommittedRounds rounds;
   rounds.give_up_after(anchor(7, 2));
   EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Answer{Counted::kNo});
@@ -61,7 +61,7 @@ TEST(CommittedRounds, ARunThatIsRenamedTwiceKnowsWhatCameBefore) {
   EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
 }
 
-TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
+TEST(CommittedRounds, ForgetsThoseOfOtherRunsAndTheOldestFirst) {
   CommittedRounds rounds;
   rounds.add(past(6, 900, {"paris"}));
   for (std::uint64_t round = 1; round <= 65; ++round) rounds.add(past(7, round, {"paris"}));
@@ -71,7 +71,7 @@ TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
   EXPECT_EQ(rounds.counted("paris", anchor(7, 64)), (Answer{Counted::kYes, AttemptId{1}}));
 }
 
-TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {
+TEST(CommittedRounds, KnowsTheSitesThatMissedTheirCommit) {
   wire::StartAttempt start;
   start.run = RunId{7};
   start.round = RoundId{3};

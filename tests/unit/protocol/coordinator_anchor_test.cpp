@@ -65,14 +65,14 @@ TEST_F(FirstAnchor, AmongFreshSitesTheLowestWins) {
   EXPECT_THAT(warned(actions), IsEmpty()) << "nothing is lost but a seed";
 }
 
-TEST_F(FirstAnchor, OfSitesThatBroughtTheSameNothingIsSaid) {
+TEST_F(FirstAnchor, SitesThatBroughtTheSameModelAreNotWarned) {
   const auto actions = come({fresh("paris", 2), resumed("tokyo", 2, kRight)});
   EXPECT_EQ(chosen(actions), SiteId{1});
   EXPECT_THAT(notes(actions), AllOf(HasSubstr("is taken from tokyo\n"), Not(HasSubstr("differ"))));
   EXPECT_THAT(warned(actions), IsEmpty());
 }
 
-TEST_F(FirstAnchor, WhoResumedGoesBeforeWhoCameFirst) {
+TEST_F(FirstAnchor, AResumedSiteGoesBeforeTheFirstToCome) {
   const auto actions = come({fresh("paris", 2), resumed("tokyo", 2)});
   EXPECT_EQ(chosen(actions), SiteId{1});
   EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kOther);
@@ -81,7 +81,7 @@ TEST_F(FirstAnchor, WhoResumedGoesBeforeWhoCameFirst) {
   EXPECT_THAT(warned(actions), IsEmpty());
 }
 
-TEST_F(FirstAnchor, OfTwoThatResumedTheLowestWinsAndTheOtherIsToldTheRemedy) {
+TEST_F(FirstAnchor, TheLowestResumedSiteWinsAndTheOtherIsToldTheRemedy) {
   const auto actions = come({fresh("lima", 3), resumed("paris", 3), resumed("tokyo", 3, kWrong)});
   EXPECT_EQ(chosen(actions), SiteId{1});
   const auto told = warned(actions);
@@ -94,7 +94,7 @@ TEST_F(FirstAnchor, OfTwoThatResumedTheLowestWinsAndTheOtherIsToldTheRemedy) {
   EXPECT_THAT(notes(actions), HasSubstr("[state-not-used] " + told[0].second)) << "the coordinator's log says it too";
 }
 
-TEST_F(FirstAnchor, TheSiteThatIsNamedGoesBeforeWhoResumed) {
+TEST_F(FirstAnchor, TheNamedSiteGoesBeforeAResumedOne) {
   const auto actions = come({resumed("paris", 3), fresh("tokyo", 3), fetching(fresh("lima", 3), "tokyo")});
   EXPECT_EQ(chosen(actions), SiteId{1});
   EXPECT_THAT(notes(actions),
@@ -130,14 +130,14 @@ TEST_F(FirstAnchor, AnAnchorThatIsHeldGoesBeforeAll) {
   EXPECT_THAT(warned(actions)[0].second, HasSubstr("lima holds an anchor"));
 }
 
-TEST_F(FirstAnchor, WhoHoldsAnAnchorNeedsNotWaitForTheOneThatIsNamed) {
+TEST_F(FirstAnchor, AHolderOfAnAnchorDoesNotWaitForTheNamedSite) {
   EXPECT_FALSE(chosen(come({fetching(fresh("paris"), "rome")})));
   wire::Join tokyo = fresh("tokyo");
   tokyo.offer = {RunId{5}, RoundId{3}, kWrong};
   EXPECT_EQ(chosen(come({tokyo})), SiteId{1});
 }
 
-TEST_F(FirstAnchor, AllWhoWaitForTheNamedSiteAreToldSo) {
+TEST_F(FirstAnchor, AllThatWaitForTheNamedSiteAreToldSo) {
   EXPECT_FALSE(chosen(come({fetching(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("waiting for rome (COLLAB_INIT_FROM)"));
   const auto actions = c.pass(seconds(11), {1, 2});
@@ -204,7 +204,7 @@ TEST_F(FirstAnchor, OnceThereIsAnAnchorAnybodyMayNameAnybody) {
   EXPECT_EQ(chosen(actions), SiteId{0});
 }
 
-TEST_F(FirstAnchor, WhoResumedAndCameLateIsToldBothRemedies) {
+TEST_F(FirstAnchor, ALateResumedSiteIsToldBothRemedies) {
   static_cast<void>(come({fresh("paris")}));
   static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   const auto told = warned(come({resumed("tokyo")}));
@@ -215,7 +215,7 @@ TEST_F(FirstAnchor, WhoResumedAndCameLateIsToldBothRemedies) {
                     HasSubstr("start all sites with COLLAB_INIT_FROM=tokyo"), HasSubstr("COLLAB_MIN_SITES=N")));
 }
 
-TEST_F(FirstAnchor, NothingIsSaidToWhoHasNothingToLose) {
+TEST_F(FirstAnchor, ASiteWithNothingToLoseIsNotWarned) {
   static_cast<void>(come({fresh("paris")}));
   static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   EXPECT_THAT(warned(come({resumed("tokyo", 1, kRight)})), IsEmpty()) << "it had loaded what the swarm has";

@@ -34,7 +34,7 @@ TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
 }
 
 // The others have come over because it stays (inquiry.h): it must not give way to them.
-TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasFarMoreOftenStays) {
+TEST(Founder, StaysIfItHasAgreedFarMoreOften) {
   for (const std::uint64_t theirs : {1, 2, 6, 7}) {
     H c;
     c.gather({"lima"});
@@ -48,8 +48,8 @@ TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasFarMoreOftenStays) {
   }
 }
 
-// Who makes a record up can name those who are here as its voters.
-TEST(Founder, OfSeveralSitesIsNotDeposedByTheWordOfOne) {
+// A forged record can name the sites that are here as its voters.
+TEST(Founder, WithSeveralSitesIsNotDeposedByTheWordOfOne) {
   H c;
   c.gather({"lima", "oslo"});
   const wire::StartAttempt start = c.start(1, 2);
@@ -126,7 +126,7 @@ TEST(Founder, DoesNotGiveWayToATermAlone) {
   EXPECT_EQ(c.coordinator.members(), 2U);
 }
 
-TEST(Founder, OfAnotherSwarmsNameNothingIsTaken) {
+TEST(Founder, TakesNothingFromASwarmOfAnotherName) {
   H c;
   c.gather({"lima"});
   wire::Join other = from_another(3, 0, 99);

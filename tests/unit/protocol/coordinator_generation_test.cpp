@@ -66,7 +66,7 @@ TEST(CoordinatorGeneration, AHelperThatSaysWhereItGoesIsNotWaitedForThere) {
   EXPECT_EQ(sent<wire::Welcome>(c.hear(2, join_of("paris"))).size(), 1U);
 }
 
-TEST(CoordinatorGeneration, SoManyMayWaitForAnother) {
+TEST(CoordinatorGeneration, ABoundedNumberMayWaitForAnother) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   for (std::uint64_t i = 0; i < wire::kMaxSites; ++i)
@@ -77,7 +77,7 @@ TEST(CoordinatorGeneration, SoManyMayWaitForAnother) {
 }
 
 // Each look at all whom they name would take seconds if it were made anew, name by name.
-TEST(GenerationsTest, WhomThoseWhoWaitNameIsLookedAtOnce) {
+TEST(GenerationsTest, TheSitesNamedByThoseThatWaitAreCheckedOnce) {
   std::vector<wire::Voter> voters(wire::kMaxSites);
   for (std::size_t i = 0; i < voters.size(); ++i) voters[i].name = "nobody" + std::to_string(i);
   Generations generations;
@@ -100,7 +100,7 @@ TEST(GenerationsTest, WhomThoseWhoWaitNameIsLookedAtOnce) {
   EXPECT_EQ(generations.proven(0), 0U);
 }
 
-TEST(GenerationsTest, SoManyNamesAreRemembered) {
+TEST(GenerationsTest, RemembersABoundedNumberOfNames) {
   Generations generations;
   for (std::size_t i = 0; i <= wire::kMaxSites; ++i)
     generations.left_for(std::to_string(i), 2, TimePoint{}, TimePoint(seconds(1)));
@@ -117,7 +117,7 @@ TEST(GenerationsTest, SoManyNamesAreRemembered) {
   EXPECT_EQ(generations.waiting().at(LinkId{2}).since, TimePoint(seconds(3))) << "there was no room for its name";
 }
 
-TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) {
+TEST(CoordinatorGeneration, ASiteThatLeftForTheNextAndNeverComesIsNotWaitedForLonger) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -135,7 +135,7 @@ TEST(CoordinatorGeneration, ALaterGenerationBeginsAtAFreshCoordinatorAfterTheGra
   EXPECT_TRUE(sent<wire::Refuse>(returned).empty()) << "nobody is behind one that waits";
 }
 
-TEST(CoordinatorGeneration, WhatAProcessHasReadFromAFileProvesNothing) {
+TEST(CoordinatorGeneration, ARecordReadFromAFileProvesNothing) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -148,7 +148,7 @@ TEST(CoordinatorGeneration, WhatAProcessHasReadFromAFileProvesNothing) {
   EXPECT_EQ(sent<wire::Hold>(early).size(), 1U);
 }
 
-TEST(CoordinatorGeneration, WhoLosesItsLinkDoesNotWaitFromTheBeginning) {
+TEST(CoordinatorGeneration, ALostLinkDoesNotRestartTheWait) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -190,7 +190,7 @@ TEST(CoordinatorGeneration, HalfThatIsAheadGoesOnWithoutTheOthers) {
 }
 
 // Its leave was lost with their leader: they wait for one that waits for them.
-TEST(CoordinatorGeneration, WhomTheOthersMissIsNotKeptWaitingByThem) {
+TEST(CoordinatorGeneration, ASiteTheOthersMissIsNotKeptWaitingByThem) {
   CoordinatorHarness c;
   const wire::Offer last{RunId{9}, RoundId{4}, kRight};
   for (std::uint64_t link = 1; link <= 2; ++link) {
@@ -222,7 +222,7 @@ TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
 }
 
 // Both are cut off at generation 2. One that was started again comes first: it must not found generation 1 over them.
-TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) {
+TEST(CoordinatorGeneration, AMemberMayComeBackBeforeAnotherGenerationBegins) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("paris", 2, 2)));
   static_cast<void>(c.hear(2, join_at("tokyo", 2, 2)));
@@ -307,7 +307,7 @@ wire::Join helper_that_holds(std::uint32_t generation) {
 }
 
 // Each generation is a swarm of its own: two that share a helper do not share what it has promised.
-TEST(CoordinatorGeneration, WhatAHelperHoldsOfAnotherModelDoesNotCount) {
+TEST(CoordinatorGeneration, AHelpersAnchorOfAnotherModelDoesNotCount) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("tokyo", 3)));
   static_cast<void>(c.pass(seconds(70)));
@@ -370,7 +370,7 @@ TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
 }
 
 // Its candidate has taken it among those it asks, without a word: from then on it answers questions alone.
-TEST(SiteGeneration, WhoIsHeldNoLongerAsksAndStays) {
+TEST(SiteGeneration, ASiteHeldNoLongerAsksAndStays) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_at("paris", 2)}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));

@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using H = CoordinatorHarness;
 
-// lima cannot be dialled, so it owns nothing; and who owns nothing may be lost without its contribution.
+// lima cannot be dialled, so it owns nothing, and may be lost without the loss of its contribution.
 class RoundWithoutAnAddress : public testing::Test {
  protected:
   RoundWithoutAnAddress() {
@@ -31,7 +31,7 @@ class RoundWithoutAnAddress : public testing::Test {
   wire::StartAttempt again;
 };
 
-TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
+TEST_F(RoundWithoutAnAddress, ALostSiteStaysAContributor) {
   EXPECT_EQ(again.slices, first.slices);
   ASSERT_EQ(again.participants.size(), 3U);
   EXPECT_EQ(again.participants[2], (wire::Participant{SiteId{2}, "lima", 1, AttemptId{1}, false}));
@@ -44,7 +44,7 @@ TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
   EXPECT_THAT(notes(actions), HasSubstr("round 1: paris, tokyo, lima"));
 }
 
-TEST_F(RoundWithoutAnAddress, WhoIsLostIsLeftOutWhereAnOwnerLacksAPartOfIt) {
+TEST_F(RoundWithoutAnAddress, ALostSiteIsLeftOutIfAnOwnerLacksPartOfItsContribution) {
   const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
   EXPECT_THAT(notes(actions), HasSubstr("tokyo has received only part of what lima contributed before it was lost"));
   const auto starts = sent<wire::StartAttempt>(actions);
@@ -53,7 +53,7 @@ TEST_F(RoundWithoutAnAddress, WhoIsLostIsLeftOutWhereAnOwnerLacksAPartOfIt) {
   EXPECT_EQ(starts[0].second.participants[1].since, AttemptId{1}) << "what the others sent each other stands";
 }
 
-TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
+TEST_F(RoundWithoutAnAddress, ASiteBackAfterTheCommitIsToldThatItCounted) {
   wire::Join back = join_of("lima", 3);
   back.index = 2;
   back.address.clear();
@@ -70,7 +70,7 @@ TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
 }
 
 // Its number has been given to another site meanwhile.
-TEST_F(RoundWithoutAnAddress, WhoComesBackUnderAnotherNumberIsToldToo) {
+TEST_F(RoundWithoutAnAddress, ASiteBackUnderAnotherNumberIsToldToo) {
   static_cast<void>(c.hear(1, H::done(again)));
   static_cast<void>(c.hear(2, H::done(again)));
   for (std::uint64_t link : {1, 2})

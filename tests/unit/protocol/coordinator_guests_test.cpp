@@ -105,7 +105,7 @@ TEST_F(CoordinatorGuests, AGuestThatLeavesEarlyAndComesAgainCostsAtMostHalfTheTi
   EXPECT_LE(train(2 * kRounds, leave_early), 2 * kTraining);
 }
 
-TEST_F(CoordinatorGuests, WhoTakesNothingIsLetGoHoweverOftenTheAnchorMoves) {
+TEST_F(CoordinatorGuests, AGuestThatTakesNothingIsDroppedHoweverOftenTheAnchorMoves) {
   static_cast<void>(train(kRounds, [&] { stay(); }));
   EXPECT_GT(guests, 1U);
   EXPECT_THAT(told, HasSubstr("no part of the anchor has reached it for 60 s"));

@@ -296,7 +296,7 @@ TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
   EXPECT_EQ(c.coordinator.next_deadline(), kNever);
 }
 
-TEST(CoordinatorJoin, WhoWaitsIsToldWhoWasRefused) {
+TEST(CoordinatorJoin, WaitingSitesAreToldWhichWasRefused) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_of("paris", 2)));
   wire::Join other = join_of("tokyo", 2);
@@ -315,7 +315,7 @@ TEST(CoordinatorJoin, WhoWaitsIsToldWhoWasRefused) {
       << "it was put right";
 }
 
-TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {
+TEST(CoordinatorJoin, LateJoinersFetchFromAllHoldersOfTheAnchor) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Join late = join_of("lima");
@@ -367,7 +367,7 @@ TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
   ASSERT_EQ(installs.size(), 1U);
   EXPECT_EQ(without_voters(installs[0].second),
             (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{1}}, kWrong}));
-  // Who has applied the commit a moment later is a source as well.
+  // A site that applied the commit a moment later is a source as well.
   const auto more = sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   ASSERT_EQ(more.size(), 1U);
   EXPECT_EQ(more[0].second.sources, (std::vector{SiteId{0}, SiteId{1}}));
@@ -395,7 +395,7 @@ TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
 }
 
 // Nobody who comes knows of the run that was here: what was agreed on its sites remember, not the leader.
-TEST(CoordinatorJoin, AFreshSiteThatStartsOverGivesWayToWhoBringsTheLostRound) {
+TEST(CoordinatorJoin, AFreshSiteThatStartsOverYieldsToTheOneWithTheLostRound) {
   CoordinatorHarness c;
   c.gather({"paris"});
   const wire::StartAttempt start = c.start(1, 1);
@@ -424,7 +424,7 @@ TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasPromisedAT
   EXPECT_EQ(sent<wire::Prepare>(actions).size(), 1U);
 }
 
-TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
+TEST(CoordinatorJoin, ASiteLostBeforeTheBeginningDoesNotStopTheOthers) {
   CoordinatorHarness c;
   for (std::uint64_t link = 1; link <= 3; ++link) {
     EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(link, join_of("site" + std::to_string(link), 4))).empty());
@@ -437,7 +437,7 @@ TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
   EXPECT_EQ(sent<wire::InstallAnchor>(begun).size(), 3U);
 }
 
-TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
+TEST(CoordinatorJoin, ASiteWithItsOwnSwarmEndsOneThatHasJustBegun) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_of("lima")));
   wire::Join old = join_of("paris");
@@ -451,7 +451,7 @@ TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
   EXPECT_EQ(sent<wire::Prepare>(c.hear(3, old)).size(), 2U);
 }
 
-TEST(CoordinatorJoin, WhereTheOneWhoseWordTheDigestWasIsGoneTheOthersAreBelieved) {
+TEST(CoordinatorJoin, OnceTheDigestsOnlyReporterIsGoneTheOthersAreBelieved) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   const wire::StartAttempt start = c.start(1, 2);
@@ -513,7 +513,7 @@ TEST(CoordinatorJoin, RefusesOtherBuffersLeftOutWithBothLists) {
   EXPECT_THAT(refused(join), AllOf(HasSubstr("buffers: this site has 0"), HasSubstr("[join.setting-mismatch]")));
 }
 
-TEST(CoordinatorJoin, OfLongListsTheDifferenceIsShown) {
+TEST(CoordinatorJoin, ShowsTheDifferenceOfLongLists) {
   CoordinatorHarness c;
   wire::Join paris = join_of("paris");
   for (int i = 0; i < 40; ++i) {
@@ -583,7 +583,7 @@ TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
 }
 
 // Two were lost, and only one of them comes again.
-TEST(CoordinatorJoin, WhoIsLostForGoodDoesNotHoldUpTheNextRun) {
+TEST(CoordinatorJoin, ASiteLostForGoodDoesNotHoldUpTheNextRun) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
   const wire::StartAttempt start = c.start(1, 3);

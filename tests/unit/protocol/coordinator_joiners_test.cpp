@@ -65,7 +65,7 @@ TEST_F(CoordinatorJoiners, ARoundWaitsNoLongerThanAGraceForOneThatDoesNot) {
   EXPECT_TRUE(std::ranges::none_of(starts[0].second.voters, [](const wire::Voter& v) { return v.name == "lima"; }));
 }
 
-TEST_F(CoordinatorJoiners, WhoGetsNothingForAGraceIsLetGoAndMayComeAgain) {
+TEST_F(CoordinatorJoiners, AJoinerThatGetsNothingForAGraceIsDroppedAndMayRejoin) {
   join_and_wait();
   const auto actions = pass(seconds(65), 0);
   EXPECT_THAT(notes(actions), HasSubstr("no part of the anchor has reached it for 60 s"));
@@ -96,7 +96,7 @@ TEST_F(CoordinatorJoiners, EachJoinerThatCameInVainHalvesTheTimeThatRoundsWaitFo
 }
 
 // Its own time begins when all the others have come.
-TEST_F(CoordinatorJoiners, WhoIsToldTheAnchorWhenAnotherHasItAtLastIsWaitedForToo) {
+TEST_F(CoordinatorJoiners, AJoinerToldOfALateSourceIsWaitedForToo) {
   join_and_wait();
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(300), 1)).empty());
   static_cast<void>(c.hear(4, join_of("oslo", 2)));
@@ -107,7 +107,7 @@ TEST_F(CoordinatorJoiners, WhoIsToldTheAnchorWhenAnotherHasItAtLastIsWaitedForTo
 }
 
 // Each goes before its own time is over, and another is there by then.
-TEST_F(CoordinatorJoiners, ThoseWhoComeAndGoHoldARoundForNoMoreThanAGrace) {
+TEST_F(CoordinatorJoiners, JoinersThatComeAndGoHoldARoundForAGraceAtMost) {
   join_and_wait(10, "stranger0");
   std::vector<std::pair<LinkId, wire::StartAttempt>> starts;
   for (std::uint64_t i = 1; starts.empty() && i < 200; ++i) {
@@ -119,7 +119,7 @@ TEST_F(CoordinatorJoiners, ThoseWhoComeAndGoHoldARoundForNoMoreThanAGrace) {
   EXPECT_LE(c.now, TimePoint{} + seconds(62));
 }
 
-TEST_F(CoordinatorJoiners, WhoTakesTheAnchorOfAnEarlierRoundIsGivenTheNewOne) {
+TEST_F(CoordinatorJoiners, AJoinerWithAnEarlierAnchorIsGivenTheNewOne) {
   join_and_wait();
   const auto starts = sent<wire::StartAttempt>(pass(seconds(61), 0));
   ASSERT_EQ(starts.size(), 2U);
@@ -137,8 +137,8 @@ TEST_F(CoordinatorJoiners, AHelperThatTakesNothingHoldsNoRound) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).size(), 2U);
 }
 
-// Who leads next asks the members for the anchor they agreed on: who does not hold it yet is none.
-TEST_F(CoordinatorJoiners, WhoTakesTheAnchorIsNotInTheNextMembership) {
+// The next leader asks the members for the anchor they agreed on: a site that does not hold it yet is no member.
+TEST_F(CoordinatorJoiners, AJoinerTakingTheAnchorIsNotInTheNextMembership) {
   wire::Join helper = join_of("helper");
   helper.helper = true;
   ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(3, helper)).size(), 1U);
@@ -166,7 +166,7 @@ TEST_F(CoordinatorJoiners, AMembersNameAndAddressDoNotTakeItsPlace) {
   EXPECT_THAT(sent<wire::Refuse>(heard).at(0).second.reason, HasSubstr("[join.name-taken]"));
 }
 
-TEST_F(CoordinatorJoiners, SoManyMayWaitForANameThatIsTaken) {
+TEST_F(CoordinatorJoiners, ABoundedNumberMayWaitForATakenName) {
   const auto thief = [](std::uint64_t process) {
     wire::Join join = join_of("tokyo", 2);
     join.process = process;
@@ -191,7 +191,7 @@ TEST_F(CoordinatorJoiners, TheSameProcessIsBackAtOnce) {
   EXPECT_EQ(sent<wire::Welcome>(c.hear(9, join_of("tokyo", 2))).size(), 1U);
 }
 
-TEST_F(CoordinatorJoiners, InAnElectionNameAndAddressDoNotTakeItsPlaceEither) {
+TEST_F(CoordinatorJoiners, NameAndAddressDoNotTakeASitesPlaceInAnElectionEither) {
   H waiting;
   const std::vector<wire::Voter> voters = voters_of({"paris", "tokyo", "lima"});
   static_cast<void>(waiting.hear(1, member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters)));
@@ -217,7 +217,7 @@ TEST_F(CoordinatorJoiners, TwoMembersAreToldTheSameKeyAndNobodyElseIs) {
 }
 
 // A bit has flipped where most say so: who was told to take the anchor from before would find it nowhere.
-TEST(CoordinatorHelpers, WhoTakesTheAnchorIsToldWhenAnotherOneIsRight) {
+TEST(CoordinatorHelpers, AHelperTakingTheAnchorIsToldWhenAnotherOneIsRight) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Join helper = join_of("helper", 2);
@@ -260,7 +260,7 @@ TEST_F(FirstReportIsWrong, ReportsOfMoreThanHalfOfTheMembershipOutweighIt) {
   EXPECT_THAT(told(5, "tokyo"), testing::ElementsAre(kRight, kRight)) << "both keep what they hold";
 }
 
-TEST_F(FirstReportIsWrong, TheOnlySourceIsAskedAgainWhenWhoWasSentToItHasGone) {
+TEST_F(FirstReportIsWrong, TheOnlySourceIsAskedAgainWhenItsJoinerHasGone) {
   EXPECT_THAT(told(4, "paris"), testing::ElementsAre(kWrong));
   const auto asked = sent<wire::InstallAnchor>(c.close(4));
   ASSERT_EQ(asked.size(), 1U);
@@ -270,7 +270,7 @@ TEST_F(FirstReportIsWrong, TheOnlySourceIsAskedAgainWhenWhoWasSentToItHasGone) {
   EXPECT_THAT(told(5, "paris"), testing::ElementsAre(kRight));
 }
 
-TEST_F(FirstReportIsWrong, WhoComesAndGoesDoesNotHaveItAskedMoreThanOnceAGrace) {
+TEST_F(FirstReportIsWrong, AJoinerThatComesAndGoesHasItAskedOnceAGrace) {
   std::size_t asked = 0;
   for (int i = 0; i < 10; ++i) {
     static_cast<void>(told(4, "paris"));

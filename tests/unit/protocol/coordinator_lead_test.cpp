@@ -62,7 +62,7 @@ class Lead : public testing::Test {
 
 // ---- what it takes over ----------------------------------------------------------------------------
 
-TEST_F(Lead, WhatTheAnchorIsThoseSayThatHaveAgreedOnIt) {
+TEST_F(Lead, TheAnchorIsWhatItsAcceptorsReport) {
   static_cast<void>(c.come(1, voter("paris")));
   for (std::uint64_t link = 11; link <= 13; ++link) {
     wire::Join stranger = join_of("stranger" + std::to_string(link));
@@ -104,7 +104,7 @@ TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
   EXPECT_EQ(starts[0].second.voters.size(), 2U) << "the membership of the round to come";
 }
 
-TEST_F(Lead, NobodyIsAMemberBeforeMostHaveAccepted) {
+TEST_F(Lead, NoSiteIsAMemberBeforeMostHaveAccepted) {
   c.no_accept = {2};
   EXPECT_THAT(sent<wire::Welcome>(elected()), IsEmpty());
   EXPECT_EQ(c.coordinator.members(), 0U);
@@ -116,7 +116,7 @@ TEST_F(Lead, NobodyIsAMemberBeforeMostHaveAccepted) {
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr(R"("leads":true,"voters":["paris","tokyo","lima"])"));
 }
 
-TEST_F(Lead, WhatCameTooLateForTheElectionIsNoOffence) {
+TEST_F(Lead, AnAnswerTooLateForTheElectionIsNoOffence) {
   static_cast<void>(elected());
   EXPECT_TRUE(c.hear(2, wire::Accepted{TermId{2}}).empty());
   EXPECT_TRUE(c.hear(2, wire::Promise{TermId{2}, kAnchor, voter("tokyo").report}).empty());
@@ -135,7 +135,7 @@ TEST_F(Lead, OneThatComesLaterIsTheVoterItWas) {
 
 // ---- what it commits -------------------------------------------------------------------------------
 
-TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
+TEST_F(Lead, ADecisionAcceptedByAllIsCommittedOnceMostHaveAcceptedItAgain) {
   c.no_accept = {2};
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   const auto asked = c.come(2, knows(voter("tokyo"), attempt(), true));
@@ -157,7 +157,7 @@ TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
 }
 
 // Else who waits for the anchor is taken for one who gives it, and the two wait for each other.
-TEST_F(Lead, WhoHasAppliedAnotherMeanWhileItWasSentTheAnchorTakesTheAnchor) {
+TEST_F(Lead, ASiteThatAppliedAnotherMeanTakesTheAnchorItWasSent) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(c.come(2, knows(voter("tokyo"), attempt(), true)));
   static_cast<void>(c.hear(2, H::ready(5, 1)));  // said before the commit had reached it
@@ -170,7 +170,7 @@ TEST_F(Lead, WhoHasAppliedAnotherMeanWhileItWasSentTheAnchorTakesTheAnchor) {
 }
 
 // Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.
-TEST_F(Lead, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyHadNotAcceptedIt) {
+TEST_F(Lead, APredecessorsDecisionIsCommittedThoughOneSiteHadNotAcceptedIt) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   ASSERT_EQ(sent<wire::Commit>(c.come(2, knows(voter("tokyo"), attempt(), true))).size(), 2U);
   wire::Join tokyo = c.said.at(2);  // it missed the commit
@@ -188,7 +188,7 @@ TEST_F(Lead, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyHadNotAcce
   EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes) << "what lima sent is in the mean";
 }
 
-TEST_F(Lead, WhatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
+TEST_F(Lead, ADecisionThatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   const auto actions = c.come(2, voter("tokyo"));
   EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is given up: not all had accepted it"));
@@ -201,7 +201,7 @@ TEST_F(Lead, WhatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
 }
 
 // It contributed and was lost; the attempt was formed again without waiting for it, and is not for it to rule out.
-TEST_F(Lead, WhatALostSiteContributedIsCommittedWithTheRest) {
+TEST_F(Lead, ALostSitesContributionIsCommittedWithTheRest) {
   wire::StartAttempt start = attempt();
   start.attempt = AttemptId{2};
   start.participants[2].here = false;
@@ -214,7 +214,7 @@ TEST_F(Lead, WhatALostSiteContributedIsCommittedWithTheRest) {
   EXPECT_EQ(commits[0].second.contributors.size(), 3U) << "what lima sent is in the mean";
 }
 
-TEST_F(Lead, WhoHasAnotherMeanThanWasCommittedTakesTheAnchor) {
+TEST_F(Lead, ASiteWithAnotherMeanThanTheCommittedOneTakesTheAnchor) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(c.come(2, knows(voter("tokyo"), attempt(), true)));
   wire::Join lima = knows(voter("lima"), attempt(), true);
@@ -242,7 +242,7 @@ class LeadWithoutTheMean : public Lead {
   }
 };
 
-TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
+TEST_F(LeadWithoutTheMean, ASiteThatMayHaveItIsWaitedFor) {
   EXPECT_THAT(sent<wire::InstallAnchor>(both()), IsEmpty()) << "lima may bring round 5";
   const auto waiting = c.pass(seconds(50), {1, 2});
   EXPECT_THAT(sent<wire::InstallAnchor>(waiting), IsEmpty());
@@ -256,7 +256,7 @@ TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
   EXPECT_EQ(installs[0].second.sources, std::vector{SiteId{2}});
 }
 
-TEST_F(LeadWithoutTheMean, WhoHasAnotherMeanCannotApplyIt) {
+TEST_F(LeadWithoutTheMean, ASiteWithAnotherMeanCannotApplyIt) {
   wire::Join paris = knows(voter("paris", 2), attempt(), true);
   paris.report.record.proposals[0].slices[0] = {9, 9};
   static_cast<void>(c.come(1, paris));
@@ -264,7 +264,7 @@ TEST_F(LeadWithoutTheMean, WhoHasAnotherMeanCannotApplyIt) {
   EXPECT_THAT(notes(c.pass(seconds(50), {1, 2})), HasSubstr("no site has brought back round 5 yet"));
 }
 
-TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
+TEST_F(LeadWithoutTheMean, SitesWaitForAGraceThenContinueAsAnotherRun) {
   static_cast<void>(both());
   const auto later = c.pass(seconds(61), {1, 2});
   EXPECT_THAT(notes(later), HasSubstr("no site has brought back round 5 within 60 s (COLLAB_LINK_GRACE)"));
@@ -289,7 +289,7 @@ TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
 }
 
 // It was done, and left before the commit: it agrees to what the others do then, too, and will not come any more.
-TEST_F(Lead, WhoLeftWhileTheAttemptWasInFlightIsNotWaitedForAfterIt) {
+TEST_F(Lead, ASiteThatLeftDuringTheAttemptIsNotWaitedForAfterIt) {
   const std::vector<std::string> two{"paris", "tokyo"};
   wire::StartAttempt start = SiteHarness::start(5, 1, 2);
   start.attempt = AttemptId{2};
@@ -306,7 +306,7 @@ TEST_F(Lead, WhoLeftWhileTheAttemptWasInFlightIsNotWaitedForAfterIt) {
 // ---- as another run --------------------------------------------------------------------------------
 
 // Its promise would be waited for. A host that is gone says nothing, and its link stays open.
-TEST_F(Lead, WhoIsSilentWhileALeaderIsSoughtIsLetGo) {
+TEST_F(Lead, ASiteSilentDuringTheElectionIsDropped) {
   static_cast<void>(c.come(1, voter("paris")));
   EXPECT_THAT(sent<wire::Prepare>(c.hear(2, voter("tokyo"))), SizeIs(2));
   const auto later = c.pass(seconds(61), {1});
@@ -443,7 +443,7 @@ TEST_F(Lead, ALaterRoundThatWasDisprovedEndsNothing) {
 }
 
 // It comes first, and with a membership of which nobody else is.
-TEST_F(Lead, WhoClaimsALaterRoundIsNotElectedByItsOwnWord) {
+TEST_F(Lead, ASiteThatClaimsALaterRoundIsNotElectedByItsOwnWord) {
   installed(elected());
   wire::Join lima = voter("lima");
   lima.report.record.anchor.round = RoundId{9};
@@ -487,7 +487,7 @@ TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
   EXPECT_THAT(deposed(30, 91), HasSubstr("no longer leads"));
 }
 
-TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
+TEST_F(Lead, AStrangerDoesNotDeposeTheElectedLeader) {
   installed(elected());
   wire::Join stranger = voter("oslo", 99);
   stranger.elements = 7;
@@ -497,7 +497,7 @@ TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
 }
 
 // Whom most have elected the other swarm's site joins, whatever its own has agreed on.
-TEST_F(Lead, OneOfAnotherSwarmJoinsWhomMostHaveElected) {
+TEST_F(Lead, ASiteOfAnotherSwarmJoinsTheElectedLeader) {
   installed(elected());
   wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
   const auto actions = c.hear(3, oslo);
@@ -534,7 +534,7 @@ TEST_F(Lead, TheTermOfANewcomerOrAHelperDoesNotDeposeIt) {
 }
 
 // Both are back on new links while their old ones are dead, and know a newer term: the first of them ends this one.
-TEST_F(Lead, TwoWhoComeBackAtOnceWithANewerTermEndIt) {
+TEST_F(Lead, TwoSitesBackAtOnceWithANewerTermEndIt) {
   installed(elected());
   for (const std::uint64_t link : {5U, 6U}) {
     wire::Join back = voter(link == 5 ? "paris" : "tokyo", 9);

@@ -45,7 +45,7 @@ TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
-TEST(CoordinatorMembers, WhoComesAndGoesInItsAnchorFillsNobodysLineWithRosters) {
+TEST(CoordinatorMembers, ASiteThatComesAndGoesFillsNoLineWithRosters) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
   const wire::StartAttempt start = c.start(1, 3);
@@ -141,7 +141,7 @@ TEST(CoordinatorMembers, TheOthersAreToldWhoHasLeft) {
   EXPECT_TRUE(sent<wire::MemberLeft>(c.close(3)).empty()) << "who is lost has not left";
 }
 
-TEST(CoordinatorMembers, WhoMissedACommitIsToldWhoHasLeftSince) {
+TEST(CoordinatorMembers, ASiteThatMissedACommitIsToldWhoHasLeftSince) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
   const wire::StartAttempt start = c.start(1, 3);
@@ -182,7 +182,7 @@ TEST(CoordinatorMembers, ANumberOfTheNextMembershipIsNotGivenToAnother) {
   EXPECT_THAT(sent<wire::MemberLeft>(c.hear(4, wire::Leave{"bye"})), testing::IsEmpty()) << "oslo is no voter";
 }
 
-// Who says that it holds the anchor and then does nothing would be missing from every quorum once it is gone.
+// A site that says that it holds the anchor and then does nothing would be missing from every quorum once it is gone.
 TEST(CoordinatorMembers, AMemberThatHasTakenPartInNoRoundIsNoVoter) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
@@ -205,7 +205,7 @@ TEST(CoordinatorMembers, AMemberThatHasTakenPartInNoRoundIsNoVoter) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, CoordinatorHarness::ready(2))).size(), 2U);
 }
 
-TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
+TEST(CoordinatorMembers, ALinkThatDidNotJoinIsClosed) {
   CoordinatorHarness c;
   for (const wire::Message& message :
        std::vector<wire::Message>{CoordinatorHarness::ready(1), wire::Heartbeat{}, wire::Leave{}, wire::Welcome{}}) {
@@ -215,7 +215,7 @@ TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
   }
 }
 
-TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
+TEST(CoordinatorMembers, MessagesSitesNeverSendAreIgnoredByName) {
   CoordinatorHarness c;
   c.gather({"paris"});
   for (const wire::Message& message :

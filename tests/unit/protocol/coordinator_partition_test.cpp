@@ -145,7 +145,7 @@ TEST_F(Shares, DoNotMoveWithinARound) {
   EXPECT_EQ(owned(again[0].second), first);
 }
 
-TEST_F(Shares, OfAnOwnerThatIsLostGoToThoseThatStay) {
+TEST_F(Shares, GoFromALostOwnerToTheOthers) {
   gather(3);
   static_cast<void>(shares(1, {{100, 100}, {100, 100}, {80, 80}}));
   const auto again = sent<wire::StartAttempt>(c.close(1));
@@ -157,7 +157,7 @@ TEST_F(Shares, OfAnOwnerThatIsLostGoToThoseThatStay) {
   for (const auto& [link, skip_round] : sent<wire::RoundSkipped>(alone)) EXPECT_EQ(link, LinkId{3});
 }
 
-TEST_F(Shares, OfTheOnlyOwnerAreChosenAnewWhenItIsLost) {
+TEST_F(Shares, AreChosenAnewWhenTheOnlyOwnerIsLost) {
   gather(4);
   EXPECT_EQ(shares(1, {{10, 10}, {10, 10}, {1000, 1000}, {10, 10}}), (Owned{{2, 1}}));
   const auto again = sent<wire::StartAttempt>(c.close(3));
@@ -165,12 +165,12 @@ TEST_F(Shares, OfTheOnlyOwnerAreChosenAnewWhenItIsLost) {
   EXPECT_EQ(owned(again[0].second).size(), 3U);
 }
 
-TEST_F(Shares, WhoCannotBeDialledOwnsNothingHoweverFast) {
+TEST_F(Shares, AreZeroForASiteThatCannotBeDialledHoweverFast) {
   gather(3, 1);
   EXPECT_EQ(shares(1, {{10, 10}, {1000, 1000}, {10, 10}}), (Owned{{0, 0.5}, {2, 0.5}}));
 }
 
-TEST_F(Shares, WhoIsNewCountsAsTheSlowest) {
+TEST_F(Shares, CountANewSiteAsTheSlowest) {
   gather(4);
   const Owned owned = shares(1, {{100, 100}, {400, 400}, {100, 100}, {}});
   EXPECT_EQ(owned.count(3), owned.count(0));
@@ -186,7 +186,7 @@ TEST_F(Shares, ARateIsRememberedWhileASiteHasNoOther) {
 }
 
 TEST_F(Shares, CountWithTheCodecOfEachWay) {
-  // With small means an owner sends less than who owns nothing.
+  // With small means an owner sends less than a site that owns nothing.
   for (std::uint32_t i = 0; i < 3; ++i) {
     wire::Join join = join_with("site" + std::to_string(i), 3);
     join.settings = {{"codec", "fp32/int2"}};
@@ -282,7 +282,7 @@ TEST_F(Helped, WithTheHelperALoneSurvivorOfTwoGoesOn) {
   EXPECT_EQ(owned(again[0].second), (Owned{{2, 1}}));
 }
 
-TEST_F(Helped, WhoHasNoWayToTheAnchorWaitsForAHelper) {
+TEST_F(Helped, ASiteThatCannotReachTheAnchorWaitsForAHelper) {
   for (std::uint64_t link = 1; link <= 2; ++link) {
     wire::Join join = join_with("site" + std::to_string(link), 2);
     join.address.clear();
@@ -334,7 +334,7 @@ TEST_F(Helped, AHelperAloneBeginsNoSwarm) {
   for (const auto& [link, install] : installs) EXPECT_EQ(install.sources, std::vector<SiteId>{SiteId{0}});
 }
 
-// An index is a site's to ask for, whoever comes first.
+// An index is for a site to ask for, even if a helper comes first.
 TEST_F(Helped, AHelperTakesNoIndexOfASiteThatIsStillToCome) {
   static_cast<void>(c.hear(1, join_with("site1", 2)));
   static_cast<void>(c.hear(3, helper()));

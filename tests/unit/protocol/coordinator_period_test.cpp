@@ -92,7 +92,7 @@ TEST_F(PeriodAtTheCoordinator, WaitingForOthersIsNoRound) {
   EXPECT_EQ(round(3, {{0.1, 21}, {0.4, 1, 20}}), 125U);
 }
 
-TEST_F(PeriodAtTheCoordinator, WhatDoesNotCountInStepsIsNotChosen) {
+TEST_F(PeriodAtTheCoordinator, APeriodInSecondsIsNotChosen) {
   for (const char* every : {"100", "30s"}) {
     settings_ = {{"codec", "fp16"}, {"sync_every", every}, {"target_overhead", "0.02"}};
     c = H{};
@@ -155,7 +155,7 @@ TEST_F(PeriodBySamples, IsAStepAtLeastAndWhatItWasWhereNobodyCounts) {
   EXPECT_EQ(counted(2, {{1'000'000, 10}, {0, 10}}), 1U);
 }
 
-TEST_F(PeriodAtTheCoordinator, OfASiteThatJoinsARoundIsMeasuredFirst) {
+TEST_F(PeriodAtTheCoordinator, IsMeasuredFirstForASiteThatJoins) {
   gather({"paris", "tokyo"});
   round(1, {{}, {}});
   EXPECT_EQ(round(2, {{0.1, 1}, {0.1, 1}}), 500U);
@@ -188,7 +188,7 @@ TEST_F(PeriodAtTheCoordinator, ATriggerWithoutARoundMeasuresNothing) {
 
 class Successor : public PeriodAtTheCoordinator {};
 
-// Whoever leads anew has measured nothing, and goes on from what the sites follow.
+// A new leader has measured nothing, and goes on from what the sites follow.
 TEST_F(Successor, GoesOnFromWhatTheSitesFollow) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(round(1, {{0.1, 1}, {0.1, 1}}, 500), 500U);

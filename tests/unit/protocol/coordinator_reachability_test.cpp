@@ -30,7 +30,7 @@ class CoordinatorReachability : public ThreeSites {
   }
 };
 
-TEST_F(CoordinatorReachability, WhoCannotBeDialledOwnsNothing) {
+TEST_F(CoordinatorReachability, ASiteThatCannotBeDialledOwnsNothing) {
   wire::Join hidden = join_of("oslo", 3);
   hidden.address.clear();
   EXPECT_TRUE(all<ProbeAddress>(c.hear(8, hidden)).empty());

@@ -70,7 +70,7 @@ TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
 }
 
 // Its weight is a site's own word.
-TEST(RoundOfEquals, NobodyCountsForMoreThanAnother) {
+TEST(RoundOfEquals, EverySiteCountsAlike) {
   H c;
   for (const std::uint64_t link : {1, 2}) {
     wire::Join join = join_of(link == 1 ? "paris" : "tokyo", 2);
@@ -88,7 +88,7 @@ TEST(RoundOfEquals, NobodyCountsForMoreThanAnother) {
   EXPECT_TRUE(c.hear(1, heavy).empty()) << "said twice, it is the same word";
 }
 
-TEST_F(Round, NobodyHasAWeight) {
+TEST_F(Round, NoSiteHasAWeight) {
   static_cast<void>(c.hear(1, H::ready(1, 0)));
   static_cast<void>(c.hear(2, H::ready(1, 0)));
   const auto starts = sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0)));
@@ -131,7 +131,7 @@ TEST_F(Round, AfterALossOwnersKeepTheirSlicesAndWhatTheyHoldStands) {
   EXPECT_EQ(again.slices[1].range.begin, start.slices[1].range.begin);
 }
 
-TEST_F(Round, WhatWasExchangedWithOneThatComesLaterDoesNotStand) {
+TEST_F(Round, AnExchangeWithALaterSiteDoesNotStand) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));
   const wire::StartAttempt two = reformed(c.pass(seconds(61), {1, 2, 3}));
@@ -216,7 +216,7 @@ TEST_F(Round, WhenAllDeclineTheAnchorStands) {
 
 TEST_F(Round, TwoThatCannotExchangeOwnNothing) {
   static_cast<void>(c.start(1, 3));
-  // The pair counts, whoever of the two says so.
+  // The pair counts, whichever of the two reports it.
   c.now += seconds(4);
   wire::StartAttempt start = reformed(c.hear(2, wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{2}, "no link"}));
   EXPECT_EQ(start.slices.size(), 3U);
@@ -236,7 +236,7 @@ TEST_F(Round, TwoThatCannotExchangeOwnNothing) {
   }
 }
 
-TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
+TEST_F(Round, ASiteCutOffFromMostIsNotWaitedFor) {
   static_cast<void>(c.start(1, 3));
   // paris reaches nobody; it says so first, and blames the others.
   std::vector<CoordinatorAction> actions;
@@ -253,7 +253,7 @@ TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-TEST_F(Round, OfTwoThatCannotExchangeNobodyIsToBlame) {
+TEST_F(Round, TwoSitesThatCannotExchangeAreNeitherToBlame) {
   H two;
   two.gather({"paris", "tokyo"});
   static_cast<void>(two.start(1, 2));
@@ -292,7 +292,7 @@ TEST_F(Round, ASwarmThatBeginsAnewAfterManyRoundsCommitsItsFirst) {
   EXPECT_EQ(sent<wire::Commit>(last).size(), 3U);
 }
 
-TEST_F(Round, WhoeverGivesAnAttemptUpAnotherIsFormed) {
+TEST_F(Round, AnotherAttemptFollowsOneThatAnySiteGaveUp) {
   static_cast<void>(c.start(1, 3));
   const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{9}, "too many chunks"});
   EXPECT_THAT(notes(actions),
@@ -316,7 +316,7 @@ wire::StartAttempt fail_until_without_tokyo(H& c, F fail) {
   return start;
 }
 
-TEST_F(Round, WhoGivesUpTimeAfterTimeIsLeftOutOfTheRound) {
+TEST_F(Round, ASiteThatKeepsGivingUpIsLeftOutOfTheRound) {
   const auto start = fail_until_without_tokyo(c, [this](const wire::StartAttempt& in, int) {
     return c.hear(2, wire::PeerUnreachable{RoundId{1}, in.attempt, SiteId{9}, "too many chunks"});
   });
@@ -371,7 +371,7 @@ TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
   EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(start))).size(), 3U);
 }
 
-// An attacker's new names come after whoever waits already.
+// An attacker's new names come after the sites that wait already.
 TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
   static_cast<void>(with({11, 12}));
   const wire::StartAttempt start = reformed(c.close(12));
@@ -391,7 +391,7 @@ TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceKeepAnOlderOneFromNoRound) {
   EXPECT_THAT(reformed(actions).participants, testing::AllOf(testing::SizeIs(4), testing::Contains(named)));
 }
 
-TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {
+TEST_F(Round, ASiteThatFailsItsOwnPartOwnsNothing) {
   wire::StartAttempt start = c.start(1, 3);
   for (int failures = 0; failures < 4; ++failures) {
     EXPECT_EQ(owners_of(start).size(), 3U);
@@ -432,7 +432,7 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).size(), 3U);
 }
 
-TEST_F(Round, TheMajorityIsRightWhoeverItIs) {
+TEST_F(Round, TheMajorityIsRightWhateverItsSites) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(3, H::ready(1, 1, kWrong));
@@ -494,7 +494,7 @@ TEST(RoundOfTwo, OneThatIsBeyondRepairIsRefused) {
 }
 
 // One peer may be any number of helpers, and of sites that have just come.
-TEST_F(Round, WhoIsRightIsForThoseToSayThatTrainAndHaveASay) {
+TEST_F(Round, OnlyTrainingVotersDecideWhichDigestIsRight) {
   for (std::uint64_t link = 11; link <= 18; ++link) {
     wire::Join join = join_of("guest" + std::to_string(link));
     join.helper = link % 2 == 1;
@@ -543,7 +543,7 @@ TEST(RoundOfTwo, AReadyThatCrossedASkippedRoundIsCorrected) {
   EXPECT_EQ(starts[0].second.participants[1].weight, 30);
 }
 
-TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {
+TEST(RoundWithoutAddress, ASiteThatCannotBeDialledOwnsNothing) {
   H c;
   wire::Join hidden = join_of("paris", 2);
   hidden.address.clear();

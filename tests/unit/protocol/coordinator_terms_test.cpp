@@ -59,7 +59,7 @@ TEST_F(FarTerms, OneInAPromiseIsNotHeard) {
   EXPECT_FALSE(c.coordinator.knows(LinkId{2}));
 }
 
-TEST_F(FarTerms, WhoHasPromisedTheHighestAndGoesKeepsNoFreshSiteOut) {
+TEST_F(FarTerms, ASiteThatPromisedTheHighestAndLeavesKeepsNoFreshSiteOut) {
   wire::Join liar = join_of("liar");
   liar.report.record.promised = TermId{kLimit};
   static_cast<void>(c.come(1, liar));
@@ -88,7 +88,7 @@ TEST_F(FarTerms, AVoterThatHasPromisedTheHighestEndsNoElection) {
 }
 
 // Nothing that they follow may keep sites out, as it is in their records from there on.
-TEST(TermLimit, WhatOneHasBeenMadeToPromiseIsHeardEverywhereAMomentLater) {
+TEST(TermLimit, AnInflatedPromiseOfOneSiteIsHeardEverywhere) {
   const TermLimit terms{seconds(2'000'000)};
   const TermId raised{terms.at(TimePoint{}).value + 1};
   EXPECT_GT(raised, terms.at(TimePoint{}));

@@ -49,7 +49,7 @@ TEST_F(Waiting, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
 }
 
 // lima takes each anchor and is never ready.
-TEST_F(Waiting, WhoIsNeverReadyCostsTheOthersLessAndLess) {
+TEST_F(Waiting, ASiteNeverReadyCostsTheOthersLessAndLess) {
   const auto ready = [](std::uint64_t round) { return H::ready(round, 1, round == 1 ? kRight : kWrong); };
   const auto round_without_lima = [&](std::uint64_t round) {
     const TimePoint began = c.now;
@@ -98,7 +98,7 @@ TEST_F(Waiting, AStragglerThatIsReadyWhenTheAttemptIsLostIsInTheNext) {
       3U);
 }
 
-TEST_F(Waiting, WithoutAMajorityThoseWhoAreReadyTrainOnAtTheLimit) {
+TEST_F(Waiting, WithoutAMajorityReadySitesTrainOnAtTheLimit) {
   static_cast<void>(c.hear(1, H::ready(1)));
   const auto actions = c.pass(seconds(1801), {1, 2, 3});
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
@@ -121,7 +121,7 @@ TEST_F(Waiting, ARoundAndACallDoNotWaitForEachOther) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-TEST_F(Waiting, WhoStandsInABarrierCannotComeAndIsNotWaitedFor) {
+TEST_F(Waiting, ASiteInABarrierIsNotWaitedFor) {
   const InCall barrier{"barrier: all_reduce (max) of 1 Long", {"paris"}, true};
   static_cast<void>(c.hear(1, H::ready(1)));
   EXPECT_TRUE(sent<wire::RoundSkipped>(c.step(CallsUnderWay{{{"tokyo", barrier}}})).empty()) << "lima trains on";
@@ -166,7 +166,7 @@ TEST_F(Waiting, AMajorityGoesOnWithoutASiteThatWaitsForItInACall) {
   EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier, which waits for paris"));
 }
 
-TEST_F(Waiting, WhoWaitsInACallForSomebodyElseIsWaitedFor) {
+TEST_F(Waiting, ASiteWaitingInACallForAnotherIsWaitedFor) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"tokyo"}}}}}));
   EXPECT_TRUE(sent<wire::RoundSkipped>(c.pass(seconds(30), {1, 2, 3})).empty());
@@ -192,14 +192,14 @@ TEST_F(Waiting, AMinorityTrainsOnAtOnce) {
   EXPECT_EQ(all<Note>(again).back().level, Note::Level::kDebug) << "it is the same at every trigger";
 }
 
-TEST_F(Waiting, WhoLeavesAgreesThatTheOthersGoOn) {
+TEST_F(Waiting, ALeavingSiteAgreesThatTheOthersGoOn) {
   static_cast<void>(c.hear(2, wire::Leave{"trained to the end"}));
   static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
   EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 1U);
 }
 
 // It accepts whatever the others do, and goes on doing so when another one is lost.
-TEST_F(Waiting, WhoHasLeftCountsForGood) {
+TEST_F(Waiting, ASiteThatLeftCountsForGood) {
   static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
   static_cast<void>(c.close(2));
   const wire::StartAttempt start = reformed(c.hear(1, H::ready(1)));
@@ -259,7 +259,7 @@ TEST_F(SlowExchange, GoesOnWithoutThoseThatAreNotDone) {
 }
 
 // A contribution that comes slowly keeps the others from being done.
-TEST_F(SlowExchange, GoesOnWithoutTheOneWhoseContributionTheOthersLack) {
+TEST_F(SlowExchange, GoesOnWithoutTheSiteThatSendsNoContribution) {
   static_cast<void>(c.start(1, 3));
   slow_ = {{1, {SiteId{2}}}, {2, {SiteId{2}}}};
   const auto actions = exchange({1, 2, 3});
@@ -339,7 +339,7 @@ TEST_F(SlowExchange, HasTheWholeLimitFromItsBegin) {
   EXPECT_THAT(notes(actions), Not(HasSubstr("[round.slow]")));
 }
 
-TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
+TEST_F(Waiting, ASiteStuckInstallingTheAnchorIsDropped) {
   wire::Join late = join_of("oslo");
   late.offer.digest = kWrong;
   static_cast<void>(c.hear(4, late));

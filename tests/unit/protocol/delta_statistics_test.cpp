@@ -59,7 +59,7 @@ TEST(DeltaStatistics, TheCosineIsToTheMeanBeforeOfTheSameFragment) {
   EXPECT_NEAR(deltas.last().cosine.value_or(0), -1, 1e-12);
 }
 
-TEST(DeltaStatistics, NothingIsSaidOfTooLittleOrOfWhatIsNoNumber) {
+TEST(DeltaStatistics, AreNotReportedForTooFewOrNonFiniteValues) {
   DeltaStatistics deltas;
   const Sampled one = in_turn(1, 1);
   const Sampled none = in_turn(0, 0);

@@ -63,7 +63,7 @@ TEST(DuplicateData, ACosineIsNeverRoundedAboveOne) {
   }
 }
 
-TEST(DuplicateData, WhatSaysNothingIsNotCompared) {
+TEST(DuplicateData, UninformativeSamplesAreNotCompared) {
   DuplicateData duplicate_data;
   const SampledDelta little = sampled_delta(1, 0, kLeastSampledDelta - 1);
   const SampledDelta nothing(256, 0);
@@ -83,7 +83,7 @@ TEST(DuplicateData, WhatSaysNothingIsNotCompared) {
   }
 }
 
-TEST(DuplicateData, OfManyNeighboursAreFound) {
+TEST(DuplicateData, IsFoundAmongManySites) {
   DuplicateData duplicate_data;
   std::vector<SampledDelta> all;
   for (std::uint64_t site = 0; site < 500; ++site) all.push_back(sampled_delta(site == 400 ? 17 : site, 0.001F));

@@ -54,7 +54,7 @@ TEST(EgressBudget, EachMarkIsToldOnce) {
             (std::vector<unsigned>{0, 0, 0, 0, 0, 0, 0, 0, 0, 50, 0, 0, 0, 0, 0, 80, 0, 0, 95, EgressBudget::kOver}));
 }
 
-TEST(EgressBudget, OfMarksThatArePassedAtOnceTheHighestIsTold) {
+TEST(EgressBudget, ReportsTheHighestOfMarksPassedAtOnce) {
   EgressBudget budget(100 * kRound);
   budget.sent(96 * kRound);
   budget.round_ended(kRound);

@@ -36,7 +36,7 @@ TEST(ElectionClaims, ALaterRoundThatThePromisesDisproveHoldsNobodyUp) {
 }
 
 // What is agreed on after they promised they need not know.
-TEST(ElectionClaims, WhatIsClaimedAfterThePromisesIsNotDisproved) {
+TEST(ElectionClaims, AClaimAfterThePromisesIsNotDisproved) {
   Claim world;
   EXPECT_FALSE(world.promise(1));
   EXPECT_FALSE(world.promise(2));
@@ -120,7 +120,7 @@ TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
 }
 
 // It would be led by its own claim, once it has accepted that; meanwhile the others wait.
-TEST(ElectionClaims, WhoPromisesAndNeverAcceptsIsWaitedForForAGrace) {
+TEST(ElectionClaims, ASiteThatPromisesAndNeverAcceptsIsWaitedForForAGrace) {
   Claim world;
   static_cast<void>(world.come(3, claims(90, {"lima"}, RunId{9})));
   for (const std::uint64_t link : {3, 1, 2}) EXPECT_FALSE(world.promise(link));
@@ -135,7 +135,7 @@ TEST(ElectionClaims, WhoPromisesAndNeverAcceptsIsWaitedForForAGrace) {
 }
 
 // A minority is not taken over by a site that has founded a swarm of its own, nor by one that says so.
-TEST(ElectionClaims, FewerThatHaveAgreedOnLessDoNotSetAsideThoseWhoWait) {
+TEST(ElectionClaims, FewerSitesWithAnOlderAgreementDoNotSetAsideThoseThatWait) {
   ElectionWorld world;
   const std::vector<std::string> five{"paris", "tokyo", "kyiv", "oslo", "rome"};
   for (const std::uint64_t link : {1, 2}) static_cast<void>(world.come(link, voter(five[link - 1], 1, five)));
@@ -144,7 +144,7 @@ TEST(ElectionClaims, FewerThatHaveAgreedOnLessDoNotSetAsideThoseWhoWait) {
   EXPECT_FALSE(world.elect());
 }
 
-// Whoever comes with the name of a voter that is away, and without a record, would have the term begun anew each time.
+// Anyone with the name of an absent voter, and without a record, would have the term begun anew each time.
 TEST(ElectionClaims, ComersDoNotDisturbATermForWhichEnoughAreHere) {
   Claim world;
   const TermId begun = world.term();
@@ -173,7 +173,7 @@ TEST(ElectionClaims, AfterThreeSecondsTheTermIsBegunAnewForThem) {
   EXPECT_EQ(world.asked_to_accept().size(), 2U);
 }
 
-TEST(ElectionClaims, WhoCameTooLateForATermDoesNotCountInIt) {
+TEST(ElectionClaims, ASiteTooLateForATermDoesNotCountInIt) {
   Claim world;
   EXPECT_FALSE(world.promise(1));
   EXPECT_FALSE(world.come(3, forgetful("lima")));
@@ -210,7 +210,7 @@ wire::Join of_an_older_run(const std::string& name) {
 }
 
 // Lima alone has heard that round 5 was committed; without it another run's round 5 would come before round 4.
-TEST(ElectionClaims, WhatTheOthersMayHaveAgreedOnThemselvesIsNotDisproved) {
+TEST(ElectionClaims, AClaimTheOthersMayHaveAgreedOnIsNotDisproved) {
   ElectionWorld world;
   const wire::Proposal done{SiteHarness::start(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}};
   for (const std::uint64_t link : {1, 2}) {
@@ -243,8 +243,8 @@ TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForReco
   EXPECT_THAT(elected->new_run, testing::HasSubstr("too few of the sites here have kept their records"));
 }
 
-// Who are here know of no membership, so they wait for the one it names; of that somebody can say that it will not
-// come.
+// The sites that are here know of no membership, so they wait for the one it names. An operator can say that this one
+// will not come.
 TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(3, claims(90, {"lima"}, RunId{9})));
@@ -261,7 +261,7 @@ TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
 }
 
 // Those it names are here, and promise; it does not.
-TEST(ElectionClaims, WhoDoesNotPromiseWhatItAloneKnowsIsDoneWithoutAfterAGrace) {
+TEST(ElectionClaims, AnUnpromisedClaimOfOneSiteIsSetAsideAfterAGrace) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris", 1, {"paris"})));
   EXPECT_FALSE(world.come(3, claims(90, {"paris"}, RunId{9})));
@@ -276,7 +276,7 @@ TEST(ElectionClaims, WhoDoesNotPromiseWhatItAloneKnowsIsDoneWithoutAfterAGrace) 
 }
 
 // The term may be old; it has been asked just now.
-TEST(ElectionClaims, WhoCameLateHasAGraceToPromise) {
+TEST(ElectionClaims, ALateSiteHasAGraceToPromise) {
   ElectionWorld world;
   for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, voter(kNames[link - 1])));
   EXPECT_FALSE(world.promise(1));
@@ -289,7 +289,7 @@ TEST(ElectionClaims, WhoCameLateHasAGraceToPromise) {
   EXPECT_THAT(world.election.missing(), ElementsAre("tokyo", "lima"));
 }
 
-TEST(ElectionClaims, WhoHadPromisedAnOlderTermIsAskedAgain) {
+TEST(ElectionClaims, ASiteThatPromisedAnOlderTermIsAskedAgain) {
   Claim world;
   for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.promise(link));
   EXPECT_FALSE(world.pass(seconds(61)));
@@ -326,7 +326,7 @@ TEST(ElectionClaims, ComingAgainDoesNotBeginTheGraceAnew) {
 }
 
 // Those who could do without it have gone meanwhile.
-TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereItIsNeeded) {
+TEST(ElectionClaims, AClaimSetAsideCountsAgainWhenNeeded) {
   Claim world;
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
   EXPECT_FALSE(world.promise(1));
@@ -339,7 +339,7 @@ TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereItIsNeeded) {
 
 // Lima, the only one that knows of round 5, is slow to accept, and tokyo to promise. Round 5 may have been committed:
 // to go on from round 4 under another name would lose it.
-TEST(ElectionClaims, WhatWasSetAsideCountsAgainWhereTheOthersDoNotAnswer) {
+TEST(ElectionClaims, AClaimSetAsideCountsAgainIfTheOthersDoNotAnswer) {
   Claim world;
   static_cast<void>(world.come(3, claims(5, kNames)));
   world.election.forget({"tokyo"});

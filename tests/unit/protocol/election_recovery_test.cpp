@@ -106,7 +106,7 @@ TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
 }
 
 // It waits with one who knows more than it, and is not to found a swarm when that one looks elsewhere for a moment.
-TEST(Recovering, WhoKnowsNothingDoesNotFoundASwarmWhereOneWasHereThatDoes) {
+TEST(Recovering, AFreshSiteFoundsNoSwarmIfAnInformedOneWasHere) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(2, fresh("tokyo")));
@@ -141,7 +141,7 @@ TEST(Recovering, AStrangerWithoutARecordChangesNothing) {
 }
 
 // It founded a swarm of its own since, and knows what it has promised there: of this one it has forgotten all.
-TEST(Recovering, WhoRemembersAnotherRunHasNoRecordOfThisOne) {
+TEST(Recovering, ASiteOfAnotherRunHasNoRecordOfThisOne) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   wire::Join other = member_of("tokyo", {RunId{8}, RoundId{0}, kRight}, {{SiteId{0}, "tokyo", AcceptorId{5}}});
@@ -196,7 +196,7 @@ TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
 }
 
 // Sites hang up by themselves after a while, to look elsewhere; the grace is not to begin anew each time.
-TEST(WayOut, WhoComesAndGoesIsPatientNoLongerThanTheGrace) {
+TEST(WayOut, ASiteThatComesAndGoesWaitsNoLongerThanTheGrace) {
   ElectionWorld world;
   std::uint64_t link = 1;
   for (int visit = 0; visit < 2; ++visit) {
@@ -292,7 +292,7 @@ TEST(GoneOn, NotInTheFaceOfARoundThatMayBeCommitted) {
 
 // ---- forgetting ------------------------------------------------------------------------------------
 
-TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {
+TEST(Forgetting, PresentSitesGoOnWithoutForgottenOnes) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   world.election.forget({"tokyo"});
@@ -370,7 +370,7 @@ TEST(HasLeft, OneOfTwoGoesOnAlone) {
 }
 
 // Each was told of another one that left, before their leader was lost.
-TEST(HasLeft, WhatEachKnowsOfItIsPutTogether) {
+TEST(HasLeft, MergesWhatEachSiteKnows) {
   ElectionWorld world;
   wire::Join paris = voter("paris", 1, kFive);
   paris.report.record.voters[3].left = true;
@@ -424,14 +424,14 @@ TEST(TwoSwarms, TheOneThatHasAgreedMoreOftenStays) {
   EXPECT_EQ(stays(fresh, trained), trained);
 }
 
-TEST(TwoSwarms, OfEquallyManyRoundsTheLaterRun) {
+TEST(TwoSwarms, WithEqualRoundsTheLaterRunStays) {
   const wire::Offer earlier{RunId{3}, RoundId{2}, kRight};
   const wire::Offer later{RunId{8}, RoundId{2}, kWrong};
   EXPECT_EQ(stays(earlier, later), later);
   EXPECT_EQ(stays(later, earlier), later);
 }
 
-TEST(TwoSwarms, OfTwoThatHaveNotAgreedYetTheLarger) {
+TEST(TwoSwarms, WithoutAgreementTheLargerStays) {
   const wire::Offer larger{RunId{3}, RoundId{0}, kRight};
   const wire::Offer later{RunId{8}, RoundId{0}, kWrong};
   EXPECT_EQ(stays(later, larger, 2), larger);
@@ -439,7 +439,7 @@ TEST(TwoSwarms, OfTwoThatHaveNotAgreedYetTheLarger) {
 }
 
 // It was committed, and the first to apply the commit has told the others what came of it.
-TEST(TwoSwarms, TheDigestOfTheNewestAnchorIsTakenFromWhoKnowsIt) {
+TEST(TwoSwarms, TheNewestAnchorsDigestIsTakenFromASiteThatKnowsIt) {
   ElectionWorld world;
   wire::Join paris = voter("paris");
   paris.report.record.anchor.digest = {};
@@ -450,7 +450,7 @@ TEST(TwoSwarms, TheDigestOfTheNewestAnchorIsTakenFromWhoKnowsIt) {
 
 // ---- time, words, the end --------------------------------------------------------------------------
 
-TEST(ElectionTime, NothingIsDueWhereNobodyIs) {
+TEST(ElectionTime, NothingIsDueWithoutSites) {
   ElectionWorld world;
   EXPECT_EQ(world.election.next_deadline(world.now), kNever);
   static_cast<void>(world.come(1, voter("paris")));
@@ -461,7 +461,7 @@ TEST(ElectionTime, NothingIsDueWhereNobodyIs) {
 }
 
 // It was asked for a promise by those who have gone since: the time for it is over, and nothing comes of that.
-TEST(ElectionTime, WhatIsOverIsNotDueAgainAndAgain) {
+TEST(ElectionTime, APassedDeadlineIsNotDueAgain) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
@@ -476,7 +476,7 @@ TEST(ElectionTime, WhatIsOverIsNotDueAgainAndAgain) {
   EXPECT_GT(world.election.next_deadline(world.now), world.now);
 }
 
-TEST(ElectionTime, WhoDoesNotAnswerIsWaitedForInWords) {
+TEST(ElectionTime, AWaitForASilentSiteIsExplained) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));

@@ -76,7 +76,7 @@ TEST(Election, MostPromiseThenAcceptThenItLeads) {
   EXPECT_EQ(elected->applicants.size(), 2U);
 }
 
-TEST(Election, WhatWasPromisedUnderAnotherTermDoesNotCount) {
+TEST(Election, PromisesOfAnotherTermDoNotCount) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
@@ -93,7 +93,7 @@ TEST(Election, WhatWasPromisedUnderAnotherTermDoesNotCount) {
 }
 
 // What counts of the past was decided from those who had promised: who comes later changes nothing of it.
-TEST(Election, ThoseWhoPromisedAreFrozen) {
+TEST(Election, SitesThatPromisedAreFrozen) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
@@ -114,7 +114,7 @@ TEST(Election, ThoseWhoPromisedAreFrozen) {
 
 // What it has accepted on this link is in its next promise, and not in the Join it came with. Lima has not accepted the
 // attempt itself, which rules that out; what paris accepted under the term between is newer than that.
-TEST(Election, WhatWasAcceptedSinceItCameIsInItsPromise) {
+TEST(Election, APromiseHoldsWhatWasAcceptedSinceTheSiteCame) {
   ElectionWorld world;
   static_cast<void>(world.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(world.come(2, knows(voter("tokyo"), attempt(), true)));
@@ -164,7 +164,7 @@ TEST(Election, WhereTooManyOfThemGoItBeginsAnew) {
 }
 
 // It promised, went, and is back: its promise was given over a link that is no more.
-TEST(Election, WhoComesAgainPromisesAgain) {
+TEST(Election, AReturningSitePromisesAgain) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
@@ -192,7 +192,7 @@ std::optional<ElectionResult> elect_two(ElectionWorld& world, const wire::Join& 
   return world.accept(2);
 }
 
-TEST(Election, WhatAllHereHaveAcceptedIsSettled) {
+TEST(Election, ADecisionAcceptedByAllHereIsSettled) {
   ElectionWorld world;
   const auto elected = elect_two(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), true));
   ASSERT_TRUE(elected);
@@ -233,7 +233,7 @@ TEST(Election, OneThatHasAcceptedAnotherMeanRulesItOutToo) {
   EXPECT_FALSE(elect_two(world, knows(voter("paris"), attempt(), true), tokyo)->settled);
 }
 
-TEST(Election, WhoIsNotHereInTheAttemptDoesNotRuleItOut) {
+TEST(Election, AnAbsentSiteDoesNotRuleADecisionOut) {
   for (const bool takes_part : {true, false}) {
     ElectionWorld world;
     wire::StartAttempt start = attempt();
@@ -257,7 +257,7 @@ TEST(Election, OneThatHasLostItsRecordSinceDoesNotRuleItOut) {
 }
 
 // The first successor settles it with paris and tokyo and dies; the second never hears of paris.
-TEST(Election, WhatAPredecessorWasAboutToCommitStaysThoughSomebodyHadNotAcceptedIt) {
+TEST(Election, APredecessorsDecisionStaysThoughOneSiteHadNotAcceptedIt) {
   ElectionWorld first;
   const auto paris = knows(voter("paris"), attempt(), true);
   const auto tokyo = knows(voter("tokyo"), attempt(), true);

@@ -170,14 +170,14 @@ TEST(Exchange, RefusesWhatDoesNotBelong) {
   EXPECT_EQ(exchange.step(ExchangeStart{}).status().code(), StatusCode::kInternal);
 }
 
-TEST(Exchange, WhatComesBeforeTheStartIsKept) {
+TEST(Exchange, KeepsChunksThatComeBeforeTheStart) {
   Exchange exchange(plan_for(2));
   EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{0}, {4096, 5120}}).empty());
   EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{1}, {4096, 5120}}).empty());
   EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 1U);
 }
 
-TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
+TEST(Exchange, ReducesHeldChunksAndResendsNoDeliveredOnes) {
   ExchangePlan plan = plan_for(0);
   plan.held = {{SiteId{1}, {0, 1024}}, {SiteId{1}, {1024, 1500}}};          // the second is no chunk of this attempt
   plan.delivered = {{SiteId{1}, {2048, 3072}}, {SiteId{2}, {3072, 4096}}};  // nor was this one sent to its owner
@@ -193,7 +193,7 @@ TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
   EXPECT_FALSE(exchange.owns({1024, 1500}));
 }
 
-TEST(Exchange, KnowsWhosePartsAreMissing) {
+TEST(Exchange, KnowsTheContributorsOfMissingParts) {
   ExchangePlan plan = plan_for(0, 1);
   plan.start.slices = {{SiteId{0}, {0, 1024}}, {SiteId{1}, {1024, 2048}}, {SiteId{2}, {2048, 3072}}};
   Exchange exchange(plan);
@@ -210,7 +210,7 @@ TEST(Exchange, KnowsWhosePartsAreMissing) {
   EXPECT_THAT(exchange.missing(9).sites, ElementsAre(SiteId{1}));
 }
 
-TEST(Exchange, LacksTheContributionOfOneWhoIsGoneUnlessItIsHeldWhole) {
+TEST(Exchange, LacksALostSitesContributionUnlessItIsHeldWhole) {
   ExchangePlan plan = plan_for(0);
   plan.start.participants[1].here = false;
   plan.start.slices = {{SiteId{0}, {0, 2048}}};

@@ -37,7 +37,7 @@ class Watch : public testing::Test {
   ExchangeWatch watch;
 };
 
-TEST_F(Watch, WhoseContributionMostLackHoldsTheExchangeUp) {
+TEST_F(Watch, TheSiteWithTheMostMissedContributionHoldsTheExchangeUp) {
   lacks(kParis, {kLima});
   lacks(kRome, {kLima});
   lacks(kOslo, {kParis, kRome}, true);  // it waits for means, which wait for lima
@@ -46,7 +46,7 @@ TEST_F(Watch, WhoseContributionMostLackHoldsTheExchangeUp) {
   EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
 }
 
-TEST_F(Watch, WhoKeepsItsMeansBackDoesWhereNoContributionIsMissing) {
+TEST_F(Watch, ASiteThatWithholdsItsMeansHoldsUpWhenNoContributionIsMissing) {
   for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima}, true);
   EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
 }
@@ -114,15 +114,17 @@ TEST_F(Watch, WhereHalfOfThemLackTheOtherHalfNobodyInParticularHoldsItUp) {
   EXPECT_FALSE(stall(60)->pair);
 }
 
-TEST_F(Watch, WhoLacksNothingAndIsNotDoneHoldsItUp) { EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo)); }
+TEST_F(Watch, ASiteWithAllPartsThatIsNotDoneHoldsItUp) {
+  EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo));
+}
 
-TEST_F(Watch, WhatIsSaidOfOneselfOrOfStrangersDoesNotCount) {
+TEST_F(Watch, ReportsAboutOneselfOrStrangersDoNotCount) {
   lacks(kParis, {kParis, SiteId{9}});
   watch.heard(SiteId{9}, {.moved = 0, .means = false, .lacks = {kRome}}, at(1));
   EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo));
 }
 
-TEST_F(Watch, TheSleepOfWhoWatchesIsNobodysSilence) {
+TEST_F(Watch, TheSleepOfTheWatcherIsNobodysSilence) {
   watch.slept(seconds(100));
   EXPECT_FALSE(stall(159, {kOslo}));
   EXPECT_TRUE(stall(160, {kOslo}));
@@ -284,7 +286,7 @@ TEST_F(HeldUp, AReportAboutOneSiteIsHeldAgainstThePairAndNeitherIsLeftOut) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
+TEST_F(HeldUp, NeitherOfTwoSitesIsDroppedAndBothTrainOn) {
   H two;
   two.gather({"paris", "tokyo"});
   static_cast<void>(two.start(1, 2));
@@ -384,7 +386,7 @@ TEST_F(HeldUpByMembers, OneThatKeepsItsMeansBackHoldsItUpForTwoLimitsThenTheOthe
 }
 
 // One after the other says so of them, when the limit for links has passed. Names that anybody can have.
-TEST_F(HeldUpByMembers, NewcomersToWhomThereIsNoLinkHoldItUpForAMinuteAndOneAttempt) {
+TEST_F(HeldUpByMembers, NewcomersWithoutALinkHoldItUpForAMinuteAndOneAttempt) {
   for (const std::uint64_t link : {6, 7}) {
     wire::Join join = join_of("new" + std::to_string(link), 5);
     join.elements = 1 << 20;
@@ -410,7 +412,7 @@ TEST_F(HeldUpByMembers, NewcomersToWhomThereIsNoLinkHoldItUpForAMinuteAndOneAtte
 }
 
 // As half of them are no more than half: nobody is to blame, and all train on.
-TEST_F(HeldUpByMembers, WhoseMeansHalfOfTheOthersLackHoldsItUpForThreeLimitsAtMost) {
+TEST_F(HeldUpByMembers, ASiteWhoseMeansHalfTheOthersLackHoldsItUpForThreeLimitsAtMost) {
   static_cast<void>(five.start(2, 5));
   std::uint64_t waited = 0;
   const auto [second_of_next, next] = wait_for_the_next([&](std::uint64_t link, std::uint64_t second) {

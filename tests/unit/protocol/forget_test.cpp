@@ -171,7 +171,7 @@ TEST(Forget, TheRunThatGoesOnIsTheLaterOneWhateverTheClocksSay) {
 }
 
 // Its record is gone, as it ended in good order; those who were forgotten come back with theirs.
-TEST(Forget, WhatWasAgreedOnSinceIsTheirAnchorOnceTheOthersAreBack) {
+TEST(Forget, TheAgreementSinceIsTheAnchorOnceTheOthersAreBack) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b"})));
   wire::Join b = join_of("b", {});
@@ -187,7 +187,7 @@ TEST(Forget, WhatWasAgreedOnSinceIsTheirAnchorOnceTheOthersAreBack) {
 }
 
 // a and b went on without the others; b is gone for good, and d and e, with whom c had agreed on more.
-TEST(Forget, OfTwoRunsThatMeetTheNewestAnchorIsGoneOnFrom) {
+TEST(Forget, TheNewestAnchorOfTwoRunsThatMeetIsContinuedFrom) {
   for (const std::uint64_t held : {200, 190}) {  // its newest, or what its state file has
     Candidate candidate;
     wire::Join a = join_of("a", membership({"a", "b"}));
@@ -244,7 +244,7 @@ TEST(Forget, WhereNobodyWaitsNothingIsKept) {
   EXPECT_FALSE(told<wire::Welcome>(candidate.come(1, join_of("a", membership({"a", "b", "c"}))), 1));
 }
 
-TEST(Forget, WhoComesAfterAllIsForgottenNoMore) {
+TEST(Forget, ASiteThatReturnsIsForgottenNoMore) {
   Candidate candidate;
   const auto voters = membership({"a", "b", "c", "d", "e"});
   candidate.come(1, join_of("a", voters));
@@ -312,7 +312,7 @@ TEST(Forget, AForgottenSiteThatComesBackIsAReturner) {
   EXPECT_EQ(install->run, run);
 }
 
-TEST(Forget, OfItselfAfterTheTimeThatIsSet) {
+TEST(Forget, HappensByItselfAfterTheSetTime) {
   Candidate candidate(90 * kSecond);
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   EXPECT_THAT(candidate.status(), HasSubstr("else they are forgotten in 90 s, COLLAB_FORGET_AFTER"));
@@ -322,7 +322,7 @@ TEST(Forget, OfItselfAfterTheTimeThatIsSet) {
 
 // ---- who waits is told -----------------------------------------------------------------------------
 
-TEST(Forget, WhoWaitsIsToldForWhomAndWhatToDo) {
+TEST(Forget, WaitingSitesAreToldForWhomAndWhatToDo) {
   Candidate candidate;
   const auto voters = membership({"a", "b", "c", "d"});
   candidate.come(1, join_of("a", voters));
@@ -354,7 +354,7 @@ TEST(Forget, TheStatusNamesWhoIsMissingAndWhoHasLostItsRecord) {
               HasSubstr(R"("leads":true,"voters":["a","b","c","d"],"recovering":["d"],"missing":["c"])"));
 }
 
-// Who has to be there is the membership of an attempt that may have been committed, too; who has left it is not missed.
+// The membership of an attempt that may have been committed has to be there, too; a site that left it is not missed.
 TEST(Forget, TheMissingAreThoseOfAnAttemptThatMayBeCommittedToo) {
   Candidate candidate;
   auto voters = membership({"a", "b"});

@@ -39,7 +39,7 @@ TEST(Fragments, TakeTurnsFromTheFirstRoundOn) {
   EXPECT_EQ(three.in_turn(RoundId{4}), 0U);
 }
 
-TEST(Fragments, OfAVectorThatIsTooShortThereIsOne) {
+TEST(Fragments, AShortVectorHasOne) {
   EXPECT_EQ(fragments_for(4, 4 * kBlockElements).count, 4U);
   EXPECT_EQ(fragments_for(4, 4 * kBlockElements - 1).count, 1U);
 }
@@ -113,7 +113,7 @@ TEST_F(SiteWithFragments, AnAttemptAtAnotherFragmentIsIgnored) {
   EXPECT_EQ(all<StartExchange>(s.hear(1, start(1, first))).size(), 1U);
 }
 
-TEST_F(SiteWithFragments, WhatIsGivenUpIsGivenUpInAll) {
+TEST_F(SiteWithFragments, AnAbandonedAttemptIsAbandonedInAllFragments) {
   static_cast<void>(trains(8));
   static_cast<void>(s.hear(1, start(1, first)));
   static_cast<void>(s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN"}));
@@ -148,7 +148,7 @@ class CoordinatorWithFragments : public testing::Test {
   CoordinatorHarness c;
 };
 
-TEST_F(CoordinatorWithFragments, DividesTheFragmentWhoseTurnItIsAmongTheOwners) {
+TEST_F(CoordinatorWithFragments, DividesTheFragmentInTurnAmongTheOwners) {
   for (std::uint64_t round = 1; round <= 3; ++round) {
     const wire::StartAttempt start = c.start(round, 2);
     const std::uint64_t begin = round == 2 ? 2048 : 0;

@@ -48,7 +48,7 @@ struct Sums {
   HubTestWorld world;
 };
 
-TEST(HubAgreement, NothingIsGivenOutBeforeAllHoldIt) {
+TEST(HubAgreement, NoResultIsGivenOutBeforeAllHoldIt) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.rank(2).deaf = true;
   sums.sum({0, 1, 2}, 1);
@@ -178,7 +178,7 @@ TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
 }
 
 // The only hub has died, and an error of a later step has come to a rank before it came to the steps in between.
-TEST(HubAgreement, WhoIsBehindAnOnlyHubsSuccessorIsToldSo) {
+TEST(HubAgreement, ARankBehindAnOnlyHubsSuccessorIsToldSo) {
   Sums sums({"paris", "oslo", "bern"}, 1);
   sums.sum({0, 1, 2}, 1);
   sums.world.rank(2).deaf = true;
@@ -204,7 +204,7 @@ TEST(HubAgreement, WhoIsBehindAnOnlyHubsSuccessorIsToldSo) {
 }
 
 // It has promised, and will promise nothing else.
-TEST(HubAgreement, ThePromiseOfWhoHasLeftStands) {
+TEST(HubAgreement, APromiseOutlivesItsRank) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.kill_rank(2);
   sums.world.kill_hub(0);  // the next one has never heard of it
@@ -216,7 +216,7 @@ TEST(HubAgreement, ThePromiseOfWhoHasLeftStands) {
 }
 
 // By name there are enough, and too few of them are there to promise anything to a successor.
-TEST(HubAgreement, WhoIsLeftWithThoseWhoHaveLeftFailsInWords) {
+TEST(HubAgreement, ARankLeftAloneFailsWithTheReason) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.kill_rank(2);
   sums.world.kill_hub(0);
@@ -232,7 +232,7 @@ TEST(HubAgreement, WhoIsLeftWithThoseWhoHaveLeftFailsInWords) {
   EXPECT_THAT(sums.error(1, 1), HasSubstr("has no majority"));
 }
 
-TEST(HubAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
+TEST(HubAgreement, RanksYetToComeHoldTheError) {
   Sums sums({"paris", "oslo", "bern"});
   sums.sum({0, 1}, 1, std::chrono::seconds(2));
   ASSERT_TRUE(sums.given({0, 1}, 1, std::chrono::seconds(4)));
@@ -246,7 +246,7 @@ TEST(HubAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
   EXPECT_EQ(sums.error(2, 2), "");
 }
 
-TEST(HubAgreement, WhoFallsTooFarBehindIsOutOfTheGroup) {
+TEST(HubAgreement, ARankTooFarBehindIsOutOfTheGroup) {
   Sums sums({"paris", "oslo", "bern"});
   for (std::uint64_t step = 1; step <= 66; ++step) {
     sums.sum({0, 1}, step, std::chrono::milliseconds(100));
@@ -351,7 +351,7 @@ TEST_F(HubAgreementTest, CompletesWhatAnotherMayHaveChosen) {
 }
 
 // It would accept nothing that comes after what it does not know.
-TEST_F(HubAgreementTest, WhoKnowsAnOlderMembershipIsToldTheNewest) {
+TEST_F(HubAgreementTest, ARankWithAnOlderMembershipIsToldTheNewest) {
   wire::Enter ahead = enter(0, kOurs);
   ahead.chosen = {1, {RankId(2)}};
   (void)from(1, ahead);

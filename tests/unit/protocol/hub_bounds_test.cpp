@@ -79,7 +79,7 @@ TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
 }
 
 // Ranks 0 to 7 fill the hub; the others have their share all the same.
-TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
+TEST(HubBounds, ARankThatFillsTheHubTakesNothingFromAnothersShare) {
   constexpr std::uint32_t kRanks = 16;
   HubFixture hub;
   hub.gather(kRanks, groups(8));
@@ -128,7 +128,7 @@ TEST(HubBounds, AStepThatNobodyDecidedIsNotTaken) {
 }
 
 // It computes for half an hour; another asks for a time-out of a millisecond each time.
-TEST(HubBounds, NobodyFailsMoreStepsThanAnotherCanHoldInShort) {
+TEST(HubBounds, ARankFailsNoMoreStepsThanAnotherCanHold) {
   HubFixture hub;
   hub.gather(2, groups(1));
   std::uint64_t failed = 0;
@@ -199,7 +199,7 @@ TEST(HubBounds, GroupsOfManyMembersAreCounted) {
   EXPECT_EQ(hub.says(1, wire::Assemble{GroupId(1002), ranks(kRanks)}), "");
 }
 
-TEST(HubBounds, WhatARankNamesIsCounted) {
+TEST(HubBounds, GroupsThatARankNamesAreCounted) {
   HubFixture hub;
   wire::Enter everything = HubFixture::enter(0, 2);
   for (std::uint64_t i = 0; i < wire::kMaxGroups; ++i) everything.held.push_back({GroupId(i), 1, {1, 1}});
@@ -352,7 +352,7 @@ TEST_F(HubClientBounds, ErrorsOfGroupsThatAreNotOpenHereEndNoOther) {
   expect_a_result();
 }
 
-TEST_F(HubClientBounds, OfAGroupThatIsNotOpenHereSoManyResultsAreHeld) {
+TEST_F(HubClientBounds, HoldsABoundedNumberOfResultsOfAnUnopenedGroup) {
   for (std::uint64_t step = 1; step <= kMaxHeldOfGroup; ++step) EXPECT_FALSE(has_disbanded(fails(GroupId(100), step)));
   EXPECT_TRUE(has_disbanded(fails(GroupId(100), kMaxHeldOfGroup + 1)));
   EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
@@ -376,7 +376,7 @@ TEST_F(HubClientBounds, AHubThatLetsItInAndClosesIsDialledLessAndLess) {
   EXPECT_EQ(client.next_deadline() - now, std::chrono::milliseconds(200)) << "it was in for a grace";
 }
 
-TEST_F(HubClientBounds, WhatIsAwaitedEndsNoGroup) {
+TEST_F(HubClientBounds, AnAwaitedResultEndsNoGroup) {
   for (std::uint64_t step = 2; step <= kMaxHeldOfGroup + 1; ++step) (void)fails(kOpen, step);
   expect_a_result();
 }

@@ -55,22 +55,22 @@ TEST_F(HubCosts, ATimeOutLooksAtItsOwnStep) {
   EXPECT_GT(next, TimePoint(std::chrono::hours(1)) + seconds(59));
 }
 
-TEST_F(HubCosts, WhatIsDecidedIsNotWaitedFor) {
+TEST_F(HubCosts, ADecidedCallIsNotWaitedFor) {
   (void)hub.says(0, within(2, 1000));
   EXPECT_EQ(hub.hub().next_deadline(), TimePoint(std::chrono::hours(1)) + seconds(1));
   (void)hub.says(1, within(2, 500));
   EXPECT_EQ(hub.hub().next_deadline(), TimePoint(std::chrono::hours(1)) + seconds(60)) << "the silence of a rank";
 }
 
-TEST_F(HubCosts, WhoEntersLooksAtItsOwnGroups) {
+TEST_F(HubCosts, EnteringLooksAtOnesOwnGroups) {
   EXPECT_LT(cost_of([&] { (void)hub.says(0, HubFixture::enter(0, 4)); }), 20U);
 }
 
-TEST_F(HubCosts, WhoLeavesIsLookedForInItsOwnGroups) {
+TEST_F(HubCosts, LeavingLooksAtOnesOwnGroups) {
   EXPECT_LT(cost_of([&] { (void)hub.says(1, wire::Leave{"done"}); }), 20U);
 }
 
-TEST_F(HubCosts, WhoEntersAgainAndAgainByOneLinkIsHungUp) {
+TEST_F(HubCosts, EnteringAgainAndAgainByOneLinkEndsIt) {
   int times = 0;
   for (; times < 100 && hub.hub().knows(HubFixture::link_of(3)); ++times) (void)hub.says(3, HubFixture::enter(3, 4));
   EXPECT_EQ(times, 21);
@@ -78,7 +78,7 @@ TEST_F(HubCosts, WhoEntersAgainAndAgainByOneLinkIsHungUp) {
   EXPECT_TRUE(hub.hub().knows(HubFixture::link_of(3)));
 }
 
-TEST_F(HubCosts, WhoSeeksASenderLooksAtThoseThatWaitForIt) {
+TEST_F(HubCosts, FindingASenderLooksAtThoseThatWaitForTheReceiver) {
   open(0, 4, {RankId(0), RankId(1)}, GroupId(2));
   (void)hub.says(0, within(4, 0));
   EXPECT_LT(cost_of([&] {
@@ -98,8 +98,8 @@ TEST_F(HubCosts, AStrangerToTheGroupIsNobodysSender) {
   EXPECT_EQ(hub.sent(), 1U);
 }
 
-// Whoever tells of them need not look again.
-TEST_F(HubCosts, WhatChangesNothingIsToldByACount) {
+// A caller that reports changes compares the counts instead of looking again.
+TEST_F(HubCosts, MessagesThatChangeNothingLeaveTheCountsAlone) {
   const std::uint64_t changes = hub.hub().changes();
   const std::uint64_t calls = hub.hub().changes_of_calls();
   (void)hub.says(0, wire::Heartbeat{1, false});

@@ -30,7 +30,7 @@ TEST(HubMessages, AWorldOfTheGoneIsOneLine) {
   EXPECT_LT(hub.lines()[0].size(), 1000U);
 }
 
-TEST(HubMessages, TheOnlyHubBelievesNobodyAboutWhoIsHere) {
+TEST(HubMessages, TheOnlyHubBelievesNoRankAboutTheMembership) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
   wire::Enter liar = HubFixture::enter(2, 3);
@@ -41,7 +41,7 @@ TEST(HubMessages, TheOnlyHubBelievesNobodyAboutWhoIsHere) {
 }
 
 // Else it would begin the world again, and end the others' steps another way.
-TEST(HubMessages, WhoIsGoneIsToldSoAfterTheOthersHaveLeft) {
+TEST(HubMessages, AnExpelledRankIsToldSoAfterTheOthersHaveLeft) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 2));
   hub.pass(std::chrono::seconds(40));
@@ -69,7 +69,7 @@ TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
   EXPECT_EQ(hub.hub().present().size(), 2U);
 }
 
-TEST(HubMessages, WhatNoRankCanRememberIsRefused) {
+TEST(HubMessages, MemoriesNoRankCanHaveAreRefused) {
   HubFixture hub;
   (void)hub.says(0, HubFixture::enter(0, 3));
   wire::Enter stranger = HubFixture::enter(1, 3);
@@ -96,7 +96,7 @@ TEST(HubMessages, WhatNoRankCanRememberIsRefused) {
   return error;
 }
 
-TEST(HubMessages, NobodyHasCompletedWhatTheOthersCannotHaveBegun) {
+TEST(HubMessages, NoRankHasCompletedACallTheOthersCannotHaveBegun) {
   for (const bool first : {true, false}) {
     HubFixture hub;
     const auto lie = [&] {
@@ -118,7 +118,7 @@ TEST(HubMessages, NobodyHasCompletedWhatTheOthersCannotHaveBegun) {
   }
 }
 
-TEST(HubMessages, WhatOneHasCompletedWithAnEarlierHubStands) {
+TEST(HubMessages, ACallCompletedWithAnEarlierHubStands) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U}) {
     wire::Enter enter = HubFixture::enter(rank, 2);
@@ -146,7 +146,7 @@ TEST(HubMessages, AShortTimeOutHoldsAtAHubThatHasBegunAnew) {
   EXPECT_NE(hub.error(), "");
 }
 
-TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
+TEST(HubMessages, TakingAGroupsNumberFirstEndsNoOtherGroup) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
   (void)hub.says(2, wire::Assemble{GroupId(2), {RankId(2)}});
@@ -162,7 +162,7 @@ TEST(HubMessages, WhoTakesTheNumberOfAGroupFirstEndsNoOther) {
   EXPECT_EQ(end_of_step(hub, GroupId(4), 1), "");
 }
 
-TEST(HubMessages, TheNumberOfAGroupIsFreeAgainOnceWhoTookItIsGone) {
+TEST(HubMessages, AGroupsNumberIsFreeAgainOnceItsTakerIsGone) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U, 2U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
   (void)hub.says(2, wire::Assemble{GroupId(2), {RankId(2)}});

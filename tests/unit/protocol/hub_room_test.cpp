@@ -29,7 +29,7 @@ std::vector<LinkId> fill(HubFixture& hub, std::uint64_t world) {
 constexpr std::size_t kOfStrangers = 35 * (29 * kMiB / 2 + kPartCost);  // what fill() takes
 
 // Rank 2 brings its parts and never says that it has the others'.
-TEST(HubRoom, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
+TEST(HubRoom, ARankThatTakesNothingForAGraceIsExpelledAtNoCostToSenders) {
   HubFixture hub;
   hub.gather(3, groups(15));
   const auto wait = [&] {
@@ -51,7 +51,7 @@ TEST(HubRoom, WhoTakesNothingForAGraceCostsTheSendersNothingAndGoes) {
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 
-TEST(HubRoom, WhoTakesNothingForAMomentCostsNobodyAnything) {
+TEST(HubRoom, ARankThatPausesBrieflyCostsNobodyAnything) {
   HubFixture hub;
   hub.gather(3, groups(15));
   for (std::uint64_t i = 0; i < 15; ++i) {
@@ -66,7 +66,7 @@ TEST(HubRoom, WhoTakesNothingForAMomentCostsNobodyAnything) {
   EXPECT_EQ(hub.hub().bytes_held(), 0U);
 }
 
-TEST(HubRoom, WhatOneDoesNotTakeFailsCallsWithItAndNoOthers) {
+TEST(HubRoom, ARankThatTakesNothingFailsOnlyCallsWithIt) {
   HubFixture hub;
   constexpr std::uint32_t kRanks = 35;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
@@ -101,7 +101,7 @@ TEST(HubRoom, WhatOneDoesNotTakeFailsCallsWithItAndNoOthers) {
 }
 
 // What the hub remembers of calls that fail is kept until all have heard of them, and counts as the callers'.
-TEST(HubRoom, WhoFailsCallsWithItForAGraceGoes) {
+TEST(HubRoom, ARankThatFailsItsCallsForAGraceIsExpelled) {
   HubFixture hub;
   constexpr std::uint32_t kRanks = 35;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));
@@ -126,7 +126,7 @@ TEST(HubRoom, WhoFailsCallsWithItForAGraceGoes) {
   EXPECT_EQ(call(3), "");
 }
 
-TEST(HubRoom, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
+TEST(HubRoom, ContributionsOfDeadRanksMakeRoom) {
   HubFixture hub;
   for (const LinkId link : fill(hub, 1)) hub.close(link);
   hub.pass(std::chrono::seconds(61));
@@ -142,7 +142,7 @@ TEST(HubRoom, WhatRanksHaveBroughtThatHaveDiedMakesRoom) {
   EXPECT_EQ(hub.hub().bytes_held(), 48 * kMiB);
 }
 
-TEST(HubRoom, WhomOthersCrowdOutFailsAStepAndGoesOn) {
+TEST(HubRoom, ACrowdedOutRankFailsOneStepAndContinues) {
   HubFixture hub;
   (void)fill(hub, 1);
   for (std::uint64_t world = 2; world < 12; ++world) {
@@ -165,7 +165,7 @@ TEST(HubRoom, WhomOthersCrowdOutFailsAStepAndGoesOn) {
 }
 
 // Not even a part without bytes has room for this rank.
-TEST(HubRoom, WhomOthersCrowdOutWhileMoreThanItsShareIsHeldGoesOn) {
+TEST(HubRoom, ACrowdedOutRankAboveItsShareContinues) {
   constexpr std::uint32_t kRanks = 35;
   HubFixture hub;
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) (void)hub.says(rank, HubFixture::enter(rank, kRanks));

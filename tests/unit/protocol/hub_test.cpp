@@ -72,7 +72,7 @@ TEST_F(CollectiveHubTest, SplitPartsGoToTheirMembersAndNobodyElse) {
   EXPECT_EQ(parts(3, 1)[0], "3345");
 }
 
-TEST_F(CollectiveHubTest, WhoWantsNothingIsGivenNothing) {
+TEST_F(CollectiveHubTest, ARankThatWantsNothingGetsNothing) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     HubRequest each = request(1, "gather", wire::Absence::kFails, "part " + std::to_string(rank));
     each.wants = rank == 2;
@@ -131,7 +131,7 @@ TEST_F(CollectiveHubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   EXPECT_THAT(error(2, 4), HasSubstr("rank 1 of paris is in all_gather [3]"));
 }
 
-TEST_F(CollectiveHubTest, WhoStandsInACallAndForWhomIsTold) {
+TEST_F(CollectiveHubTest, ReportsWhoWaitsInACallAndForWhom) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
@@ -156,7 +156,7 @@ TEST_F(CollectiveHubTest, OnlyOfSitesThatSayThatTheyAreInThatWorldCallsAreTold) 
   EXPECT_THAT(world.hub(0)->calls_under_way([](auto) { return std::set<std::string>(); }).sites, IsEmpty());
 }
 
-TEST_F(CollectiveHubTest, WhoseTrainingStandsInACallIsTold) {
+TEST_F(CollectiveHubTest, ReportsWhoseTrainingWaitsInACall) {
   const auto come = [&](std::uint32_t rank, const std::string& operation) {
     world.at_client(rank, request(1, operation, wire::Absence::kProceeds, "x"));
   };
@@ -210,7 +210,7 @@ TEST_F(CollectiveHubTest, APartThatCameBeforeItsRankDiedCounts) {
   EXPECT_THAT(parts(0, 1), ElementsAre("", "part 1", "part 2", "part 3"));
 }
 
-TEST_F(CollectiveHubTest, WhoHasNothingToGiveIsDoneWithout) {
+TEST_F(CollectiveHubTest, ARankWithNothingToGiveIsNotWaitedFor) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     HubRequest each = request(1, "all_reduce", wire::Absence::kProceeds, "part " + std::to_string(rank));
     each.absent = rank == 2;
@@ -274,7 +274,7 @@ TEST_F(CollectiveHubTest, WithoutAnyHubItEndsInWords) {
   EXPECT_TRUE(done(0, 2));
 }
 
-TEST_F(CollectiveHubTest, AReceiverFindsWhoSendsToIt) {
+TEST_F(CollectiveHubTest, AReceiverFindsItsSender) {
   const GroupId pair{77};
   world.at_client(3, ResolveSender{5, kGroup, 9, {}});
   world.run_for(kSoon);
@@ -290,7 +290,7 @@ TEST_F(CollectiveHubTest, AReceiverFindsWhoSendsToIt) {
   EXPECT_THAT(parts(3, 1), ElementsAre("letter", ""));
 }
 
-TEST_F(CollectiveHubTest, WhoLeavesIsNotWaitedFor) {
+TEST_F(CollectiveHubTest, ARankThatLeavesIsNotWaitedFor) {
   world.run_for(kSoon);
   EXPECT_THAT(world.hub(0)->present(),
               ElementsAre("rank 0 of paris", "rank 1 of paris", "rank 2 of oslo", "rank 3 of bern"));

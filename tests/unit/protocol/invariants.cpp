@@ -66,7 +66,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     applicant->second.memory = installed->acceptor;
   }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
-  // One that waited for its disk may come from who was let in without it, and holds another anchor by now.
+  // One that waited for its disk may come from a site let in without it that holds another anchor by now.
   if (promise != nullptr && !applicant->second.site) {
     offers(*promise);
     applicant->second.recent = promise->report.record.recent;
@@ -191,7 +191,7 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     on_start_attempt(record, *start);
   }
   if (const auto* commit = std::get_if<wire::Commit>(&message)) {
-    // One that was committed before is told again by whoever knows, under the name of another run, too.
+    // A leader that knows an earlier commit tells it again, under the name of another run, too.
     if (!is_committed(commit->run, commit->round)) leads(coordinator, commit->run, commit->term);
     on_commit(record, *commit);
   }
@@ -203,7 +203,7 @@ void Invariants::leads(const std::string& coordinator, RunId run, TermId term) {
                                           std::to_string(run.value) + ", and so did " + known->second);
 }
 
-// Each membership is named by the value before it, or by who began the run.
+// Each membership is named by the value before it, or by the founder of the run.
 void Invariants::on_membership(const Round& round, const std::vector<wire::Voter>& voters) {
   std::map<std::string, AcceptorId> names;
   for (const wire::Voter& voter : voters) names[voter.name] = voter.acceptor;
@@ -213,8 +213,8 @@ void Invariants::on_membership(const Round& round, const std::vector<wire::Voter
                                     std::to_string(std::get<0>(round).value) + " has two memberships");
 }
 
-// What is committed was accepted by more than half of the membership before it: by those who took part, or as a
-// successor has proposed it again. Who came without its record after the term was begun has no say under it.
+// What is committed was accepted by more than half of the membership before it: by the participants, or as a
+// successor proposed it again. A site without its record that came after the term was begun has no vote under it.
 void Invariants::check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start,
                               const wire::Commit& commit) {
   const std::string name = "the commit of " + text_of(start.round, start.attempt);
@@ -255,8 +255,8 @@ void Invariants::check_quorum(const CoordinatorRecord& record, const wire::Start
                                  std::to_string(quorum.voters) + " sites of the membership before");
 }
 
-// Who goes on in a run has the promises of more than half of the membership that it goes on with, of whom those with
-// their records are half of it. Who came without its record after the term was begun has promised nothing.
+// A leader that continues a run has the promises of more than half of its membership; those with records are half of
+// it. A site that came without its record after the term was begun has promised nothing.
 void Invariants::check_election_result(const std::string& coordinator, const CoordinatorRecord& record,
                                        const wire::InstallAnchor& install) {
   const auto membership = memberships_.find({install.run, install.round});
@@ -303,7 +303,7 @@ void Invariants::check_leave(const CoordinatorRecord& record, const Received& re
   check(told, name + " leaves, and the others do not hear of it");
 }
 
-// Who takes no part, and had no say before, might be anybody.
+// A site that takes no part, and had no vote before, might be anybody.
 void Invariants::check_voters(const wire::StartAttempt& start) {
   const auto before = memberships_.find({start.run, RoundId{start.round.value - 1}});
   if (before == memberships_.end()) return;
@@ -315,7 +315,7 @@ void Invariants::check_voters(const wire::StartAttempt& start) {
 }
 
 // Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or
-// was told of its commit when it was elected. (Who comes later may know of one more; that is not looked at.)
+// was told of its commit when it was elected. (A later site may know of one more; that is not looked at.)
 void Invariants::check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install) {
   const auto to = record.applicants.find(link);
   if (to == record.applicants.end() || distrusted_.contains(to->second.name)) return;

@@ -40,7 +40,7 @@ class Invariants {
   using Round = std::tuple<RunId, RoundId>;
   using Memory = std::pair<std::string, AcceptorId>;  // of a site
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
-  // Who has joined, with what it brought.
+  // A site that has joined, with what it brought.
   struct Applicant {
     std::string name;
     bool helper = false;
@@ -58,7 +58,7 @@ class Invariants {
     AcceptorId memory{};               // as it said last
     std::optional<SiteId> site{};      // a member
   };
-  // Who had promised the term under which somebody leads.
+  // A site that had promised the leader's term.
   struct Elector {
     AcceptorId acceptor;
     bool early = false;  // was there when the term was begun

@@ -109,11 +109,11 @@ TEST_F(TheFirstAnchor, IsThatOfTheLowest) {
   begin_with(0, {});
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(TheFirstAnchor, IsThatOfTheLowestWhoResumed) {
+TEST_F(TheFirstAnchor, IsThatOfTheLowestResumedSite) {
   begin_with(1, {1, 2});
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(TheFirstAnchor, IsThatOfWhoIsNamed) {
+TEST_F(TheFirstAnchor, IsThatOfTheNamedSite) {
   begin_with(0, {1}, "site0");
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
@@ -125,7 +125,7 @@ TEST_F(TheFirstAnchor, IsNotThatOfAnotherThanIsNamed) {
   begin_with(1, {1}, "site0");
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("not with those of site0")));
 }
-TEST_F(TheFirstAnchor, WaitsForWhoIsNamed) {
+TEST_F(TheFirstAnchor, WaitsForTheNamedSite) {
   begin_with(0, {}, "rome");
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("began without rome")));
 }
@@ -196,7 +196,7 @@ TEST_F(RenamedTest, NotALaterRunAtFewerRounds) {
               Contains(HasSubstr("run 9 goes on from round 2 of run 8, and tokyo brought round 40 of run 7")));
 }
 
-TEST_F(RenamedTest, WhatNobodyHasCommittedIsNoAnchor) {
+TEST_F(RenamedTest, AnUncommittedVectorIsNoAnchor) {
   committed(8, 2);
   comes(11, "tokyo", 7, 40);
   comes(12, "lima", 8, 2);
@@ -226,7 +226,7 @@ TEST_F(InvariantsTest, CommitNeedsEqualMeans) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("the means differ")));
 }
 
-TEST_F(InvariantsTest, OneCommitARoundWhoeverSendsIt) {
+TEST_F(InvariantsTest, OneCommitARoundWhateverLeaderSendsIt) {
   out(1, start);
   done(1);
   done(2);
@@ -248,7 +248,7 @@ TEST_F(InvariantsTest, ContributorsAreThoseWithAWeight) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("contributors are not those who had a weight")));
 }
 
-TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
+TEST_F(InvariantsTest, NoSiteAppliesBeforeAllAreDone) {
   out(1, start);
   start_both();
   send_done(0);
@@ -385,7 +385,7 @@ TEST_F(Memories, AreOfOneRunEach) {
 }
 
 // Its record says of no run, and a process that goes on from it may come to another.
-TEST_F(Memories, OfWhichNothingWasDurableAreOfNoRun) {
+TEST_F(Memories, WithNothingDurableBelongToNoRun) {
   wire::Record kept = record(TermId{2}, {}, AcceptorId{3});
   kept.anchor = {RunId{7}, RoundId{0}, {1, 1}};
   wire::Join join;
@@ -423,7 +423,7 @@ TEST_F(InvariantsTest, AnAnchorLiesWithItsMembershipAndTerm) {
   site("tokyo", Tick{}, {KeepAnchor{RunId{7}, RoundId{0}, {1, 1}, {TermId{}, start.voters}}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo keeps an anchor with term 0, and follows term 1")));
 }
-TEST_F(InvariantsTest, WhoHasLeftIsKept) {
+TEST_F(InvariantsTest, SitesThatLeftAreRemembered) {
   start_both();
   const wire::MemberLeft left{TermId{1}, "tokyo", AcceptorId{2}};
   wire::Record kept = record(TermId{1});
@@ -436,7 +436,7 @@ TEST_F(InvariantsTest, WhoHasLeftIsKept) {
   site("paris", Received{LinkId{1}, left}, {Persist{2, kept}});
   EXPECT_THAT(invariants.broken(), SizeIs(2));
 }
-TEST_F(InvariantsTest, WhoTakesNoPartAndHadNoSayGetsNone) {
+TEST_F(InvariantsTest, ANonVoterThatTakesNoPartGetsNoVote) {
   out(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {}, {1, 1}, wire::Counted::kNo, start.voters});
   out(1, start);
   EXPECT_THAT(invariants.broken(), IsEmpty());
@@ -559,7 +559,7 @@ TEST_F(Unknown, IsNoAnswerWhereAMemberHas) {
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("whose commit paris has told of")));
 }
 
-TEST_F(InvariantsTest, WhoIsOverIsOver) {
+TEST_F(InvariantsTest, AnEndedSiteStaysEnded) {
   site("paris", Tick{}, {Left{}});
   site("paris", Tick{}, {Left{}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("acts after it has left or failed")));

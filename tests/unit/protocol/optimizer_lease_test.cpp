@@ -29,12 +29,12 @@ class Lease : public testing::Test {
   OptimizerLease lease{seconds(60)};
 };
 
-TEST_F(Lease, NothingIsSpentUntilSomebodyAsks) {
+TEST_F(Lease, NothingIsSpentUntilASiteAsks) {
   EXPECT_EQ(lease.next_deadline(), kNever);
   EXPECT_FALSE(lease.holds_copy());
 }
 
-TEST_F(Lease, OneCopyServesAllWhoAsk) {
+TEST_F(Lease, OneCopyServesAllThatAsk) {
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
   EXPECT_TRUE(ask(kLater).empty()) << "it is being made";
   const auto told = all<SendOptimizerState>(step(LeaseMade{1000, {1, 2}, "{\"a\":1}", {}}));
@@ -44,7 +44,7 @@ TEST_F(Lease, OneCopyServesAllWhoAsk) {
   EXPECT_EQ(all<SendOptimizerState>(ask(LinkId{7})).at(0).message.snapshot, 1U) << "it is there";
 }
 
-TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
+TEST_F(Lease, OnlyExistingPartsAreSentToSitesToldOfThem) {
   const std::uint64_t snapshot = serve();
   EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1000})).at(0).part.range, (ElementRange{0, 1000}));
   EXPECT_THAT(all<SendOptimizerState>(ask(kLater, snapshot, {0, 10})).at(0).message.reason,
@@ -56,7 +56,7 @@ TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
   EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);
 }
 
-TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
+TEST_F(Lease, AskingForMorePartsThanMayBeInFlightEndsTheLink) {
   const std::uint64_t snapshot = serve();
   for (int i = 0; i < 64; ++i) EXPECT_TRUE(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).empty());
   static_cast<void>(step(LeasePartSent{kLate}));
@@ -64,7 +64,7 @@ TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
   EXPECT_EQ(all<RefuseFetcher>(ask(kLate, snapshot, {0, 1})).size(), 1U);
 }
 
-TEST_F(Lease, WhatItGaveBackAndAsksForAgainCountsWithWhatIsOnItsWay) {
+TEST_F(Lease, PartsReturnedAndAskedForAgainCountAsInFlight) {
   const std::uint64_t snapshot = serve();
   ask(kLater);  // keeps the copy held
   for (int i = 0; i < 64; ++i) ask(kLate, snapshot, {0, 1});
@@ -87,7 +87,7 @@ TEST_F(Lease, NoOtherCopyIsMadeWhilePartsOfTheLastAreOnTheirWay) {
   EXPECT_EQ(all<MakeCopy>(step(LeasePartSent{kLate})).size(), 1U);
 }
 
-TEST_F(Lease, WhoDoesNotTakeThemLosesItsLinkOnceSomebodyWaits) {
+TEST_F(Lease, ASiteThatTakesNothingLosesItsLinkOnceAnotherWaits) {
   const std::uint64_t snapshot = serve();
   ask(kLate, snapshot, {0, 1});
   ask(kLate, snapshot);
@@ -100,7 +100,7 @@ TEST_F(Lease, WhoDoesNotTakeThemLosesItsLinkOnceSomebodyWaits) {
   EXPECT_EQ(all<MakeCopy>(step(LeaseOver{kLate})).size(), 1U);
 }
 
-TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
+TEST_F(Lease, AskingAgainAndAgainEndsTheLink) {
   static_cast<void>(serve());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(all<SendOptimizerState>(ask(kLate)).size(), 1U);
   const auto fifth = ask(kLate);
@@ -108,7 +108,7 @@ TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
   EXPECT_EQ(all<RefuseFetcher>(fifth).size(), 1U);
 }
 
-TEST_F(Lease, WhoAsksAndGoesCostsACopyEachFewSeconds) {
+TEST_F(Lease, AskingAndLeavingCostsACopyEveryFewSeconds) {
   static_cast<void>(serve());
   static_cast<void>(step(LeaseOver{kLate}));
   EXPECT_TRUE(all<MakeCopy>(ask(kLater)).empty()) << "a copy was made a moment ago";
@@ -154,7 +154,7 @@ TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
   EXPECT_FALSE(lease.holds_copy());
 }
 
-TEST_F(Lease, WhoHasNoStateSaysSo) {
+TEST_F(Lease, ASiteWithoutStateSaysSo) {
   static_cast<void>(ask(kLate));
   const auto none = step(LeaseMade{0, {}, {}, "its optimizer keeps no state"});
   EXPECT_EQ(all<SendOptimizerState>(none).at(0).message,

@@ -35,7 +35,7 @@ TEST(PeriodChoice, BehindTheTrainingARoundIsMergedBeforeTheNext) {
   EXPECT_EQ(after({{0.001, 3600}}, kBehind), 10'000U);
 }
 
-TEST(PeriodChoice, OfSteadyLinesTheFirstRoundIsEnough) {
+TEST(PeriodChoice, OneRoundIsEnoughOnSteadyLines) {
   PeriodChoice choice;
   choice.go_on_from(10);
   EXPECT_TRUE(choice.measured({0.1, 1}, kBlocking));
@@ -88,7 +88,7 @@ TEST(PeriodChoice, AShortOneDoesNotGoUpAndDownByRounding) {
   EXPECT_EQ(choice.in_force(), 3U);
 }
 
-TEST(PeriodChoice, OfOtherSitesNothingIsKnown) {
+TEST(PeriodChoice, KnowsNothingOfOtherSites) {
   PeriodChoice choice;
   choice.go_on_from(10);
   for (int i = 0; i < 3; ++i) choice.measured({0.1, 1}, kBlocking);

@@ -83,12 +83,12 @@ TEST(Quorum, ThoseWithRecordsThatAreHereAreEnoughWhereverOthersAreToo) {
   }
 }
 
-TEST(Quorum, OfNobodyNothingIsEnough) {
+TEST(Quorum, OfNoMembersIsNeverReached) {
   EXPECT_FALSE(Quorum{}.can_accept());
   EXPECT_FALSE(Quorum{}.can_promise());
 }
 
-TEST(Quorum, WhoHasLeftCountsByNameWhateverItIs) {
+TEST(Quorum, ASiteThatLeftCountsByNameWhateverItsKind) {
   auto list = voters(3);
   list[0].left = list[1].left = true;
   for (const Presence presence : {Presence::kAbsent, Presence::kByName, Presence::kWithRecord}) {

@@ -41,7 +41,7 @@ TEST(RateMeter, WaitingForOthersDoesNotCount) {
   EXPECT_NEAR(meter.kbit_per_second(), 40'000, 1'000);
 }
 
-TEST(RateMeter, WhatPiledUpBehindAGapDoesNotCountAsALine) {
+TEST(RateMeter, ABurstAfterAGapDoesNotCountAsARate) {
   RateMeter meter;
   carry(meter, 0, 2, 10);
   for (int i = 0; i < 20; ++i) meter.add(at(4), kChunk);  // two seconds' worth at once
@@ -50,7 +50,7 @@ TEST(RateMeter, WhatPiledUpBehindAGapDoesNotCountAsALine) {
   EXPECT_LT(meter.kbit_per_second(), 17'000U);
 }
 
-TEST(RateMeter, WhatHasNothingToCarryMostOfTheTimeIsFasterThanItLooks) {
+TEST(RateMeter, AMostlyIdleLineIsFasterThanItLooks) {
   for (const double busy : {0.5, 0.01}) {
     RateMeter meter;
     for (double time = 0; time < 4; time += 0.1) {  // 10 Mbit/s in bursts

@@ -46,14 +46,14 @@ TEST(Reachability, FailuresOfAnotherRoundDoNotCount) {
   EXPECT_FALSE(reachability.failed(kRome, kOslo, RoundId{2}, kLate));
 }
 
-TEST(Reachability, OfSitesThatLeaveNothingIsKept) {
+TEST(Reachability, SitesThatLeaveAreForgotten) {
   Reachability reachability;
   part(reachability, kRome, kOslo);
   reachability.forget(kOslo);
   EXPECT_THAT(reachability.owners(all(), RoundId{1}), ElementsAre(kParis, kRome, kOslo, kLima));
 }
 
-TEST(Reachability, WhoCannotBeDialledOwnsNothingWhereOthersCan) {
+TEST(Reachability, ASiteThatCannotBeDialledOwnsNothingIfOthersCan) {
   const Reachability reachability;
   Reachability::Sites sites = all(Address::kNone);
   EXPECT_THAT(reachability.owners(sites, RoundId{1}), ElementsAre(kParis, kRome, kOslo, kLima)) << "nobody can";
@@ -63,7 +63,7 @@ TEST(Reachability, WhoCannotBeDialledOwnsNothingWhereOthersCan) {
   EXPECT_THAT(reachability.owners(sites, RoundId{1}), ElementsAre(kLima));
 }
 
-TEST(Reachability, OneWhoseOwnPartFailsOwnsNothing) {
+TEST(Reachability, ASiteThatFailsItsOwnPartOwnsNothing) {
   Reachability reachability;
   part(reachability, kLima, kLima);
   EXPECT_TRUE(reachability.fails_itself(kLima, RoundId{1}));

@@ -94,7 +94,7 @@ TEST_F(SiteAcceptor, NamesThatAreLongTogetherAreNotFollowed) {
   EXPECT_EQ(all<CloseLink>(s.hear(5, wire::Accept{TermId{4}, {{longer, true, kMean, TermId{4}}}})).size(), 1U);
 }
 
-TEST(SiteAcceptorAlone, OfCommitsWithLongNamesItTellsOfFewer) {
+TEST(SiteAcceptorAlone, ReportsFewerCommitsWithLongNames) {
   Acceptor acceptor;
   const std::vector<std::string> names(kMaxNamesBytes / wire::kMaxNameBytes, std::string(wire::kMaxNameBytes, 'x'));
   for (std::uint64_t round = 1; round <= 4; ++round) {
@@ -135,7 +135,7 @@ TEST_F(SiteAcceptor, OneItHasPromisedItFollowsAndNoOlder) {
 }
 
 // A disk may take longer than a round: what comes after may overtake it there.
-TEST_F(SiteAcceptor, WhatIsDoneIsNotSaidOnceTheRoundIsSkipped) {
+TEST_F(SiteAcceptor, SaysNoDoneOnceTheRoundIsSkipped) {
   exchange();
   const std::uint64_t number = asked(complete());
   ASSERT_GT(number, 0U);
@@ -181,7 +181,7 @@ TEST_F(SiteAcceptor, AMemberPromisesNobodyAnything) {
   EXPECT_THAT(notes(actions), HasSubstr("[ignored]"));
 }
 
-TEST_F(SiteAcceptor, WhatItPromisedBeforeItWasStartedAgainItKeeps) {
+TEST_F(SiteAcceptor, KeepsItsPromiseOverARestart) {
   H again;
   wire::Join join = join_of("tokyo");
   join.report.record = s.site.record();
@@ -236,7 +236,7 @@ TEST_F(SiteAcceptor, AnAttemptIsWrittenDownWithoutWaiting) {
   EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2)}));
 }
 
-TEST_F(SiteAcceptor, OfSeveralWritesTheLastSaysAll) {
+TEST_F(SiteAcceptor, TheLastOfSeveralWritesSaysAll) {
   exchange();
   const std::uint64_t first = asked(complete());
   const std::uint64_t second = asked(s.hear(1, H::start(1, 2, 2)));
@@ -246,7 +246,7 @@ TEST_F(SiteAcceptor, OfSeveralWritesTheLastSaysAll) {
   EXPECT_EQ(sent<wire::Done>(durable(third)).at(0).second.attempt, AttemptId{2});
 }
 
-TEST_F(SiteAcceptor, WhatASuccessorSettledIsAcceptedOnceThatIsDurable) {
+TEST_F(SiteAcceptor, AcceptsASuccessorsDecisionOnceItIsDurable) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{4}}))));
   const auto told = s.hear(5, wire::Accept{TermId{4}, {settled(4)}});
@@ -264,7 +264,7 @@ TEST_F(SiteAcceptor, WhereNothingIsToBeSettledNothingIsWritten) {
   EXPECT_EQ(sent<wire::Accepted>(told).size(), 1U);
 }
 
-TEST_F(SiteAcceptor, NothingIsAcceptedUnderATermThatWasNotPromised) {
+TEST_F(SiteAcceptor, AcceptsNothingUnderAnUnpromisedTerm) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{4}}))));
   for (const std::uint64_t term : {3, 5}) {
@@ -287,7 +287,7 @@ TEST_F(SiteAcceptor, ItReportsItsOwnAttemptAndTheSettledOne) {
   EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2), true, kMean}, settled(4)));
 }
 
-TEST_F(SiteAcceptor, WhatIsCommittedIsAgreedOnAndRemembered) {
+TEST_F(SiteAcceptor, RemembersWhatWasCommitted) {
   exchange();
   static_cast<void>(durable(asked(complete())));
   static_cast<void>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}));
@@ -379,7 +379,7 @@ TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayTakeItsTime) {
 // ---- runs, and who has left ------------------------------------------------------------------------
 
 // Another register: what it promised and accepted in this one it is no witness of any more.
-TEST_F(SiteAcceptor, InAnotherRunItIsAnotherAcceptor) {
+TEST_F(SiteAcceptor, IsAnotherAcceptorInAnotherRun) {
   static_cast<void>(s.step(Trigger{8, 4}));
   const AcceptorId before = s.site.record().acceptor;
   std::vector<wire::Voter> voters = voters_of(kTwo);
@@ -395,7 +395,7 @@ TEST_F(SiteAcceptor, InAnotherRunItIsAnotherAcceptor) {
   EXPECT_EQ(sent<wire::AnchorInstalled>(installed).at(0).second.acceptor, next_of(before));
 }
 
-TEST(SiteAcceptorOfAFreshSite, InItsFirstRunItIsTheSame) {
+TEST(SiteAcceptorOfAFreshSite, StaysTheSameInItsFirstRun) {
   SiteHarness s;
   s.become(1, kTwo);
   ASSERT_TRUE(s.durable);
@@ -419,7 +419,7 @@ TEST(Acceptor, TwoProcessesThatStartFromOneRecordNeverShareAnIdentity) {
   }
 }
 
-TEST_F(SiteAcceptor, WhoHasLeftIsMarkedInItsMembership) {
+TEST_F(SiteAcceptor, MarksSitesThatLeftInItsMembership) {
   static_cast<void>(asked(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")})));
   EXPECT_TRUE(record.voters.at(0).left);
   EXPECT_FALSE(record.voters.at(1).left);
@@ -431,7 +431,7 @@ TEST_F(SiteAcceptor, AnOlderTermsWordOfThatCountsForNothing) {
 }
 
 // It left after the attempt was formed, and before its commit.
-TEST_F(SiteAcceptor, WhoLeavesDuringAnAttemptIsMarkedInTheNextMembership) {
+TEST_F(SiteAcceptor, MarksASiteThatLeavesDuringAnAttemptInTheNextMembership) {
   exchange();
   static_cast<void>(durable(asked(complete())));
   static_cast<void>(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")}));
@@ -442,7 +442,7 @@ TEST_F(SiteAcceptor, WhoLeavesDuringAnAttemptIsMarkedInTheNextMembership) {
 }
 
 // It left, came again, and is a voter of the run that begins: with another memory.
-TEST_F(SiteAcceptor, WhoIsBackInAnotherMembershipHasNotLeftThat) {
+TEST_F(SiteAcceptor, ASiteBackInAnotherMembershipHasNotLeftThat) {
   static_cast<void>(s.step(Trigger{8, 4}));
   static_cast<void>(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")}));
   std::vector<wire::Voter> voters = voters_of(kTwo);
@@ -455,7 +455,7 @@ TEST_F(SiteAcceptor, WhoIsBackInAnotherMembershipHasNotLeftThat) {
 }
 
 // It has ceded its vote: those who stay count on it, and those who do not know of that must not.
-TEST_F(SiteAcceptor, WhoLeavesIsNoWitnessAnyMoreBeforeItSaysSo) {
+TEST_F(SiteAcceptor, IsNoWitnessAnyMoreBeforeItSaysThatItLeaves) {
   const AcceptorId before = s.site.record().acceptor;
   const auto departs = s.step(Depart{"trained to the end"});
   EXPECT_THAT(sent<wire::Leave>(departs), IsEmpty());
@@ -467,7 +467,7 @@ TEST_F(SiteAcceptor, WhoLeavesIsNoWitnessAnyMoreBeforeItSaysSo) {
 }
 
 // An anchor that was on its way would bring it back in, with the memory that it leaves with.
-TEST_F(SiteAcceptor, WhoLeavesInstallsNothingAnyMore) {
+TEST_F(SiteAcceptor, InstallsNothingOnceItLeaves) {
   static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   static_cast<void>(s.step(Depart{"asked to leave"}));
   const auto in_place = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
@@ -476,7 +476,7 @@ TEST_F(SiteAcceptor, WhoLeavesInstallsNothingAnyMore) {
 }
 
 // Then it is lost, for all the others know.
-TEST_F(SiteAcceptor, WhoCannotWriteThatDownGoesWithoutAWord) {
+TEST_F(SiteAcceptor, LeavesSilentlyIfItCannotWriteThatDown) {
   for (const bool fails : {true, false}) {
     SiteHarness own;
     own.become(1, kTwo);

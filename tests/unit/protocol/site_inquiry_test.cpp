@@ -97,7 +97,7 @@ TEST_F(SiteInquiry, WhereItLeadsNothingTheSiteStays) {
   EXPECT_FALSE(goes(kNothing));
 }
 
-TEST_F(SiteInquiry, OfTwoSwarmsTheLaterRunStaysWhileTheyGrowAlike) {
+TEST_F(SiteInquiry, TheLaterRunOfTwoSwarmsThatGrowAlikeStays) {
   become();
   EXPECT_TRUE(goes(leads(8, 0)));
 }
@@ -132,7 +132,7 @@ TEST_F(SiteInquiry, AnotherGenerationIsNoneEither) {
   EXPECT_FALSE(goes(other));
 }
 
-// The order of two must not turn over, whoever of them is asked.
+// The order of two must be the same, whichever of them is asked.
 TEST(SiteInquiryOrder, IsTheSameFromBothSides) {
   const auto goes = [](std::uint64_t run, std::uint64_t round, std::uint64_t to_run, std::uint64_t to_round) {
     H s;
@@ -158,7 +158,7 @@ TEST(SiteInquiryOrder, IsTheSameFromBothSides) {
 
 // ---- one that waits --------------------------------------------------------------------------------
 
-TEST_F(SiteInquiry, WhoWaitsGoesWhereASwarmHasBegun) {
+TEST_F(SiteInquiry, AWaitingSiteGoesWhereASwarmHasBegun) {
   static_cast<void>(s.step(Begin{join_of("tokyo")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
@@ -202,7 +202,7 @@ TEST_F(SiteNotLetInYet, GoesWhereTheSameRunIsLedWithMoreRounds) { EXPECT_TRUE(go
 TEST_F(SiteNotLetInYet, StaysWhereTheSameRunIsLedWithNoMoreRounds) { EXPECT_FALSE(goes(leads(7, 4))); }
 
 // It was to install an anchor that nobody holds any more: the leader here has none, and waits for others.
-TEST_F(SiteInquiry, WhoInstallsWhatTheLeaderHasNotAnyMoreGoesWhereASwarmHasBegun) {
+TEST_F(SiteInquiry, ASiteInstallingALostAnchorGoesWhereASwarmHasBegun) {
   for (const bool gone : {false, true}) {
     s = H(config({"first:1", "second:2"}));
     s.shows_inquiries = true;

@@ -146,7 +146,7 @@ void Invariants::check_memory(const std::string& site, SiteRecord& record, const
   check(own, site + " keeps what is of another run than its anchor");
 }
 
-// Who is told that a voter has left keeps that: the next leader may hear of it from nobody else.
+// A site that is told that a voter has left records that: the next leader may hear of it from no other.
 void Invariants::check_member_left(const std::string& site, const wire::MemberLeft& left,
                                    const std::vector<SiteAction>& actions) {
   const bool kept = std::ranges::any_of(actions, [&](const SiteAction& action) {
@@ -158,7 +158,7 @@ void Invariants::check_member_left(const std::string& site, const wire::MemberLe
   check(kept, site + " was told that " + left.site + " has left, and does not keep that");
 }
 
-// Who finds an anchor knows by what it lies with who is to be asked, and which term they had promised by then.
+// With an anchor lies its membership, and the term that these sites had promised by then.
 void Invariants::check_membership(const std::string& site, const SiteRecord& record, const KnownMembership& kept) {
   check(!kept.voters.empty(), site + " keeps an anchor without the membership as of it");
   check(kept.promised >= record.term, site + " keeps an anchor with term " + std::to_string(kept.promised.value) +

@@ -186,7 +186,7 @@ TEST_F(SiteFetches, TheAnchorFromTheSource) {
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
-TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
+TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksForAnotherSource) {
   static_cast<void>(install());
   s.link_to(0, "paris", 2);
   const auto again = s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong});
@@ -199,7 +199,7 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
 
 // Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor
 // now.
-TEST_F(SiteFetches, WhatATransferHasDamagedIsToldAndNotFatal) {
+TEST_F(SiteFetches, ADamagedTransferIsReportedAndNotFatal) {
   static_cast<void>(install());
   s.link_to(0, "paris", 2);
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
@@ -358,7 +358,7 @@ TEST_F(SiteRebase, NothingWasContributedSoAllCountsLater) {
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second, (wire::Ready{RoundId{2}, 8, 8, 4, kWrong}));
 }
 
-TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
+TEST_F(SiteRebase, CountedWorkIsNotCountedAgain) {
   done_with_round_1();
   const auto back = return_to(1, wire::Counted::kYes, 1);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
@@ -366,7 +366,7 @@ TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
 }
 
 // Under the old name it may have been committed, and nobody here knows: they go on from the same anchor.
-TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgainWhereTheRunGetsAnotherName) {
+TEST_F(SiteRebase, CountedWorkIsNotCountedAgainWhenTheRunIsRenamed) {
   done_with_round_1();
   wire::InstallAnchor renamed{TermId{1}, RunId{8}, RoundId{0}, {SiteId{1}}, kRight, wire::Counted::kUnknown};
   const auto keeps = s.hear(1, renamed);
@@ -379,7 +379,7 @@ TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgainWhereTheRunGetsAnotherName) {
 }
 
 // A process of this site that is gone contributed to the attempt that was committed; this one to a later attempt.
-TEST_F(SiteRebase, WhatAnEarlierProcessContributedIsNotOurs) {
+TEST_F(SiteRebase, AnEarlierProcessesContributionIsNotOurs) {
   s.link_to(0, "paris", 2);
   static_cast<void>(s.hear(1, SiteHarness::start(1, 2, 2)));
   const auto back = return_to(1, wire::Counted::kYes, 1);
@@ -388,7 +388,7 @@ TEST_F(SiteRebase, WhatAnEarlierProcessContributedIsNotOurs) {
 }
 
 // What stands of a contribution is sent once: it is part of every attempt from the first on.
-TEST_F(SiteRebase, WhatWasContributedCountsInALaterAttemptToo) {
+TEST_F(SiteRebase, AContributionCountsInALaterAttemptToo) {
   done_with_round_1();
   const auto back = return_to(1, wire::Counted::kYes, 3);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
@@ -420,7 +420,7 @@ TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
 
 // The one way to an older anchor under another name: the site was told to keep what it held, and had begun to
 // overwrite.
-TEST_F(SiteRebase, WhatWasSeenToDifferIsOfferedAsItIsAndNotKeptAgain) {
+TEST_F(SiteRebase, ADifferingAnchorIsOfferedAsItIsAndNotKeptAgain) {
   static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
   EXPECT_EQ(all<ReceiveAnchor>(s.step(AnchorInPlace{RunId{8}, RoundId{0}, kWrong})).size(), 1U);
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
@@ -549,7 +549,7 @@ TEST(SiteJoin, ADialThatSucceedsLateIsKnownForWhatItIs) {
 }
 
 // It says how many wait there with each heartbeat. One that says nothing is left soon: to ask another costs little.
-TEST(SiteJoin, WhoWaitsStaysWhereItIsAnswered) {
+TEST(SiteJoin, AWaitingSiteStaysWhereItIsAnswered) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
@@ -566,7 +566,7 @@ TEST(SiteJoin, WhoWaitsStaysWhereItIsAnswered) {
   EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }
 
-TEST(SiteJoin, WhoFellSilentIsNotDialledFirst) {
+TEST(SiteJoin, ASilentCoordinatorIsNotDialledFirst) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
   const auto after_silence = all<DialCoordinator>(s.pass(seconds(62)));

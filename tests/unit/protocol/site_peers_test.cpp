@@ -30,7 +30,7 @@ class Peers : public testing::Test {
   SiteHarness s;
 };
 
-TEST_F(Peers, WhoDialsUsIsKnownByItsHello) {
+TEST_F(Peers, ADiallerIsKnownByItsHello) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
   accept(5);
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
@@ -69,7 +69,7 @@ TEST_F(Peers, LinksOfSitesThatNoRosterListsAreBoundedAndPushNoMemberOut) {
 
 // ---- who proves it --------------------------------------------------------------------------------
 
-TEST_F(Peers, WhoSaysThatItIsAnotherHasNotItsKey) {
+TEST_F(Peers, AnImpostorLacksTheKey) {
   s.tells_keys = true;
   static_cast<void>(s.hear(1, wire::Keys{{{SiteId{2}, {7, 7}}}}));
   EXPECT_TRUE(sent<wire::Hello>(s.hear(5, hello(2, "lima"))).empty());
@@ -89,7 +89,7 @@ TEST_F(Peers, AHelloMayComeBeforeItsKey) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
 }
 
-TEST_F(Peers, WhoIsDialledHasToProveItToo) {
+TEST_F(Peers, TheDialledPeerProvesItsKeyToo) {
   s.tells_keys = true;
   static_cast<void>(s.hear(1, wire::Keys{{{SiteId{0}, {7, 7}}}}));
   EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{8}})).at(0).second.key, (Digest{7, 7}));
@@ -104,7 +104,7 @@ TEST_F(Peers, NoKeyIsNoneThatFits) {
   EXPECT_THAT(hangup(8, hello(3, "oslo")), HasSubstr("does not prove"));
 }
 
-TEST_F(Peers, ANewKeyIsShownToWhoMayKnowNoOther) {
+TEST_F(Peers, ANewKeyIsShownToPeersThatMayKnowNoOther) {
   s.tells_keys = true;
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
   const auto again = sent<wire::Hello>(s.hear(1, wire::Keys{{{SiteId{0}, {8, 8}}}}));
@@ -127,14 +127,14 @@ TEST_F(Peers, AMemberThatIsGoneLosesItsLinks) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
 }
 
-TEST_F(Peers, OfTwoLinksOfOneDiallerTheNewerStays) {
+TEST_F(Peers, TheNewerOfTwoLinksOfOneDiallerStays) {
   accept(5);
   static_cast<void>(s.hear(6, hello(2, "lima")));
   EXPECT_EQ(all<CloseLink>(s.hear(6, wire::Heartbeat{0, true}))[0].link, LinkId{5});
   EXPECT_EQ(s.site.peer_of(LinkId{6}), SiteId{2});
 }
 
-TEST_F(Peers, OfTwoDiallersTheHigherSitesLinkStays) {
+TEST_F(Peers, TheLinkOfTheHigherOfTwoDiallersStays) {
   accept(5);
   EXPECT_EQ(all<CloseLink>(s.step(PeerConnected{SiteId{2}, LinkId{6}})).at(0).link, LinkId{6});
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
@@ -150,7 +150,7 @@ TEST_F(Peers, TheAnchorIsSentToMembersThatAsk) {
             (wire::AnchorMoved{RunId{7}, RoundId{0}}));
 }
 
-TEST_F(Peers, WhatNoSiteSendsAnotherIsIgnored) {
+TEST_F(Peers, MessagesNoSiteSendsAnotherAreIgnored) {
   accept(5);
   for (const wire::Message& message : std::vector<wire::Message>{
            wire::Commit{}, wire::StartAttempt{}, wire::Ready{}, wire::Refuse{}, wire::Welcome{}, wire::StatusQuery{}}) {
@@ -195,7 +195,7 @@ TEST_F(Peers, TheAnchorIsGivenWithoutACoordinatorToo) {
   EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{1}, {}, {0, 1}}).empty());
 }
 
-TEST(PeersHidden, WhoCannotBeDialledDialsEverybody) {
+TEST(PeersHidden, ASiteThatCannotBeDialledDialsAllOthers) {
   SiteHarness s;
   wire::Join join = join_of("tokyo");
   join.address.clear();
@@ -208,7 +208,7 @@ TEST(PeersHidden, WhoCannotBeDialledDialsEverybody) {
 }
 
 // Where nobody answers a dial is over after a while only.
-TEST(PeersHidden, WhoCannotBeDialledDialsSoManyAtOnceAndTheOthersInTurn) {
+TEST(PeersHidden, ASiteThatCannotBeDialledDialsAFewAtATime) {
   constexpr std::size_t kSites = 150;
   SiteHarness s;
   wire::Join join = join_of("site0");
@@ -246,7 +246,7 @@ TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
   EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
 }
 
-TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthers) {
+TEST(SitePeers, ASiteThatLearnsItCannotBeDialledDialsTheOthers) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo", "lima"});
   s.link_to(0, "paris", 2);

@@ -68,7 +68,7 @@ TEST_F(SiteReachability, WithoutOneToTheAnchorItFailsAfterTheGrace) {
   EXPECT_THAT(why, HasSubstr("run `collab helper` on a machine that both reach"));
 }
 
-TEST_F(SiteReachability, WhoCanBeDialledWaitsOn) {
+TEST_F(SiteReachability, ASiteThatCanBeDialledWaitsOn) {
   join();
   EXPECT_EQ(failure(wait(100)), "");
   EXPECT_THAT(s.site.waiting_for(s.now), Not(HasSubstr("helper")));
@@ -122,7 +122,7 @@ TEST_F(SiteReachability, AnotherSourceIsTriedForAsLong) {
   EXPECT_THAT(failure(wait(10)), HasSubstr("the anchor is at paris, helper"));
 }
 
-// Who has joined once trains on.
+// A site that has joined once trains on.
 TEST_F(SiteReachability, AMemberThatComesBackToNoWayTrainsOn) {
   s.become(1, {"paris", "tokyo"});
   told();

@@ -40,8 +40,8 @@ TEST(SiteTrigger, IsTheNextRoundWithTheStateItHolds) {
   EXPECT_THAT(notes(s.step(Trigger{16, 4})), HasSubstr("while a round is under way"));
 }
 
-// Its Done may have crossed the wish to leave, and the others may count on it.
-TEST_F(SiteRound, WhoLeavesAppliesNothingAnyMore) {
+// Its Done may have crossed the request to leave, and the others may count on it.
+TEST_F(SiteRound, ALeavingSiteAppliesNothingAnyMore) {
   complete();
   EXPECT_EQ(all<CancelExchange>(s.step(Depart{"trained to the end"})).size(), 1U);
   const auto actions = s.hear(1, commit);
@@ -124,7 +124,7 @@ TEST_F(SiteRound, TheCommitTellsThePeriodToTheNextRound) {
   EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).at(0).period, 5U);
 }
 
-TEST_F(SiteRound, WhatIsAppliedWhileItAsksToBeLetInIsSaid) {
+TEST_F(SiteRound, ARoundAppliedWhileItJoinsIsReported) {
   complete();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(70)));  // it trains on
@@ -145,7 +145,7 @@ TEST_F(SiteRound, WhatIsAppliedWhileItAsksToBeLetInIsSaid) {
 
 // It is done with an attempt and has trained on; another leader, which has not heard of that one, begins another, and a
 // third one hears of the first again and commits it. What was trained in between is told from it.
-TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
+TEST_F(SiteRound, WorkThatMayYetBeCommittedIsNotContributedAgain) {
   complete();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   EXPECT_EQ(all<TakeSnapshot>(s.pass(seconds(70))).size(), 1U);
@@ -220,7 +220,7 @@ TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
 }
 
 // As told in Ready: from which attempt on what was exchanged still stands.
-TEST_F(SiteRound, WhatWasExchangedStandsWhenTheCoordinatorIsLost) {
+TEST_F(SiteRound, TheExchangeStandsWhenTheCoordinatorIsLost) {
   exchange();
   static_cast<void>(s.hear(1, H::start(1, 2, 2)));
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
@@ -233,7 +233,7 @@ TEST_F(SiteRound, WhatWasExchangedStandsWhenTheCoordinatorIsLost) {
   EXPECT_EQ(ready[0].second.since, AttemptId{1});
 }
 
-TEST_F(SiteRound, NothingStandsUnderAnotherNumber) {
+TEST_F(SiteRound, TheExchangeDoesNotStandUnderAnotherNumber) {
   exchange();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
@@ -243,7 +243,7 @@ TEST_F(SiteRound, NothingStandsUnderAnotherNumber) {
   EXPECT_EQ(sent<wire::Ready>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).at(0).second.since, AttemptId{0});
 }
 
-TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
+TEST_F(SiteRound, AnAbsentSiteIsNeitherLinkedNorAsked) {
   s.link_to(0, "paris", 2);
   wire::StartAttempt start = H::start(1, 2, 2);
   start.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
@@ -254,7 +254,7 @@ TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
   EXPECT_EQ(sent<wire::PeerUnreachable>(actions).at(0).second.peer, SiteId{2});
 }
 
-TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
+TEST_F(SiteRound, MissingPartsOfAnAbsentSiteAreReportedThoughItIsBack) {
   s.link_to(0, "paris", 2);
   lima_comes(3);
   wire::StartAttempt start = H::start(1, 2, 2);
@@ -266,7 +266,7 @@ TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   EXPECT_TRUE(all<CloseLink>(actions).empty()) << "its link is a new one";
 }
 
-TEST_F(SiteRound, WhoSpoilsAnAttemptItHasNoPartInLosesItsLink) {
+TEST_F(SiteRound, AStrangerThatSpoilsAnAttemptLosesItsLink) {
   exchange();
   lima_comes(7);
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{2}, "a chunk was damaged"});
@@ -290,7 +290,7 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
 }
 
 // The anchor is taken outright: nothing is left that a later anchor could be a part of.
-TEST_F(SiteRound, WhatWasGivenUpAsUnfitIsNotTakenOutOfTheParametersAgain) {
+TEST_F(SiteRound, AnUnfitDeltaIsNotSubtractedFromTheParametersAgain) {
   exchange();
   static_cast<void>(s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"}));
   EXPECT_EQ(all<StartExchange>(s.hear(1, H::start(1, 2, 2))).size(), 1U) << "the leader has not heard of it yet";
@@ -388,7 +388,7 @@ TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
 }
 
 // By the next candidate of its list the script may have ended, and its Leave would reach nobody.
-TEST_F(SiteRound, TheLeaderWhoseAttemptFindsItNotReadyIsDialledAgainAtOnce) {
+TEST_F(SiteRound, ALeaderThatFindsItNotReadyIsDialledAgainAtOnce) {
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
   CoordinatorConnected second{LinkId{5}};
@@ -423,7 +423,7 @@ TEST_F(SiteRound, ALostCoordinatorDoesNotBlockBeyondTheGrace) {
   EXPECT_EQ(all<RoundSkipped>(s.step(Trigger{20, 9})).size(), 1U) << "known to be lost: no wait at all";
 }
 
-TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
+TEST_F(SiteRound, AContributionThatMayBeCommittedIsSetAsideBeforeTrainingOn) {
   complete();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   const auto skipped = s.pass(seconds(61));
@@ -497,14 +497,14 @@ class SiteOwes : public SiteRound {
   }
 };
 
-TEST_F(SiteOwes, WhatItIsApplyingItConfirmsOnceThatIsDone) {
+TEST_F(SiteOwes, ConfirmsARoundOnceItIsApplied) {
   const auto again = committed(6, 3);
   EXPECT_TRUE(all<Failed>(again).empty());
   EXPECT_TRUE(sent<wire::AnchorInstalled>(again).empty());
   EXPECT_EQ(sent<wire::AnchorInstalled>(s.step(Applied{RoundId{1}, kWrong})).size(), 1U);
 }
 
-TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
+TEST_F(SiteOwes, ConfirmsARoundAppliedMeanwhile) {
   EXPECT_TRUE(sent<wire::Ready>(s.step(Applied{RoundId{1}, kWrong})).empty()) << "nobody has let it in";
   EXPECT_EQ(sent<wire::Ready>(s.hear(6, wire::Welcome{TermId{3}, SiteId{1}, 1000, 60000})).size(), 1U);
   const auto actions = committed(6, 3);
@@ -545,7 +545,7 @@ TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
   EXPECT_EQ(sent<wire::Ready>(actions)[0].second.state, kWrong);
 }
 
-TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
+TEST_F(SiteRound, AWaitIsExplained) {
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("round 1: waiting until paris is ready too"));
   static_cast<void>(s.hear(1, H::start(1, 1, 2)));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("waiting for a link to paris"));
@@ -553,7 +553,7 @@ TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("exchanging with paris"));
 }
 
-TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
+TEST_F(SiteRound, NoCallWaitsForeverEvenIfTheCoordinatorForgets) {
   std::vector<RoundSkipped> skipped;
   for (int i = 0; i < 12000 && skipped.empty(); ++i) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));

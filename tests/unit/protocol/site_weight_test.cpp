@@ -26,7 +26,7 @@ TEST(SiteWeight, IsNoMoreThanCanBeSaid) {
   EXPECT_EQ(weight_by(WeightBy::kSamples, Trigger{UINT64_MAX, 1}), wire::kMaxWeight);
 }
 
-TEST(SiteWeight, OfWhoHasNotTrainedIsNothing) {
+TEST(SiteWeight, IsZeroWithoutTraining) {
   for (const WeightBy by : {WeightBy::kSamples, WeightBy::kSteps, WeightBy::kEqual}) {
     EXPECT_EQ(weight_by(by, Trigger{}), 0);
   }

@@ -53,7 +53,7 @@ TEST(SliceTable, SharesDecide) {
   EXPECT_EQ(slices[1], (wire::Slice{SiteId{9}, {6 * kBlockElements, 8 * kBlockElements}}));
 }
 
-TEST(SliceTable, NothingToOwnOrNobodyToOwnIt) {
+TEST(SliceTable, NoElementsOrNoOwners) {
   EXPECT_TRUE(make_slices({0, 0}, equal(2)).empty());
   EXPECT_TRUE(make_slices({0, 5000}, {}).empty());
   EXPECT_TRUE(make_slices({0, 5000}, std::vector<Share>{{SiteId{1}, 0}}).empty());

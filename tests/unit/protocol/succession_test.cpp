@@ -107,9 +107,9 @@ void take_up_to_term_3(History& h) {
   h.lose_leader();
 }
 
-// A membership is led by the leader whose commit made it, and half of it may never have promised that one's term. Who
-// tells another candidate of that membership tells of the term as well.
-TEST(Succession, WhoKnowsAMembershipHasPromisedItsLeadersTerm) {
+// A membership is led by the leader whose commit made it, and half of it may never have promised that one's term. A
+// site that tells another candidate of that membership tells of the term as well.
+TEST(Succession, KnowingAMembershipIsAPromiseOfItsLeadersTerm) {
   History h;
   take_up_to_term_3(h);
   h.leaves(H::kX);
@@ -129,7 +129,7 @@ TEST(Succession, WhoKnowsAMembershipHasPromisedItsLeadersTerm) {
   EXPECT_THAT(h.invariants().broken(), IsEmpty()) << h.story();
 }
 
-TEST(Succession, WhoKnowsAMembershipHasPromisedItsLeadersTermThoughItsRecordIsOlder) {
+TEST(Succession, KnowingAMembershipIsAPromiseOfItsLeadersTermDespiteAnOlderRecord) {
   History h;
   take_up_to_term_3(h);
   h.leaves(H::kX);
@@ -156,7 +156,7 @@ TEST(Succession, WhoKnowsAMembershipHasPromisedItsLeadersTermThoughItsRecordIsOl
 
 // Three have lost their records, so they go on under another name. Its leader is lost before anything is agreed on
 // there.
-TEST(Succession, WhoHasJustBegunARunIsKnownThereByItsRecord) {
+TEST(Succession, ASiteThatJustBeganARunIsKnownByItsRecord) {
   History h;
   const std::vector<std::uint32_t> all{H::kX, H::kP, H::kF, H::kD, H::kE};
   for (const std::uint32_t site : {H::kX, H::kP, H::kF}) h.begins_again(site, 0, {});

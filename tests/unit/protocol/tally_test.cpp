@@ -34,7 +34,7 @@ TEST(Tally, DoesNotWrapAround) {
   EXPECT_EQ(tally.top(1)[0].samples, std::numeric_limits<std::uint64_t>::max());
 }
 
-TEST(Tally, OfTooManyNamesTheOneWithTheLeastGoes) {
+TEST(Tally, DropsTheNameWithTheLeastWhenThereAreTooMany) {
   Tally tally;
   for (std::size_t i = 0; i < Tally::kMaxNames; ++i) tally.add("site " + std::to_string(i), 5 + i);
   tally.add("late", 100);
@@ -58,7 +58,7 @@ TEST(TallyOfRounds, CountsWhatWasCommittedAndNothingElse) {
 }
 
 // lima cannot be dialled, so it owns nothing, and its contribution outlives it.
-TEST(TallyOfRounds, WhoIsLostBeforeTheCommitAndContributedCounts) {
+TEST(TallyOfRounds, CountsASiteThatContributedAndWasLostBeforeTheCommit) {
   H c;
   for (const std::uint32_t i : {0U, 1U, 2U}) {
     wire::Join join = join_of(std::array{"paris", "tokyo", "lima"}.at(i), 3);

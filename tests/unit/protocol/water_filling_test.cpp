@@ -116,7 +116,7 @@ TEST(WaterFilling, TwoSitesWithRatesAlikeCarryTheSameWhateverTheShares) {
   }
 }
 
-TEST(WaterFilling, WhoCannotBeDialledOwnsNothing) {
+TEST(WaterFilling, ASiteThatCannotBeDialledOwnsNothing) {
   std::vector<Line> lines = alike(3, 100, 100);
   lines[0].may_own = lines[2].may_own = false;
   EXPECT_THAT(values(fill_lines(lines, 1)), Pointwise(DoubleNear(1e-12), {0, 1, 0}));

@@ -37,7 +37,7 @@ TEST(MeanScales, SumInSiteOrder) {
   EXPECT_EQ(mean_scales(weights)[0], static_cast<float>(0.1 / (0.1 + 0.2 + 0.3)));
 }
 
-TEST(MeanScalesDeathTest, NobodyToAverageIsABug) {
+TEST(MeanScalesDeathTest, NoContributorsIsABug) {
   EXPECT_DEATH((void)mean_scales(std::vector<double>{0, 0}), "positive");
   EXPECT_DEATH((void)mean_scales(std::vector<double>{1, -1}), "negative");
 }

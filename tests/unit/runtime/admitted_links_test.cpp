@@ -42,7 +42,7 @@ TEST_F(AdmittedLinksTest, AWholeSiteBehindOneAddressKeepsItsLinks) {
   EXPECT_TRUE(taken_.has(LinkId{64}));
 }
 
-TEST_F(AdmittedLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
+TEST_F(AdmittedLinksTest, VotersAreClosedAfterAllOthers) {
   voters_ = {"paris", "rome"};
   EXPECT_EQ(come(1, "site", "paris"), 0U);
   come_all(2, 63, "site");
@@ -51,7 +51,7 @@ TEST_F(AdmittedLinksTest, WhoHasASayGoesAfterThoseWhoHaveNot) {
   EXPECT_EQ(come(8001, "site"), 8001U);
 }
 
-// Whoever takes part in a round under many names is a voter under each.
+// A peer that takes part in a round under many names is a voter under each.
 TEST_F(AdmittedLinksTest, ManyNamesWithASayPushNobodyOut) {
   come_all(1, 30, "site");
   for (std::uint64_t link = 1000; link < 2000; ++link) {
@@ -62,7 +62,7 @@ TEST_F(AdmittedLinksTest, ManyNamesWithASayPushNobodyOut) {
   EXPECT_GE(come(31, "site"), 1000U);
 }
 
-TEST_F(AdmittedLinksTest, LinksOfThisMachineGoAfterAllOthersButWhoHasASay) {
+TEST_F(AdmittedLinksTest, LocalLinksAreClosedAfterAllOthersButVoters) {
   voters_ = {"paris"};
   come_all(1, 100, "");
   come_all(1000, kMost - 100, "greedy");
@@ -72,7 +72,7 @@ TEST_F(AdmittedLinksTest, LinksOfThisMachineGoAfterAllOthersButWhoHasASay) {
   EXPECT_EQ(come(9000, "paris's", "paris"), kMost) << "the latest of them";
 }
 
-TEST(AdmittedLinks, OfOneHostThereAreAThousandHoweverManyFilesThereAre) {
+TEST(AdmittedLinks, AreAThousandAHostHoweverManyFilesThereAre) {
   AdmittedLinks taken{[] { return std::size_t{1} << 20; }};
   const auto none = [](const std::string&) { return false; };
   for (std::uint64_t link = 1; link <= AdmittedLinks::kMostOfHost; ++link) {

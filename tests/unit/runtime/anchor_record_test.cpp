@@ -9,7 +9,7 @@ namespace {
 const SealedAnchor kAnchor{RunId(3), RoundId(7), Digest{1, 2}, {}};
 const wire::Voter kParis{SiteId(0), "paris", AcceptorId(11), false};
 
-TEST(AnchorRecord, WhoFindsTheAnchorKnowsItsMembershipAndWhatWasPromised) {
+TEST(AnchorRecord, CarriesTheMembershipAndThePromise) {
   const SealedAnchor sealed = with_membership(kAnchor, {TermId(5), {kParis}});
   wire::Record known;
   known.promised = TermId(2);
@@ -19,7 +19,7 @@ TEST(AnchorRecord, WhoFindsTheAnchorKnowsItsMembershipAndWhatWasPromised) {
   EXPECT_EQ(known.anchor, (wire::Offer{RunId(3), RoundId(7), Digest{1, 2}}));
 }
 
-TEST(AnchorRecord, NothingIsLearntFromAnAnchorWithoutOneOrWithADamagedOne) {
+TEST(AnchorRecord, AMissingOrDamagedRecordTeachesNothing) {
   wire::Record known;
   take_membership(known, kAnchor);
   SealedAnchor damaged = with_membership(kAnchor, {TermId(5), {kParis}});

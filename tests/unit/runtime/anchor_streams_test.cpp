@@ -112,7 +112,7 @@ TEST(AnchorStreams, APartThatIsNotWhatWasAgreedOnAccusesItsSource) {
   EXPECT_FALSE(to.arena->sealed().has_value());
 }
 
-TEST(AnchorStreams, WhatACommitHasMovedAwayIsSaidToBe) {
+TEST(AnchorStreams, RequestsForAReplacedAnchorAreRefusedAsSuch) {
   End from;
   End to;
   const SealedAnchor anchor = from.holds(kRound, 7.0F);
@@ -127,7 +127,7 @@ TEST(AnchorStreams, WhatACommitHasMovedAwayIsSaidToBe) {
   EXPECT_EQ(moved->round, RoundId(5));
 }
 
-TEST(AnchorStreams, WhatIsForgottenOrOfAnotherRoundIsNotTaken) {
+TEST(AnchorStreams, ForgottenRequestsAndThoseOfAnotherRoundAreIgnored) {
   End from;
   End to;
   const SealedAnchor anchor = from.holds(kRound, 7.0F);
@@ -218,7 +218,7 @@ TEST_F(Joiners, ShareWhatMayBeOnItsWay) {
   EXPECT_EQ(on_their_way(3), 32U) << "there are two by now";
 }
 
-TEST_F(Joiners, HoldNoMoreInAllWhoeverTakesNothing) {
+TEST_F(Joiners, HoldABoundedTotalEvenIfTheyTakeNothing) {
   constexpr std::uint64_t kMost = AnchorStreams::kMostInAll / (kLarge * sizeof(float));
   for (std::uint64_t link = 1; link <= 200; ++link) ask(link, 40);
   std::size_t in_all = 0;
@@ -237,7 +237,7 @@ TEST_F(Joiners, HoldNoMoreInAllWhoeverTakesNothing) {
 // The system answers ENOMEM where there is no memory.
 bool is_mapped(std::span<std::byte> memory) { return ::msync(memory.data(), memory.size(), MS_ASYNC) == 0; }
 
-TEST_F(Joiners, OfWhatTheyWereSentNothingIsKept) {
+TEST_F(Joiners, LeaveNothingOfWhatTheyWereSent) {
   ASSERT_TRUE(streams_->send({{kRun, kRound, wire::ChunkKind::kAnchor, {0, kLarge}}, LinkId{1}}).ok());
   testing::NotingTransport::Sent part = std::move(transport_.sent.front());
   transport_.sent.clear();
@@ -248,7 +248,7 @@ TEST_F(Joiners, OfWhatTheyWereSentNothingIsKept) {
   EXPECT_FALSE(is_mapped(bytes));
 }
 
-TEST_F(Joiners, WhoTakesNothingMakesRoomForWhoWaits) {
+TEST_F(Joiners, ThatTakeNothingMakeRoomForThoseThatWait) {
   for (std::uint64_t link = 1; link <= 100; ++link) ask(link, 40);
   EXPECT_EQ(on_their_way(100), 0U) << "it waits";
   EXPECT_EQ(streams_->stalled_receiver(), std::nullopt) << "they may be about to take some";

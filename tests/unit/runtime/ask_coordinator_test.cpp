@@ -33,7 +33,7 @@ TEST_F(AskCoordinator, TheStatusIsWhatItAnswers) {
   EXPECT_THAT(heard_->dialled, ElementsAre("head:29400"));
 }
 
-TEST_F(AskCoordinator, NobodyThereIsSaidAtOnce) {
+TEST_F(AskCoordinator, ReportsAtOnceThatNobodyAnswers) {
   const auto status = query_status(coordinator(nullptr), "head:29400", seconds(60));
   EXPECT_EQ(status.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.status().message(), HasSubstr("no coordinator answers: nobody listens at head:29400"));
@@ -46,7 +46,7 @@ TEST_F(AskCoordinator, WithoutAnAnswerItEndsAtTheLimit) {
   EXPECT_THAT(status.status().message(), HasSubstr("no coordinator answered at head:1 within 0 s"));
 }
 
-TEST_F(AskCoordinator, WhatComesOfForgettingIsToldOrRefused) {
+TEST_F(AskCoordinator, ReportsTheOutcomeOfForget) {
   const auto forget = [&](std::string event) {
     return tell_forget(coordinator([event](const wire::Message&) -> std::vector<wire::Message> {
                          return {wire::Notice{event, "tokyo is not missed here"}};

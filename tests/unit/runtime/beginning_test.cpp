@@ -52,7 +52,7 @@ TEST(Beginning, AnAnchorComesWithItsMembershipWhereThereIsNoRecord) {
   EXPECT_TRUE(of_state.from_state);
 }
 
-TEST(Beginning, NobodyIsWaitedForAfterAnEndInGoodOrder) {
+TEST(Beginning, WaitsForNoSiteAfterAnOrderlyEnd) {
   Remains remains{{}, {}, state(anchor(3, 7), {kParis, kOslo})};
   remains.state->ended = true;
   const Beginning site = begin_with(remains, kFresh);
@@ -98,7 +98,7 @@ TEST(Beginning, ARecordOfAnotherRunHoldsAStateToItsMembership) {
   EXPECT_EQ(site.record.voters, Voters{kParis});
 }
 
-TEST(Beginning, WhatTheRecordKnowsOfALaterRoundStays) {
+TEST(Beginning, KeepsWhatTheRecordKnowsOfALaterRound) {
   Remains remains{membership(anchor(3, 9), {kParis, kOslo}), sealed(anchor(3, 7), {kParis}), {}};
   remains.record->acceptor = AcceptorId(11);
   const Beginning site = begin_with(remains, kFresh);

@@ -8,7 +8,7 @@ namespace {
 
 using Round = std::promise<Result<RoundReport>>;
 
-TEST(Callers, WhoCallsWaitsUntilItIsGivenAnAnswerOnce) {
+TEST(Callers, ACallWaitsUntilItsOneAnswerComes) {
   Callers callers;
   Round asked;
   auto answer = asked.get_future();
@@ -22,7 +22,7 @@ TEST(Callers, WhoCallsWaitsUntilItIsGivenAnAnswerOnce) {
 }
 
 // A caller goes on as soon as it is answered: before that the loop has to be done with what is the caller's.
-TEST(Callers, OnceTheyAreRefusedThoseWhoWaitDoSoUntilTheyFail) {
+TEST(Callers, AfterARefusalWaitingCallsFail) {
   Callers callers;
   Round before, after;
   std::promise<void> leaves;

@@ -1,4 +1,4 @@
-// What a coordinator tells of: which of it is kept for who looks at the swarm.
+// What a coordinator tells of: which of it is kept for viewers of the swarm.
 #include "core/runtime/coordinator_reporter.h"
 
 #include <gmock/gmock.h>

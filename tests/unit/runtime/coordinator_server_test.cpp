@@ -137,7 +137,7 @@ class CoordinatorServerTest : public ::testing::Test {
   std::unique_ptr<CoordinatorServer> server_;
 };
 
-TEST_F(CoordinatorServerTest, OfAFloodOfStatusQueriesAFewAreAnswered) {
+TEST_F(CoordinatorServerTest, AnswersAFewOfAFloodOfStatusQueries) {
   constexpr int kQueries = 10'000;
   come(LinkId{1});
   for (int i = 0; i < kQueries; ++i) noted_->say(LinkId{1}, wire::StatusQuery{});
@@ -148,7 +148,7 @@ TEST_F(CoordinatorServerTest, OfAFloodOfStatusQueriesAFewAreAnswered) {
 }
 
 // In all, over links and hosts of which each asks no more than it may.
-TEST_F(CoordinatorServerTest, OfManyLinksQueriesSixtyFourASecondAreAnswered) {
+TEST_F(CoordinatorServerTest, AnswersSixtyFourQueriesASecondOverManyLinks) {
   constexpr std::uint64_t kLinks = 2000;
   for (std::uint64_t link = 1; link <= kLinks; ++link) {
     come(LinkId{link}, "10.0.1." + std::to_string(link % 40));
@@ -231,7 +231,7 @@ TEST_F(CoordinatorOfFewFiles, RanksOfOneHostTakeAQuarterOfTheFilesAndNobodysPlac
   EXPECT_EQ(closed(1, kHonest), 31U);
 }
 
-TEST_F(CoordinatorOfFewFiles, WhoHasGoneMakesRoom) {
+TEST_F(CoordinatorOfFewFiles, AClosedLinkMakesRoom) {
   for (std::uint64_t link = 1; link <= kMost; ++link) {
     join(LinkId{link}, "10.6.6.6");
     settle();
@@ -286,21 +286,21 @@ class CoordinatorOfTwoRanks : public CoordinatorServerTest {
   BufferPtr part_ = make_buffer_pool()->take(std::size_t{16} << 20);
 };
 
-TEST_F(CoordinatorOfTwoRanks, WhoSaysThatItHoldsWhatHasNotReachedItIsLeft) {
+TEST_F(CoordinatorOfTwoRanks, ARankThatClaimsUndeliveredResultsIsDropped) {
   for (std::uint64_t number = 1; number <= 12 && !is_closed(kWants); ++number) step(number);
   noted_->wait_until_closed(kWants);
   EXPECT_LE(noted_->heard_by<wire::Part>(kWants).size(), 10U) << "128 MiB, and what is sent between two looks";
   EXPECT_FALSE(is_closed(kBrings));
 }
 
-TEST_F(CoordinatorOfTwoRanks, WhoTakesThemHasAnyNumberOfSteps) {
+TEST_F(CoordinatorOfTwoRanks, ARankThatTakesItsResultsMayHaveAnyNumberOfSteps) {
   noted_->takes = true;
   for (std::uint64_t number = 1; number <= 40; ++number) step(number);
   EXPECT_EQ(noted_->heard_by<wire::Part>(kWants).size(), 40U);
   EXPECT_FALSE(is_closed(kWants));
 }
 
-TEST_F(CoordinatorServerTest, OfAFloodOfQuestionsWhoLeadsAFewAreAnswered) {
+TEST_F(CoordinatorServerTest, AnswersAFewOfAFloodOfLeaderQueries) {
   constexpr int kQuestions = 10'000;
   come(LinkId{1});
   for (int i = 0; i < kQuestions; ++i) noted_->say(LinkId{1}, wire::Inquire{"default"});
@@ -320,7 +320,7 @@ TEST_F(CoordinatorServerTest, OneLinksFloodTakesNothingFromAnothersQuestion) {
 }
 
 // Where nobody answers a dial is over after seconds only.
-TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) {
+TEST_F(CoordinatorServerTest, TriesABoundedNumberOfAddressesAndNoneOfAClosedLink) {
   constexpr std::uint64_t kSites = 70;
   for (std::uint64_t link = 1; link <= kSites; ++link) {
     come(LinkId{link}, "10.0.0." + std::to_string(link));
@@ -354,7 +354,7 @@ TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) 
 
 // It said where it can be dialled, and so chose who answers: a Join there would be of no host, and kept beyond its
 // link.
-TEST_F(CoordinatorServerTest, WhoAnswersADialOfItsAddressIsNotHeard) {
+TEST_F(CoordinatorServerTest, TheAnswererOfAnAddressProbeIsNotHeard) {
   wire::Join join = come_with_address(LinkId{1}, "site1");
   ASSERT_EQ(noted_->dialled.size(), 1U);
   noted_->handler->on_connected(kProbe);
@@ -387,7 +387,7 @@ TEST_F(CoordinatorServerTest, WhereSomebodyAnswersASiteCanBeDialledHoweverTheLin
   EXPECT_TRUE(noted_->heard_by<wire::Notice>(LinkId{1}).empty()) << "that nobody can dial it";
 }
 
-TEST_F(CoordinatorServerTest, WhoseCertificateIsAnothersIsRefusedInWords) {
+TEST_F(CoordinatorServerTest, ACertificateOfAnotherSiteIsRefusedWithTheReason) {
   come(LinkId{1});
   noted_->handler->on_authenticated(LinkId{1}, {"rome"});
   wire::Join join;

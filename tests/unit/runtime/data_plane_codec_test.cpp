@@ -226,7 +226,7 @@ TEST_F(DataPlaneCodec, UnfitParametersAndAbandonedAttempts) {
 }
 
 // The contribution to another's slice is looked at first; the tensor that is named comes before it in the vector.
-TEST_F(DataPlaneCodec, WhatIsNotFiniteIsNamedInTheVectorsOrder) {
+TEST_F(DataPlaneCodec, NonFiniteTensorsAreNamedInTheVectorsOrder) {
   begin(CodecId::kFp16);
   vector_.values[9000] = std::numeric_limits<float>::quiet_NaN();
   vector_.values[7] = -std::numeric_limits<float>::infinity();
@@ -238,7 +238,7 @@ TEST_F(DataPlaneCodec, WhatIsNotFiniteIsNamedInTheVectorsOrder) {
 }
 
 // It goes wrong in our own slice only, when we reduce it.
-TEST_F(DataPlaneCodec, WhatIsNotFiniteInOurOwnSliceIsNamedToo) {
+TEST_F(DataPlaneCodec, NonFiniteTensorsOfOurOwnSliceAreNamedToo) {
   begin(CodecId::kFp16);
   vector_.values[5000] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(start(1), IsEmpty());

@@ -82,7 +82,7 @@ TEST_F(DataPlaneEarly, CountInTheAttemptTheyAreOf) {
 }
 
 // Rounds and attempts of another run are numbered alike.
-TEST_F(DataPlaneEarly, WhatIsOfAnotherRunCountsInNoAttempt) {
+TEST_F(DataPlaneEarly, ChunksOfAnotherRunCountInNoAttempt) {
   const std::vector<float> before = anchor();
   const std::vector<float> trained = vector_.values;
   EXPECT_THAT(comes(wire::ChunkKind::kContribution, kOurs, round(), 1, RunId(2)), IsEmpty());
@@ -102,7 +102,7 @@ TEST_F(DataPlaneEarly, WhatIsOfAnotherRunCountsInNoAttempt) {
 }
 
 // What waited for the next round of a run that the site has left since.
-TEST_F(DataPlaneEarly, WhatWaitedIsDroppedWhenTheAnchorOfAnotherRunIsInPlace) {
+TEST_F(DataPlaneEarly, WaitingChunksAreDroppedWhenAnotherRunsAnchorIsInstalled) {
   EXPECT_THAT(contributes(1), IsEmpty());
   EXPECT_GT(plane_->early().bytes(), 0U);
   ASSERT_TRUE(plane_->keep_anchor({RunId(4), RoundId(0), {}}).ok());
@@ -144,7 +144,7 @@ TEST_F(DataPlaneEarly, AnAttemptThatIsDueToBeCommittedOutlivesAFlood) {
   EXPECT_EQ(failure_of(start(1)).peer, kPeer);
 }
 
-TEST_F(DataPlaneEarly, WhatIsDamagedOrComesTwiceSpoilsNoCompleteAttempt) {
+TEST_F(DataPlaneEarly, DamagedOrDuplicateChunksDoNotSpoilACompleteAttempt) {
   const std::vector<float> before = anchor();
   const std::vector<float> trained = vector_.values;
   start(1);
@@ -179,7 +179,7 @@ TEST_F(DataPlaneEarly, MemoryIsGivenBackWhenTheRoundIsPast) {
 }
 
 // Its sender may know of the first and the third attempt alone.
-TEST_F(DataPlaneEarly, WhatComesLateCountsOnceTheSliceIsOursAgain) {
+TEST_F(DataPlaneEarly, LateChunksCountOnceTheSliceIsOursAgain) {
   const std::vector<float> before = anchor();
   const std::vector<float> trained = vector_.values;
   EXPECT_THAT(goes_on(1, false), IsEmpty());
@@ -191,7 +191,7 @@ TEST_F(DataPlaneEarly, WhatComesLateCountsOnceTheSliceIsOursAgain) {
   expect_committed(before, trained);
 }
 
-TEST_F(DataPlaneEarly, OfWhatComesLateTwoVectorsAreKept) {
+TEST_F(DataPlaneEarly, AtMostTwoVectorsOfLateChunksAreKept) {
   EXPECT_THAT(goes_on(1, false), IsEmpty());
   EXPECT_THAT(goes_on(2, true), IsEmpty());
   const auto late = [&](std::uint64_t i) { return comes(wire::ChunkKind::kContribution, {i, kOurs.end}, round(), 1); };

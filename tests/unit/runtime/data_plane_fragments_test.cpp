@@ -102,7 +102,7 @@ TEST_F(FragmentsOfASite, ACommitAfterTheSiteHasTrainedOnKeepsWhatItTrained) {
   }
 }
 
-TEST_F(FragmentsOfASite, WhatWasContributedToARoundThatWentOnWithoutUsIsNotMovedTwice) {
+TEST_F(FragmentsOfASite, AContributionToARoundThatWentOnWithoutUsIsNotAppliedTwice) {
   begin(CodecId::kFp32);
   exchange(kFirst);
   const std::vector<float> old_anchor = anchor();
@@ -115,7 +115,7 @@ TEST_F(FragmentsOfASite, WhatWasContributedToARoundThatWentOnWithoutUsIsNotMoved
   }
 }
 
-TEST_F(FragmentsOfASite, WhatWasSetAsideIsTakenOffItsFragmentAlone) {
+TEST_F(FragmentsOfASite, AnUncertainContributionIsSubtractedFromItsFragmentAlone) {
   begin(CodecId::kFp32);
   exchange(kFirst);
   const std::vector<float> old_anchor = anchor();
@@ -141,7 +141,7 @@ TEST_F(FragmentsOfASite, AnUnfitSiteTakesTheWholeAnchor) {
   EXPECT_EQ(vector_.values, anchor());
 }
 
-TEST_F(FragmentsOfASite, WhatPayloadsLeftOutOfAnotherFragmentStays) {
+TEST_F(FragmentsOfASite, TheResidualOfAnotherFragmentStays) {
   begin(CodecId::kInt4);
   exchange(kFirst);
   commit(protocol::Base::kParameters);

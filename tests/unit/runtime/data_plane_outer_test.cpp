@@ -43,8 +43,8 @@ class OuterStepOfASite : public DataPlaneByHand {
   }
 };
 
-// Who weighs nothing is done with an exchange that may yet be committed, and gives the host's other ranks its
-// parameters meanwhile, if no coordinator is there for long.
+// A site without weight is done with an exchange that may yet be committed. If no coordinator is there for long, it
+// gives the host's other ranks its parameters meanwhile.
 TEST_F(OuterStepOfASite, AMeanOutlivesParametersThatArePublishedBeforeItsCommit) {
   std::vector<std::vector<float>> anchors;
   for (const bool publishes : {false, true}) {
@@ -167,7 +167,7 @@ TEST_F(OuterStepOfASite, ParametersElsewhereAreReadAndWrittenInTheirOwnTiles) {
   EXPECT_THAT(vector_.read_at_once, ::testing::Each(8192U));
 }
 
-TEST_F(OuterStepOfASite, TheRateFollowsThoseWhoContribute) {
+TEST_F(OuterStepOfASite, TheRateFollowsTheContributors) {
   outer_ = {.id = OuterId::kNesterov, .lr = 0, .momentum = 0.9F, .period = 30};
   begin(CodecId::kFp32);
   EXPECT_EQ(run_together().outer_lr, auto_outer_lr(2, 30));

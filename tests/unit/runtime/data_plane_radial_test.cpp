@@ -142,7 +142,7 @@ TEST_F(RadialStepOfASite, OtherNormsAreAnotherMean) {
   EXPECT_NE(said[0][1], said[1][1]);
 }
 
-TEST_F(RadialStepOfASite, WhatIsNoNormIsChargedToTheOwner) {
+TEST_F(RadialStepOfASite, AnInvalidNormIsChargedToTheOwner) {
   for (const bool is_short : {false, true}) {
     begin_rda(CodecId::kFp32);
     start(1);
@@ -161,7 +161,7 @@ TEST_F(RadialStepOfASite, WhatIsNoNormIsChargedToTheOwner) {
   }
 }
 
-TEST_F(RadialStepOfASite, OfOneContributorItIsAverageBitForBit) {
+TEST_F(RadialStepOfASite, WithOneContributorEqualsTheAverageBitForBit) {
   std::vector<std::vector<float>> anchors;
   for (const OuterId id : {OuterId::kAverage, OuterId::kRda}) {
     random_ = Prng(51);

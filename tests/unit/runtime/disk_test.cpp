@@ -77,7 +77,7 @@ TEST_F(DiskTest, ItsNameIsDurableToo) {
 }
 
 // A process that died left it, or somebody means ill.
-TEST_F(DiskTest, WhatLiesInItsWayIsReplacedAndNeverWrittenInto) {
+TEST_F(DiskTest, AnExistingFileIsReplacedNeverWrittenInto) {
   put(folder_ + "else", "another's");
   std::filesystem::create_symlink(folder_ + "else", path_ + ".new");
   auto file = NewFile::make(system_disk(), path_);

@@ -80,7 +80,7 @@ TEST_F(EarlyChunksTest, ChunksWithoutAPayloadAreBoundedToo) {
   EXPECT_EQ(early_.lossy().count(kA), 1U);
 }
 
-TEST_F(EarlyChunksTest, OfSmallModelsMore) { EXPECT_EQ(EarlyChunks(100).bound(), EarlyChunks::kLeastBound); }
+TEST_F(EarlyChunksTest, KeepsMoreChunksOfSmallModels) { EXPECT_EQ(EarlyChunks(100).bound(), EarlyChunks::kLeastBound); }
 
 TEST_F(EarlyChunksTest, AreOfThisRoundOrTheNext) {
   comes(kA, 3);
@@ -106,7 +106,7 @@ TEST_F(EarlyChunksTest, GoWithTheirRound) {
 }
 
 // Nobody counts on them: who leaves a run takes part in none of its attempts any more.
-TEST_F(EarlyChunksTest, OfAnotherRunAreDroppedAndNoLoss) {
+TEST_F(EarlyChunksTest, ChunksOfAnotherRunAreDroppedAndNotCountedAsLost) {
   comes(kA, 5, kPart, RunId(2));
   EXPECT_EQ(early_.bytes(), 0U);
   comes(kA, 5);

@@ -66,7 +66,7 @@ TEST_F(EventsFileTest, APipeIsNotWaitedForAndALinkNotFollowed) {
   EXPECT_EQ(text_of(precious), "x");
 }
 
-TEST_F(EventsFileTest, OfOneKindOfNoteSomeAreToldAndTheOthersCounted) {
+TEST_F(EventsFileTest, OneKindOfEventIsRateLimitedAndTheRestCounted) {
   const std::string path = folder_ + "/events.jsonl";
   auto file = EventsFile::open(path);
   Notes notes(*file, "paris");
@@ -84,7 +84,7 @@ TEST_F(EventsFileTest, OfOneKindOfNoteSomeAreToldAndTheOthersCounted) {
 }
 
 // As many kinds as somebody can cause, of which each keeps to its own share.
-TEST_F(EventsFileTest, OfManyKindsTogetherSoMuchIsTold) {
+TEST_F(EventsFileTest, ManyKindsOfEventsShareOneRateLimit) {
   const std::string path = folder_ + "/events.jsonl";
   auto file = EventsFile::open(path);
   Notes notes(*file, "paris");
@@ -99,7 +99,7 @@ TEST_F(EventsFileTest, OfManyKindsTogetherSoMuchIsTold) {
   EXPECT_GE(told, Notes::kAtOnce / 4);
 }
 
-TEST_F(EventsFileTest, OfManyKindsNoMoreThanSoManyAreKept) {
+TEST_F(EventsFileTest, TheNumberOfKindsIsBounded) {
   auto file = EventsFile::open("");
   Notes notes(*file, "paris");
   for (int i = 0; i < 10'000; ++i) {
@@ -142,7 +142,7 @@ TEST_F(EventsFileTest, AfterALineThatWasTornTheOthersAreWhole) {
   EXPECT_THAT(whole, ::testing::ElementsAre(R"("event":"join"})", R"("event":"resume"})", R"("event":"round"})"));
 }
 
-TEST_F(EventsFileTest, OfWhatADiskDoesNotTakeSoMuchWaitsAndTheRestIsCounted) {
+TEST_F(EventsFileTest, EventsForASlowDiskWaitUpToABoundAndTheRestAreCounted) {
   const std::string path = folder_ + "/events.jsonl";
   testing::GatedDisk disk(testing::GatedDisk::Of::kAppend);
   disk.shut();

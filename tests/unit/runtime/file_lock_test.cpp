@@ -21,7 +21,7 @@ class FileLockTest : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(FileLockTest, WhoComesSecondIsToldWhoHasIt) {
+TEST_F(FileLockTest, TheSecondProcessIsToldTheHolder) {
   const auto lock = FileLock::take(path_);
   ASSERT_TRUE(lock.ok()) << lock.status().to_string();
   const auto second = FileLock::take(path_);

@@ -35,7 +35,7 @@ void expect_wait(const wire::StatusReport& report) {
 // The first joiner of a swarm says how large the model is.
 TEST(HelperMemory, AModelThatDoesNotFitIsWaitedOut) { expect_wait({"{}", wire::kMaxElements}); }
 
-TEST(HelperMemory, WhatRoundsGoByIsWaitedForUntilItIsTold) {
+TEST(HelperMemory, WaitsForTheTensorsThatRoundsNeed) {
   expect_wait({"{}", 10'000, {{"outer_optimizer", "rda"}}});
   expect_wait({"{}", 10'000, {{"keep_fp16", "small"}}});
 }

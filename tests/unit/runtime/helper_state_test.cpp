@@ -1,4 +1,4 @@
-// When a helper offers itself, and what whoever runs it is told.
+// When a helper offers itself, and what its operator is told.
 #include "core/runtime/helper_state.h"
 
 #include <gtest/gtest.h>

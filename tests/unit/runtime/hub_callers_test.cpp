@@ -31,7 +31,7 @@ TEST(HubCallers, EachQuestionIsAnsweredOnceByItsId) {
   EXPECT_EQ(none.get().status().message(), "it is gone");
 }
 
-TEST(HubCallers, WhoWaitsToBeLetInIsToldAndNobodyElse) {
+TEST(HubCallers, OnlyCallersThatWaitForAdmissionAreNotified) {
   HubCallers callers;
   auto entered = callers.enters();
   callers.entered();

@@ -72,20 +72,20 @@ TEST_F(HubDriverTest, ARankThatEntersIsAnsweredByItsLink) {
   EXPECT_TRUE(driver_.hub().knows(kRome));
 }
 
-TEST_F(HubDriverTest, WhoIsHungUpOnIsHeardNoMore) {
+TEST_F(HubDriverTest, ADroppedRankIsHeardNoMore) {
   enter("another");
   EXPECT_THAT(transport_.closed, ElementsAre(kParis, kRome));
   EXPECT_TRUE(links_.has_left(kParis));
   EXPECT_EQ(notes_.size(), 2U);
 }
 
-TEST_F(HubDriverTest, WhoDoesNotTakeWhatItSaysItHoldsIsExpelled) {
+TEST_F(HubDriverTest, ARankThatClaimsResultsItDidNotTakeIsExpelled) {
   enter();
   for (std::uint64_t number = 1; number <= 12 && !links_.has_left(kRome); ++number) step(number);
   EXPECT_THAT(transport_.closed, ElementsAre(kRome));
 }
 
-TEST_F(HubDriverTest, WhoTakesItHasAnyNumberOfSteps) {
+TEST_F(HubDriverTest, ARankThatTakesItsResultsMayHaveAnyNumberOfSteps) {
   enter();
   for (std::uint64_t number = 1; number <= 40; ++number) {
     step(number);

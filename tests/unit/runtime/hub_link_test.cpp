@@ -34,7 +34,7 @@ class HubLinkAlone : public ::testing::Test {
   std::shared_ptr<AnsweringTransport::Heard> heard_ = std::make_shared<AnsweringTransport::Heard>();
 };
 
-TEST_F(HubLinkAlone, SaysWhoItIsAndIsLetIn) {
+TEST_F(HubLinkAlone, IdentifiesItselfAndIsAdmitted) {
   const auto link = enter(let_in);
   ASSERT_TRUE(link.ok()) << link.status().to_string();
   EXPECT_EQ((*link)->ranks(), 2U);

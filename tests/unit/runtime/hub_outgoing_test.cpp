@@ -24,7 +24,7 @@ class HubOutgoingTest : public ::testing::Test {
   HubOutgoing out_;
 };
 
-TEST_F(HubOutgoingTest, WhatTheHubHoldsIsNotCountedAgain) {
+TEST_F(HubOutgoingTest, MessagesTheHubHoldsAreNotCountedTwice) {
   std::vector<BufferPtr> held;
   for (int i = 0; i < 64; ++i) {
     held.push_back(bring());
@@ -36,14 +36,14 @@ TEST_F(HubOutgoingTest, WhatTheHubHoldsIsNotCountedAgain) {
   EXPECT_THAT(out_.too_much(kNoneLeft), Optional(LinkId{1}));
 }
 
-TEST_F(HubOutgoingTest, WhatIsSentIsTheBufferThatCame) {
+TEST_F(HubOutgoingTest, SendsTheReceivedBufferItself) {
   const BufferPtr arrived = pool_->take(100);
   protocol::Payload payload{HubOutgoing::held(arrived), 0, 100};
   static_cast<void>(out_.sends(LinkId{1}, 40, payload));
   EXPECT_EQ(payload.buffer, arrived);
 }
 
-TEST_F(HubOutgoingTest, WhatHasBeenTakenOrWasOfAClosedLinkDoesNotCount) {
+TEST_F(HubOutgoingTest, TakenMessagesAndThoseOfClosedLinksDoNotCount) {
   for (int i = 0; i < 64; ++i) out_.taken(LinkId{1}, send(LinkId{1}, bring()));
   EXPECT_EQ(out_.too_much(kNoneLeft), std::nullopt);
   for (int i = 0; i < 9; ++i) send(LinkId{1}, bring());
@@ -62,7 +62,7 @@ TEST_F(HubOutgoingTest, AMegabyteInSlicesOfAllIsOneMegabyte) {
 }
 
 // Answers to a rank that asks for what is over.
-TEST_F(HubOutgoingTest, WhatIsSaidToWhoDoesNotReadCounts) {
+TEST_F(HubOutgoingTest, AnswersToALinkThatDoesNotReadCount) {
   protocol::Payload none;
   for (int i = 0; i < 60'000; ++i) static_cast<void>(out_.sends(LinkId{1}, 1500, none));
   EXPECT_EQ(out_.too_much(kNoneLeft), std::nullopt);
@@ -71,7 +71,7 @@ TEST_F(HubOutgoingTest, WhatIsSaidToWhoDoesNotReadCounts) {
 }
 
 // One byte of a part keeps all of it.
-TEST_F(HubOutgoingTest, OfTooMuchInAllTheLinkThatKeepsMostGoes) {
+TEST_F(HubOutgoingTest, ClosesTheLinkWithTheMostUnreadWhenThereIsTooMuch) {
   for (std::uint64_t link = 1; link <= 30; ++link) send(LinkId{link}, bring(), 1);
   send(LinkId{32}, bring());
   EXPECT_EQ(out_.too_much(kNoneLeft), std::nullopt);

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(LineProbe, WhatIsSaidArrives) {
+TEST(LineProbe, ProbesArrive) {
   const LineMessage told{.kind = LineMessageKind::kDialled, .number = 0x0102030405060708, .text = "refused"};
   const std::vector<std::byte> head = encode_line(told);
   const std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
@@ -68,7 +68,7 @@ TEST(LineProbe, TheRateIsThatOfTheLaterHalf) {
   EXPECT_DOUBLE_EQ(meter.bits_a_second(TimePoint(seconds(11))), 400'000);
 }
 
-TEST(LineProbe, SoManyArrivalsAreCounted) {
+TEST(LineProbe, CountsABoundedNumberOfArrivals) {
   LineMeter meter;
   meter.begin(TimePoint());
   for (std::size_t i = 0; i < LineMeter::kMostArrivals; ++i) meter.arrived(TimePoint(seconds(1)), 1);
@@ -132,7 +132,7 @@ class LineAnswer : public ::testing::Test {
   std::unique_ptr<LineAnswerer> answerer_ = answer_line(std::make_unique<Desk>(seen_), "here:1", clock_).value();
 };
 
-TEST_F(LineAnswer, WhoSaysNothingOrPingsMakesRoomForTheNext) {
+TEST_F(LineAnswer, ASilentOrPingingPeerMakesRoomForTheNext) {
   EXPECT_TRUE(come(LinkId{1}));
   clock_->advance(LineTurn::kSilence - seconds(1));
   EXPECT_FALSE(come(LinkId{2}));
@@ -143,7 +143,7 @@ TEST_F(LineAnswer, WhoSaysNothingOrPingsMakesRoomForTheNext) {
   EXPECT_EQ(seen_.closed, (std::vector{LinkId{2}, LinkId{1}}));
 }
 
-TEST_F(LineAnswer, NobodyIsServedForEver) {
+TEST_F(LineAnswer, NoPeerIsServedForEver) {
   EXPECT_TRUE(come(LinkId{1}));
   for (Duration passed{}; passed < LineTurn::kInAll; passed += seconds(10)) {
     EXPECT_FALSE(come(LinkId{2}));

@@ -28,7 +28,7 @@ class LinkAdmissionTest : public ::testing::Test {
                        [](LinkId link, const std::string& why) { return std::to_string(link.value) + ": " + why; }};
 };
 
-TEST_F(LinkAdmissionTest, WhoSaysNothingOfUseIsClosedAndWhoIsKnownIsNot) {
+TEST_F(LinkAdmissionTest, UselessLinksAreClosedAndKnownOnesAreNot) {
   known_ = {LinkId{2}};
   for (const LinkId link : {LinkId{1}, LinkId{2}, LinkId{3}}) links_.on_accepted(link, "10.0.0.1:5");
   links_.closed(LinkId{3});
@@ -49,7 +49,7 @@ TEST_F(LinkAdmissionTest, OneHostsLinksAtTheDoorMakeRoomForItsNext) {
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1}));
 }
 
-TEST_F(LinkAdmissionTest, NothingIsHeardOnALinkThatIsHungUpUntilItHasEnded) {
+TEST_F(LinkAdmissionTest, AClosingLinkIsNotHeardUntilItHasEnded) {
   links_.close_link(LinkId{1});
   links_.leave(LinkId{2});
   EXPECT_THAT(transport_.closed, ElementsAre(LinkId{1})) << "the other one is dialled still";
@@ -59,7 +59,7 @@ TEST_F(LinkAdmissionTest, NothingIsHeardOnALinkThatIsHungUpUntilItHasEnded) {
   EXPECT_FALSE(links_.has_left(LinkId{1}));
 }
 
-TEST_F(LinkAdmissionTest, WhoIsRefusedIsClosedAndWhyIsToldNowAndThen) {
+TEST_F(LinkAdmissionTest, ARefusedLinkIsClosedAndTheReasonIsRateLimited) {
   ::testing::internal::CaptureStderr();
   links_.refuse(LinkId{1}, "no message");
   links_.expel(LinkId{2}, "too many");
@@ -71,7 +71,7 @@ TEST_F(LinkAdmissionTest, WhoIsRefusedIsClosedAndWhyIsToldNowAndThen) {
   EXPECT_TRUE(links_.has_left(LinkId{2}));
 }
 
-TEST_F(LinkAdmissionTest, WhatALinkHasProvedEndsWithIt) {
+TEST_F(LinkAdmissionTest, AProofEndsWithItsLink) {
   links_.on_authenticated(LinkId{1}, {"rome"});
   EXPECT_THAT(links_.difference(LinkId{1}, "paris"), HasSubstr("\"rome\""));
   links_.closed(LinkId{1});
@@ -83,7 +83,7 @@ class LinkAdmissionOfFewFiles : private testing::FewFiles, public LinkAdmissionT
   LinkAdmissionOfFewFiles() : FewFiles(4) {}
 };
 
-TEST_F(LinkAdmissionOfFewFiles, WhoIsGivenAsTheOneToGoIsTakenInNoLonger) {
+TEST_F(LinkAdmissionOfFewFiles, TheLinkChosenToGoIsAdmittedNoLonger) {
   EXPECT_EQ(links_.take_in(LinkId{1}, "greedy", "a", kNobody), std::nullopt);
   EXPECT_THAT(links_.take_in(LinkId{2}, "greedy", "b", kNobody), Optional(LinkId{2}));
   EXPECT_TRUE(links_.is_taken(LinkId{1}));

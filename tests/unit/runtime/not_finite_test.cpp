@@ -37,7 +37,7 @@ class NotFinite : public ::testing::Test {
   std::vector<float> anchor_ = std::vector<float>(kBuffersFrom + 8, 0.5F);
 };
 
-TEST_F(NotFinite, NothingIsSaidOfFiniteOnes) { EXPECT_EQ(words(), ""); }
+TEST_F(NotFinite, FiniteTensorsAreNotReported) { EXPECT_EQ(words(), ""); }
 
 TEST_F(NotFinite, AParameterIsNamedWithElementAndShape) {
   (*this)[200'001] = std::nanf("");

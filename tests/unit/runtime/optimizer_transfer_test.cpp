@@ -46,7 +46,7 @@ class OptimizerTransferTest : public ::testing::Test {
   OptimizerTransfer transfer_{transport_, clock_, seconds(60), "training has not begun"};
 };
 
-TEST_F(OptimizerTransferTest, ACopyIsMadeForWhoAsksAndItsPartsAreSentFromIt) {
+TEST_F(OptimizerTransferTest, ACopyIsMadeOnRequestAndItsPartsAreSent) {
   EXPECT_FALSE(transfer_.wanted());
   ask();
   EXPECT_TRUE(transfer_.wanted());
@@ -64,7 +64,7 @@ TEST_F(OptimizerTransferTest, ACopyIsMadeForWhoAsksAndItsPartsAreSentFromIt) {
   EXPECT_EQ(transfer_.bytes_sent(), part.head.size() + 200);
 }
 
-TEST_F(OptimizerTransferTest, WhatHasLeftMakesRoomForMore) {
+TEST_F(OptimizerTransferTest, SentPartsMakeRoomForMore) {
   ask();
   give();
   const std::uint64_t snapshot = told().snapshot;
@@ -87,7 +87,7 @@ TEST_F(OptimizerTransferTest, WhereThereIsNothingToServeItSaysWhyAtOnce) {
   EXPECT_EQ(told().reason, "its budget is half spent");
 }
 
-TEST_F(OptimizerTransferTest, WhoWaitsIsToldThatThereIsNone) {
+TEST_F(OptimizerTransferTest, AWaitingSiteIsToldThatThereIsNone) {
   ask();
   transfer_.given(OptimizerCopy{"{}", {}, nullptr});
   EXPECT_EQ(told().reason, "its optimizer keeps no state");
@@ -127,7 +127,7 @@ TEST_F(OptimizerTransferTest, WhileAPartOfACopyIsOnItsWayNoOtherIsWanted) {
   EXPECT_TRUE(transfer_.wanted());
 }
 
-TEST_F(OptimizerTransferTest, WhatWasOnItsWayOverALinkEndsWithIt) {
+TEST_F(OptimizerTransferTest, PartsInFlightEndWithTheirLink) {
   ask();
   give();
   ask(told().snapshot, {0, 1});
@@ -145,7 +145,7 @@ TEST_F(OptimizerTransferTest, WhatWasOnItsWayOverALinkEndsWithIt) {
   EXPECT_THAT(transport_.closed, ::testing::ElementsAre(kLate)) << "the old token makes no room";
 }
 
-TEST_F(OptimizerTransferTest, WhatComesInPartsIsTheWholeAndSaysHowLongItTook) {
+TEST_F(OptimizerTransferTest, PartsAddUpToTheWholeAndTheTimeIsReported) {
   transfer_.begin_search();
   transfer_.offered({"paris", {3, 1000, hash128(bytes_), "{}", {}}});
   transfer_.begin_taking();

@@ -44,7 +44,7 @@ TEST(PendingJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
   EXPECT_FALSE(joins.may_trim());
 }
 
-TEST(PendingJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
+TEST(PendingJoinsTest, DroppedJoinsDoNotCount) {
   PendingJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.on_join(LinkId{link}, kLarge, kAll));
   joins.closed(LinkId{7});

@@ -23,7 +23,7 @@ class PendingLinksTest : public ::testing::Test {
   std::set<std::uint64_t> known_;
 };
 
-TEST_F(PendingLinksTest, WhoSaysNothingGoesAfterTenSeconds) {
+TEST_F(PendingLinksTest, ASilentLinkIsClosedAfterTenSeconds) {
   EXPECT_EQ(pending_links_.next_deadline(), kNever);
   EXPECT_TRUE(come(1, "10.0.0.1:5").empty());
   EXPECT_TRUE(come(2, "10.0.0.1:6", TimePoint(seconds(4))).empty());
@@ -34,7 +34,7 @@ TEST_F(PendingLinksTest, WhoSaysNothingGoesAfterTenSeconds) {
   EXPECT_EQ(pending_links_.next_deadline(), kNever);
 }
 
-TEST_F(PendingLinksTest, WhoHasGoneIsNotWaitedFor) {
+TEST_F(PendingLinksTest, AClosedLinkIsNotWaitedFor) {
   EXPECT_TRUE(come(1, "10.0.0.1:5").empty());
   pending_links_.closed(LinkId{1});
   EXPECT_EQ(pending_links_.next_deadline(), kNever);

@@ -52,7 +52,7 @@ struct Rounds : RankRounds {
   }
 };
 
-TEST(RankRounds, WhoHasTrainedNothingHasNothingToSettle) {
+TEST(RankRounds, ARankThatTrainedNothingHasNothingToSettle) {
   Rounds rounds(10);
   EXPECT_EQ(rounds.round(), RoundId(7));
   EXPECT_EQ(rounds.steps_not_common(), 0U);
@@ -96,7 +96,7 @@ TEST(RankRounds, OneWithoutANewAnchorIsSkippedWhateverItIsCalled) {
   EXPECT_EQ(rounds.steps_not_common(), 2U);
 }
 
-TEST(RankRounds, WhatStaysDueIsAskedForByTheNextStepAndCountedOnce) {
+TEST(RankRounds, ARoundStillDueIsRequestedByTheNextStepAndCountedOnce) {
   Rounds rounds(2);
   rounds.train(2);
   rounds.skip([](Decision& decided) { decided.stays_due = true; });
@@ -150,7 +150,7 @@ TEST(RankRounds, AfterAMergeTheParametersAreNotTheAnchorUntilARoundIsWaitedFor) 
   EXPECT_EQ(rounds.last_turns(true), 1U) << "one that was due came just before: the last is after it";
 }
 
-TEST(RankRounds, OfSeveralFragmentsEachHasItsTurnAfterTheLastStep) {
+TEST(RankRounds, EveryFragmentHasItsTurnAfterTheLastStep) {
   Rounds rounds(4, 2);
   rounds.train(2);
   rounds.average();
@@ -164,7 +164,7 @@ TEST(RankRounds, OfSeveralFragmentsEachHasItsTurnAfterTheLastStep) {
   EXPECT_EQ(rounds.last_turns(false), 2U);
 }
 
-TEST(RankRounds, WhoHasLeftHasHadItsLastRoundButNotByASkippedOne) {
+TEST(RankRounds, ARankThatLeftHadItsLastRoundUnlessItWasSkipped) {
   Rounds rounds(2);
   rounds.train(1);
   rounds.skip([](Decision& decided) { decided.leaving = true; });

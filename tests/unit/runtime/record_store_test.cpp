@@ -85,7 +85,7 @@ class RecordStoreTest : public testing::InOwnFolder {
   RecordScope scope_;
 };
 
-TEST_F(RecordStoreTest, WhatWasWrittenLastComesBack) {
+TEST_F(RecordStoreTest, TheLastRecordComesBack) {
   {
     RecordStore store = open();
     EXPECT_EQ(store.read(), std::nullopt);
@@ -130,7 +130,7 @@ TEST_F(RecordStoreTest, TheFormatIsAsDocumented) {
   EXPECT_EQ(file(), content);
 }
 
-TEST_F(RecordStoreTest, WhatDiffersInTheScopeSharesNothing) {
+TEST_F(RecordStoreTest, RecordsOfDifferentScopesShareNothing) {
   keep("mine");
   const RecordScope mine = scope_;
   const std::vector<std::function<void()>> changes{[&] { scope_.run = "gpt3"; }, [&] { scope_.site = "oslo"; },
@@ -217,7 +217,7 @@ TEST_F(RecordStoreTest, ARecordThatTheSystemCannotReadNowIsKeptForTheNextStart) 
   EXPECT_EQ(kept(), "promised 5");
 }
 
-TEST_F(RecordStoreTest, WhatIsPutAsideOverwritesNothing) {
+TEST_F(RecordStoreTest, PuttingAsideOverwritesNothing) {
   for (const char* body : {"first", "second"}) {
     keep(body);
     std::vector<char> content = file();
@@ -280,7 +280,7 @@ TEST_F(RecordStoreTest, AFileThatIsTooLargeIsNotRead) {
   EXPECT_TRUE(fs::exists(path() + ".damaged-1"));
 }
 
-TEST_F(RecordStoreTest, WhatTheCallerCannotReadItPutsAside) {
+TEST_F(RecordStoreTest, AnUnreadableRecordIsPutAside) {
   keep("nonsense");
   RecordStore store = open();
   ASSERT_TRUE(store.read());
@@ -294,7 +294,7 @@ TEST_F(RecordStoreTest, WhatTheCallerCannotReadItPutsAside) {
 
 // ---- one process at a time
 
-TEST_F(RecordStoreTest, ASecondProcessIsToldWhoHasIt) {
+TEST_F(RecordStoreTest, ASecondProcessIsToldTheHolder) {
   const RecordStore store = open();
   const std::string mine = "process " + std::to_string(::getpid()) + " on host ";
   EXPECT_EQ(in_child([&] {
@@ -431,7 +431,7 @@ TEST_F(RecordStoreTest, ARecordThatCannotBeWrittenBackIsNotTrusted) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("remove it before the next start"));
 }
 
-TEST_F(RecordStoreTest, OnAFullDiskTheRecordOfAnEarlierProcessIsRemoved) {
+TEST_F(RecordStoreTest, AFullDiskRemovesTheRecordOfAnEarlierProcess) {
   keep("promised 5");
   {
     FailingDisk disk;

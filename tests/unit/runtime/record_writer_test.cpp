@@ -64,7 +64,7 @@ TEST_F(RecordWriterTest, EveryNumberIsToldOnceItLiesThere) {
   EXPECT_EQ(kept(), body_of(3));
 }
 
-TEST_F(RecordWriterTest, OfThoseThatWaitTheNewestIsWrittenAndAllAreTold) {
+TEST_F(RecordWriterTest, WritesTheNewestWaitingRecordAndTellsAllCallers) {
   GatedDisk disk(GatedDisk::Of::kWrite);
   start(disk);
   disk.shut();
@@ -78,7 +78,7 @@ TEST_F(RecordWriterTest, OfThoseThatWaitTheNewestIsWrittenAndAllAreTold) {
   EXPECT_EQ(kept(), body_of(50));
 }
 
-TEST_F(RecordWriterTest, WhatWaitsIsWrittenBeforeItEnds) {
+TEST_F(RecordWriterTest, WritesTheWaitingRecordBeforeItEnds) {
   GatedDisk disk(GatedDisk::Of::kSync);
   start(disk);
   disk.shut();
@@ -101,7 +101,7 @@ TEST_F(RecordWriterTest, ItDoesNotWaitForADiskThatHangsAndTellsNothingAfterwards
   ::testing::internal::CaptureStderr();
   writer_.reset();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("may be lost"));
-  // The lock stays with who may still write.
+  // The lock stays with the process that may still write.
   EXPECT_EQ(RecordStore::open(folder_, scope_).status().code(), StatusCode::kRefused);
   disk.open_gate();
   while (!RecordStore::open(folder_, scope_).ok()) std::this_thread::yield();

@@ -245,7 +245,7 @@ TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
   EXPECT_NE(values(range_of(0, 8192)), std::vector<float>(8192));
 }
 
-TEST_F(Lifetime, WhatComesIntoAPayloadIsDecayedAndNothingElse) {
+TEST_F(Lifetime, OnlyElementsThatEnterAPayloadDecay) {
   constexpr float kDecay = 0.75F;
   residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk, kDecay);
   const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
@@ -287,7 +287,7 @@ TEST_F(Lifetime, AloneNothingIsEncodedAndNothingChanges) {
   EXPECT_EQ(residual.units().of_mean, std::vector{range_of(0, 8192)});
 }
 
-TEST_F(Lifetime, WhatAnotherProcessHasLeftOutIsTakenInTheSameRun) {
+TEST_F(Lifetime, TakesTheResidualOfAnotherProcessOfTheSameRun) {
   const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
   begin(start);
   encode_all(start);
@@ -471,7 +471,7 @@ double counted_twice(const Codecs& codecs, double factor, bool told) {
   return size_of(surplus);
 }
 
-TEST(Residual, WhatParametersKeepOfTheDifferenceIsNotLeftOutOnceMore) {
+TEST(Residual, ADifferenceThatParametersKeepIsNotAddedAgain) {
   for (const Codecs& codecs : {Codecs(CodecId::kInt4), Codecs(CodecId::kTopK64, CodecId::kInt8)}) {
     for (const double factor : {0.0, 0.5, 1.0}) {
       EXPECT_LT(counted_twice(codecs, factor, true), 1e-4) << name_of(codecs) << ", rebase:" << factor;

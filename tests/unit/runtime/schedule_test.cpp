@@ -51,7 +51,7 @@ TEST(SyncSchedule, TheLeadersWordCountsUntilItSaysAnother) {
   EXPECT_EQ(steps_until_due(schedule), 1U) << "counted from the trigger";
 }
 
-TEST(SyncSchedule, WhatWasSetIsNoLeadersChoice) {
+TEST(SyncSchedule, APeriodThatWasSetIsNotTheLeadersChoice) {
   SyncSchedule by_steps({.steps = 3, .time = milliseconds(0)});
   by_steps.round_ended(TimePoint{}, RoundId(1), 7);
   EXPECT_EQ(steps_until_due(by_steps), 3U);
@@ -94,7 +94,7 @@ TEST(SyncSchedule, ShrinksEvenlyToAnEighthOverTheLastPart) {
   EXPECT_EQ(steps_until_due(schedule), 10U) << "who trains on is not held up at every step";
 }
 
-TEST(SyncSchedule, ShrinksByTheNumberOfTheRoundWhoeverJoins) {
+TEST(SyncSchedule, ShrinksByTheRoundNumberWhateverSitesJoin) {
   const SyncEvery every{.steps = 50, .time = milliseconds(0)};
   const SyncAnneal anneal{.steps = 2'000, .share = 0.5};
   SyncSchedule first(every, 4, anneal);
@@ -142,7 +142,7 @@ TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
   EXPECT_EQ(pace.measured().round_us, 0U) << "none came about";
 }
 
-TEST(StepPace, OfARoundBehindTheTrainingCountsTheMerge) {
+TEST(StepPace, CountsOnlyTheMergeOfAnOverlappedRound) {
   StepPace pace;
   pace.begin(TimePoint{}, 0);
   pace.triggered(TimePoint{} + seconds(10), 10);

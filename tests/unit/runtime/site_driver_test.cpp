@@ -121,7 +121,7 @@ TEST_F(SiteDriverTest, OnceItHasStoppedNothingIsKept) {
   EXPECT_EQ(driver_->waiting(), 0U);
 }
 
-TEST_F(SiteDriverTest, WhatHadComeOnALinkThatIsBeingClosedIsNotLookedAt) {
+TEST_F(SiteDriverTest, MessagesOnAClosingLinkAreIgnored) {
   const wire::FetchAnchor fetch{RunId(7), RoundId(1), wire::ChunkKind::kAnchor, {0, 100}};
   begin();
   says(kStranger, fetch);  // before Hello
@@ -153,13 +153,13 @@ TEST_F(SiteDriverTest, AnEndIsThatOfTheDialOrOfTheLink) {
   EXPECT_EQ(seen<protocol::Closed>().size(), 1U) << "there is no dial any more";
 }
 
-TEST_F(SiteDriverTest, WhatIsNoMessageEndsItsLinkAndReachesNoMachine) {
+TEST_F(SiteDriverTest, AMalformedMessageEndsItsLinkAndReachesNoMachine) {
   driver_->on_message(kStranger, {Lane::kControl, std::vector<std::byte>(50), nullptr});
   EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
   EXPECT_THAT(events_, IsEmpty());
 }
 
-TEST_F(SiteDriverTest, WhatIsNoMessageIsWarnedOfWithItsPeer) {
+TEST_F(SiteDriverTest, AMalformedMessageIsWarnedOfWithItsPeer) {
   driver_->on_accepted(kStranger, "10.0.0.1:5");
   ::testing::internal::CaptureStderr();
   driver_->on_message(kStranger, {Lane::kControl, std::vector<std::byte>(50), nullptr});
@@ -177,7 +177,7 @@ TEST_F(SiteDriverTest, ADoctorThatTriesThePortIsNoBreachOfTheProtocol) {
   EXPECT_THAT(events_, IsEmpty());
 }
 
-TEST_F(SiteDriverTest, WhoseCertificateIsAnothersIsClosed) {
+TEST_F(SiteDriverTest, ACertificateOfAnotherSiteEndsItsLink) {
   wire::Hello hello;
   hello.swarm = "run";
   hello.name = "paris";
@@ -190,7 +190,7 @@ TEST_F(SiteDriverTest, WhoseCertificateIsAnothersIsClosed) {
   EXPECT_EQ(seen<protocol::Received>().size(), 1U);
 }
 
-TEST_F(SiteDriverTest, WhoDialsAndSaysNothingIsClosedAfterTenSeconds) {
+TEST_F(SiteDriverTest, ASilentDiallerIsClosedAfterTenSeconds) {
   driver_->on_accepted(kStranger, "10.0.0.1:5");
   EXPECT_EQ(driver_->next_deadline(), TimePoint(seconds(10)));
   clock_.advance(seconds(9));
@@ -201,7 +201,7 @@ TEST_F(SiteDriverTest, WhoDialsAndSaysNothingIsClosedAfterTenSeconds) {
   EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
 }
 
-TEST_F(SiteDriverTest, ChunksOfWhoIsNoMemberAreDropped) {
+TEST_F(SiteDriverTest, ChunksOfNonMembersAreDropped) {
   wire::Chunk chunk;
   chunk.kind = wire::ChunkKind::kMean;
   chunk.run = RunId(1);
@@ -212,7 +212,7 @@ TEST_F(SiteDriverTest, ChunksOfWhoIsNoMemberAreDropped) {
   EXPECT_THAT(events_, IsEmpty());
 }
 
-TEST_F(SiteDriverTest, WhatComesWithinAStepWaitsForItsEnd) {
+TEST_F(SiteDriverTest, InputDuringAStepWaitsForItsEnd) {
   during_step_ = [this] { driver_->feed(protocol::Tick{}); };
   begin();
   ASSERT_EQ(events_.size(), 2U);
@@ -245,7 +245,7 @@ TEST_F(SiteDriverTest, ItsCoordinatorHearsAMemberThatPassesOverALargeModel) {
   EXPECT_THAT(transport_.sent, Not(IsEmpty())) << "the machine's own";
 }
 
-TEST_F(SiteDriverTest, WhatDoesNotFitAMessageEndsItInWords) {
+TEST_F(SiteDriverTest, AnOversizedMessageEndsTheSiteWithTheReason) {
   wire::Join join;
   join.swarm = "run";
   join.site = "self";

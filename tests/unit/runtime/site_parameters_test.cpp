@@ -42,7 +42,7 @@ TEST_F(SiteParametersTest, AJoinTakesTheAnchor) {
   EXPECT_FALSE(parameters.end_round().has_value()) << "there is no copy";
 }
 
-TEST_F(SiteParametersTest, WhoWaitsForARoundThatCountsAllItHasTakesItsFragmentOfTheAnchor) {
+TEST_F(SiteParametersTest, AWaitingSiteWithAllItsWorkCountedTakesItsFragmentOfTheAnchor) {
   behind_.begin_round(false);
   ASSERT_TRUE(behind_.round_done(done(2, kTrainedSamples), kTrainedSamples).ok());
   const ElementRange fragment = behind_.fragments().range_of(kLength, RoundId(2));
@@ -51,13 +51,13 @@ TEST_F(SiteParametersTest, WhoWaitsForARoundThatCountsAllItHasTakesItsFragmentOf
   EXPECT_THAT(std::span(values_).last(kBlockElements), Each(3.0F));
 }
 
-TEST_F(SiteParametersTest, WhatIsNotCountedYetStays) {
+TEST_F(SiteParametersTest, UncountedWorkStays) {
   behind_.begin_round(false);
   ASSERT_TRUE(behind_.round_done(done(2, kTrainedSamples - 1), kTrainedSamples).ok());
   EXPECT_THAT(values_, Each(1.0F));
 }
 
-TEST_F(SiteParametersTest, WhoTrainsOnMergesInstead) {
+TEST_F(SiteParametersTest, ASiteThatTrainsOnMergesInstead) {
   behind_.begin_round(true);
   EXPECT_TRUE(behind_.merges());
   ASSERT_TRUE(behind_.round_done(done(2, kTrainedSamples), kTrainedSamples).ok());

@@ -24,7 +24,7 @@ std::string line_of(const Config& config, const RoundReport& report, std::uint32
   return text;
 }
 
-TEST(SiteReporter, OfARoundWhatTheSettingsAddIsTold) {
+TEST(SiteReporter, ARoundsReportFollowsTheSettings) {
   RoundReport report;
   report.round = RoundId(4);
   report.outer_lr = 0.5F;

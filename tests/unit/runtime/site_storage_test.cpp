@@ -95,7 +95,7 @@ TEST_F(SiteStorageTest, ASiteThatHasLeftIsMarkedUntilItJoinsAgain) {
   EXPECT_FALSE(state(*second)->ended);
 }
 
-TEST_F(SiteStorageTest, ARecordIsWrittenAndToldAndGoneWithWhoHasLeft) {
+TEST_F(SiteStorageTest, ARecordIsWrittenReportedAndRemovedWhenTheSiteLeaves) {
   EXPECT_FALSE(make({})->write({}, 1)) << "it is in memory";
   auto storage = make({.path = {}, .record = record()});
   EXPECT_TRUE(storage->write({}, 7));

@@ -204,7 +204,7 @@ TEST_F(StateFileTest, ARecordThatBreaksItsRulesIsRefused) {
   EXPECT_THAT(read().message(), AllOf(HasSubstr("state.damaged"), HasSubstr("voters")));
 }
 
-TEST_F(StateFileTest, WhatWasSentIsKept) {
+TEST_F(StateFileTest, KeepsTheSentResidual) {
   header_.egress = {123'456'789'012, 5'000};
   ASSERT_TRUE(write().ok());
   ASSERT_TRUE(read().ok());
@@ -237,7 +237,7 @@ TEST_F(StateFileTest, IsItsOwnersAlone) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-// Who may write to the folder leads nobody astray and makes nobody wait.
+// A user with write access to the folder can neither redirect nor block a read.
 TEST_F(StateFileTest, LinksAreNotFollowedAndPipesNotWaitedFor) {
   std::filesystem::create_directories(folder_);
   const std::string elsewhere = folder_ + "/elsewhere";
@@ -272,7 +272,7 @@ TEST_F(StateFileTest, ANewStateReplacesTheOldOneAndLeavesNothingBehind) {
 
 TEST_F(StateFileTest, AFailedWriteLeavesTheOldStateWhole) {
   ASSERT_TRUE(write().ok());
-  // A folder in the way of the new file: it cannot be made, whoever runs this test.
+  // A folder in the way of the new file: it cannot be made, even by root.
   std::filesystem::create_directories(path_ + ".new/in the way");
   header_.round = RoundId{18};
   const Status status = write();

@@ -72,7 +72,7 @@ class StateSaverTest : public testing::InOwnFolder {
   std::optional<StateSaver> saver_;
 };
 
-TEST_F(StateSaverTest, WhatIsSavedComesBack) {
+TEST_F(StateSaverTest, SavedStateComesBack) {
   save(4);
   EXPECT_EQ(saved_round(), 4U);
   EXPECT_TRUE(all_are(saved_anchor_, 1.0F));
@@ -129,7 +129,7 @@ TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
   EXPECT_FALSE(fs::exists(path_ + ".not-used-2"));
 }
 
-TEST_F(StateSaverTest, WhatTheSwarmGoesOnFromOrHasGoneBeyondIsNotMovedAside) {
+TEST_F(StateSaverTest, StateTheSwarmContinuesFromOrHasPassedIsNotMovedAside) {
   save(24);
   ASSERT_EQ(saved_round(), 24U);
   saver_->takes({RunId{8}, RoundId{24}, digest_of_state(digest_of_vector(anchor_), digest_of_vector(outer_))});
@@ -193,7 +193,7 @@ TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords)
 }
 
 // Residual and outer state change at the next commit, the anchor's slot a round later.
-TEST_F(StateSaverTest, WhatHasBeenCopiedMayChange) {
+TEST_F(StateSaverTest, TheSourceMayChangeOnceCopied) {
   disk_.shut();
   save(4);
   for (int piece = 1; piece <= 6; ++piece) {  // those of residual and outer state

@@ -1,4 +1,4 @@
-// Who is in the swarm, for a thread that waits until nobody is.
+// The members of the swarm, for a thread that waits until there are none.
 #include "core/runtime/swarm_members.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-TEST(SwarmMembers, WhoWaitsIsToldWhoRemains) {
+TEST(SwarmMembers, AWaitingCallIsToldWhoRemains) {
   SwarmMembers members;
   EXPECT_TRUE(members.wait_until_empty(seconds(0)).ok());
   members.set_members({"paris", "rank 2 of rome"});

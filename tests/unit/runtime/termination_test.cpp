@@ -37,7 +37,7 @@ int stand_still() {
   return 0;
 }
 
-TEST(Termination, IsAWishFirst) {
+TEST(Termination, IsARequestFirst) {
   const int status = status_of([] {
     if (!watch_for_termination(seconds(60)) || termination_requested()) return 1;
     raise(SIGTERM);
@@ -56,7 +56,7 @@ TEST(Termination, ActsWhenTheLimitHasPassed) {
 }
 
 // systemd, a shutdown and `kill -- -GROUP` signal a launcher and its processes; the launcher passes its own on.
-TEST(Termination, ASecondSignalSoonAfterIsTheSameWish) {
+TEST(Termination, ASecondSignalSoonAfterIsTheSameRequest) {
   const int status = status_of([] {
     watch_for_termination(seconds(60));
     raise(SIGTERM);
@@ -77,7 +77,7 @@ TEST(Termination, ALaterOneActsAtOnce) {
   })));
 }
 
-TEST(Termination, AClosedTerminalIsTheSameWish) {
+TEST(Termination, AClosedTerminalIsTheSameRequest) {
   EXPECT_TRUE(ended_by(SIGHUP, status_of([] {
                          watch_for_termination(seconds(60));
                          raise(SIGHUP);

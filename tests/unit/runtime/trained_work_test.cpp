@@ -20,7 +20,7 @@ TEST(TrainedWork, SamplesAndStepsAddUpButForWhatWasDropped) {
   EXPECT_EQ(work.trigger(20).steps, 16U);
 }
 
-TEST(TrainedWork, OfALossItsBitsAreToldAndNoneUntilThereIsOne) {
+TEST(TrainedWork, ReportsTheBitsOfTheLossOnceThereIsOne) {
   TrainedWork work;
   EXPECT_EQ(work.trigger(0).measured.loss, wire::kNoLoss);
   work.note_loss(0.5F);

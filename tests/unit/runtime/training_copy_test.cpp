@@ -80,7 +80,7 @@ TEST(TrainingCopy, ACommitAfterARebaseAddsBothMoves) {
   EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F - 1 + 1.5F, 2.5F - 2 + 1, 3 - 3 - 0.5F, 7));
 }
 
-TEST(TrainingCopy, OfAFragmentOnlyItsElementsAreTouched) {
+TEST(TrainingCopy, AFragmentTouchesOnlyItsElements) {
   const std::span<const float> anchor = std::span(kAnchor).subspan(1, 1);
   const std::span<const float> mean = std::span(kMean).subspan(1, 1);
   Merging moved({MergeRule::kRebase, 1});

@@ -134,7 +134,7 @@ TEST(TcpReadTurn, EndsByItsBytesOrItsFrames) {
   EXPECT_FALSE(turn.has_budget());
 }
 
-TEST(TcpReadTurn, WhoSendsManySmallFramesIsReadLittleAtATimeUntilThereAreFew) {
+TEST(TcpReadTurn, ManySmallFramesAreReadInShortTurns) {
   constexpr std::size_t kRoom = 256 << 10;
   ReadTurn turn;
   turn.begin();
@@ -189,7 +189,7 @@ TEST_F(TcpSecurityLayer, TheFirstByteTellsWhetherAnAcceptedOneIsAsAllIsHere) {
   EXPECT_EQ(SecurityLayer().settle(kStranger, keys_.get()), FirstByte::kForeign);
 }
 
-TEST_F(TcpSecurityLayer, InTheClearTheFirstByteIsItsHello) {
+TEST_F(TcpSecurityLayer, APlainTextConnectionBeginsWithItsHello) {
   SecurityLayer security;
   EXPECT_FALSE(security.known_clear());
   EXPECT_FALSE(security.hello_received());

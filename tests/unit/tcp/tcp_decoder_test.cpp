@@ -97,7 +97,7 @@ TEST(TcpDecoder, APlaceCanBeTakenBack) {
   EXPECT_EQ(sink.frames.size(), 3U);
 }
 
-TEST(TcpDecoder, WhatIsRefused) {
+TEST(TcpDecoder, RefusesMalformedFrames) {
   const auto status_of = [](Bytes bytes) {
     FrameDecoder decoder;
     Sink sink;

@@ -8,7 +8,7 @@
 namespace collab::tcp {
 namespace {
 
-TEST(TcpFoundNumbers, OfTooManyAddressesTheFirstIsForgotten) {
+TEST(TcpFoundNumbers, ForgetsTheOldestOfTooManyAddresses) {
   FoundNumbers numbers;
   for (std::size_t i = 0; i < FoundNumbers::kMost; ++i) numbers.note("site" + std::to_string(i), 5);
   numbers.note("site0", 7);

@@ -89,7 +89,7 @@ class TcpKeyUpdates : public ::testing::Test {
   TlsStream stream_{*TlsContext::make({"", file("site.pem"), file("site.key"), file("authority.pem")}), false};
 };
 
-TEST_F(TcpKeyUpdates, WhoDoesNotReadTheAnswersIsLeft) {
+TEST_F(TcpKeyUpdates, APeerThatDoesNotReadTheAnswersIsDropped) {
   Result<std::size_t> read = std::size_t{0};
   for (int i = 0; i < 60 && read.ok(); ++i) read = ask(1000);
   ASSERT_FALSE(read.ok()) << stream_.outgoing().size() << " bytes wait";
@@ -97,7 +97,7 @@ TEST_F(TcpKeyUpdates, WhoDoesNotReadTheAnswersIsLeft) {
   EXPECT_LT(stream_.outgoing().size(), 2 * TlsStream::kMostAnswers);
 }
 
-TEST_F(TcpKeyUpdates, WhoReadsThemMayAskAgainAndAgain) {
+TEST_F(TcpKeyUpdates, APeerThatReadsTheAnswersMayKeepAsking) {
   for (int i = 0; i < 60; ++i) {
     ASSERT_TRUE(ask(1000).ok());
     asker_.hears(stream_);

@@ -204,7 +204,7 @@ TEST(TcpLinkPace, JitterAndALongerWayStarveNobody) {
   EXPECT_GT(line.share(20), 0.95);
 }
 
-TEST(TcpLinkPace, WhoIsNotLimitedByTheLineIsNotPaced) {
+TEST(TcpLinkPace, ASenderNotLimitedByTheLineIsNotPaced) {
   Line line;
   line.window = 0.5 * 12e6 * 0.1;  // half of what fills it
   line.run(20);
@@ -222,7 +222,7 @@ TEST(TcpLinkPace, APauseChangesNothing) {
 }
 
 // Beside one that waits through the grace for a dead peer, or feeds one that joins.
-TEST(TcpLinkPace, WhoHadLittleOfAnExchangeIsSoonBack) {
+TEST(TcpLinkPace, ALinkWithLittleOfAnExchangeIsSoonAtFullRate) {
   for (const int way_ms : {10, 50}) {
     Line line;
     line.way = milliseconds(way_ms);

@@ -89,7 +89,7 @@ TEST_F(TcpOutbox, AnUnreadConnectionsEndMakesTheTokenDueToo) {
   EXPECT_EQ(tokens_, std::vector<std::uint64_t>{7});
 }
 
-TEST_F(TcpOutbox, WhatWasAcknowledgedIsNotSentAgain) {
+TEST_F(TcpOutbox, AcknowledgedSegmentsAreNotSentAgain) {
   for (int i = 0; i < 6; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
   for (int i = 0; i < 6; ++i) send(i % 2 == 0 ? 1 : 2);
   ASSERT_TRUE(arrive(1, {0b1010}).ok());  // 0, 2 and 4
@@ -103,7 +103,7 @@ TEST_F(TcpOutbox, WhatWasAcknowledgedIsNotSentAgain) {
   EXPECT_EQ(out_.sent_again(), 2U);
 }
 
-TEST_F(TcpOutbox, WhatHangsGoesOverAnotherConnectionOnce) {
+TEST_F(TcpOutbox, AStalledSegmentIsSentOnceMoreOverAnotherConnection) {
   const TimePoint start{};
   const auto after = [&](int ms) { return start + std::chrono::milliseconds(ms); };
   for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 10, 0, 1), static_cast<std::uint64_t>(i) + 1);
@@ -201,7 +201,7 @@ TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
 }
 
 // One after the other is opened, leaves a message and ends.
-TEST(TcpUnhandledInAll, WhatEndedLinksHaveLeftKeepsNewOnesWaiting) {
+TEST(TcpUnhandledInAll, UnhandledMessagesOfEndedLinksHoldNewLinksBack) {
   const auto all = std::make_shared<UnhandledBytes>();
   const auto known = std::make_shared<Unhandled>(all, [] {});
   static_cast<void>(known->hold(1));
@@ -221,7 +221,7 @@ TEST(TcpUnhandledInAll, WhatEndedLinksHaveLeftKeepsNewOnesWaiting) {
   EXPECT_EQ(all->of_ended, 0U);
 }
 
-// A loop may be busy for seconds. Whoever opens links meanwhile, or has many, is bounded: with a whole payload each.
+// A loop may be busy for seconds. A peer that opens many links meanwhile, each with a whole payload, is bounded.
 TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoNewLinkIsReadAndBeyondTwiceNone) {
   const auto all = std::make_shared<UnhandledBytes>();
   const auto known = std::make_shared<Unhandled>(all, [] {});
@@ -351,7 +351,7 @@ TEST_F(TcpInbox, TheNewerConnectionTakesThePlaceOver) {
   EXPECT_EQ((*in_.begin(header, 4))->taken_from, 0U);
 }
 
-TEST_F(TcpInbox, WhatContradictsIsCorrupt) {
+TEST_F(TcpInbox, ContradictoryFramesAreCorrupt) {
   come(segment(1, 0, 100, 10, 20));
   expect_corrupt(segment(2, 0, 101, 30, 10));               // another size
   expect_corrupt(segment(2, 0, 100, 29, 10));               // overlaps the end
@@ -391,7 +391,7 @@ TEST_F(TcpInbox, AHeadThatCameInPartsIsWhole) {
   EXPECT_EQ(all_->held, 0U) << "nothing is unfinished";
 }
 
-TEST_F(TcpInbox, WhatALinkHoldsUnfinishedIsBounded) {
+TEST_F(TcpInbox, UnfinishedMessagesOfALinkAreBounded) {
   const auto large = static_cast<std::uint32_t>(kMaxPayloadBytes);
   constexpr std::uint32_t kPart = 64 * kKiB;
   std::uint64_t number = 1;  // the first of all never comes

@@ -68,7 +68,7 @@ TEST(UcxLane, ThePeerCannotHaveTakenLessThanBeforeOrMoreThanWasSent) {
   EXPECT_TRUE(lane.peer_has_taken(3));
 }
 
-TEST(UcxLane, WhatCameEarlyIsTakenInOrder) {
+TEST(UcxLane, EarlyMessagesAreTakenInOrder) {
   UcxLane lane;
   lane.arrived(1, message_of(1, 1));
   EXPECT_FALSE(lane.take().has_value());
@@ -124,7 +124,7 @@ TEST(UcxClosing, IsOverOnceEachSideHasAllAndTheOtherKnows) {
   EXPECT_TRUE(closing.over());
 }
 
-TEST(UcxClosing, OfAPeerThatHasNotTakenAllIsNotOver) {
+TEST(UcxClosing, IsNotOverBeforeThePeerHasTakenAll) {
   UcxClosing closing;
   closing.begin();
   closing.mark_bye_sent();

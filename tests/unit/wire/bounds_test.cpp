@@ -86,7 +86,7 @@ StartAttempt changed(const std::function<void(StartAttempt&)>& change) {
 
 // ---- texts -------------------------------------------------------------------------------------------
 
-// A terminal would obey these, whoever prints them.
+// A terminal would obey these, whatever prints them.
 TEST(Texts, NamesArePrintable) {
   constexpr const char* kWhy =
       "expected a name that can be printed, without control characters or marks of direction, got ";
@@ -182,7 +182,7 @@ TEST(Numbers, WeightsAreBoundedAndNotNegative) {
   }
 }
 
-TEST(Numbers, WhatSitesMeasureIsBounded) {
+TEST(Numbers, MeasurementsOfSitesAreBounded) {
   const Measured most{kMaxRateKbit, kMaxRateKbit, kMaxMeasuredUs, kMaxMeasuredUs, kMillion, kMillion, kMillion, 0};
   Ready ready{RoundId(1), 1, 1, 1, {}, {}, {}, most, kMaxPeriod};
   expect_travels(ready);
@@ -349,7 +349,7 @@ TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
 }
 
-TEST(Counts, WhoIsForgottenIsNoMoreThanASwarm) {
+TEST(Counts, ForgottenSitesAreNoMoreThanASwarm) {
   Forget forget{std::vector<std::string>(kMaxSites, "paris")};
   expect_travels(forget);
   forget.sites.emplace_back("oslo");
@@ -394,7 +394,7 @@ TEST(Rules, AnAttemptHasParticipantsAndVotersInOrder) {
                   "owner: expected a participant that is here");
 }
 
-TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
+TEST(Rules, NothingIsExchangedIfNoSiteHasAWeight) {
   const auto idle = [](StartAttempt& f) { f.participants[0].weight = f.participants[1].weight = 0; };
   expect_not_sent(changed(idle), "slices: expected none where no participant has a weight, got 2");
   expect_travels(changed([&](StartAttempt& f) {
@@ -403,7 +403,7 @@ TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
   }));
 }
 
-TEST(Rules, WhoJoinsHasDrawnAnAcceptor) {
+TEST(Rules, AJoiningSiteHasDrawnAnAcceptor) {
   expect_not_sent(Join{}, "report.record.acceptor: expected the number its site has drawn, got 0");
 }
 
@@ -441,7 +441,7 @@ TEST(Rules, APromisesRecordIsNoLessSound) {
   expect_not_sent(promise, "voters[1]");
 }
 
-TEST(Rules, WhatIsToBeAcceptedIsAcceptedUnderThatTerm) {
+TEST(Rules, AnAcceptIsOfItsOwnTerm) {
   Accept accept{TermId(3), {{two_sites(), true, {{}, {}}, TermId(3)}}};
   expect_travels(accept);
   expect_travels(Accept{TermId(3)});
@@ -491,7 +491,7 @@ TEST(Rules, AnAnchorHasSourcesInOrder) {
   expect_not_sent(install(many), "sources: expected at most 64 entries, got 65");
 }
 
-TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
+TEST(Rules, AFetchIsAPartOfAnAnchorThatFitsAPayload) {
   const auto fetch = [](ChunkKind kind, std::uint64_t begin, std::uint64_t end) {
     return FetchAnchor{RunId(1), RoundId(1), kind, {begin, end}};
   };
@@ -506,7 +506,7 @@ TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
               HasSubstr("FetchAnchor.kind: expected at most 5, got 6"));
 }
 
-TEST(Rules, WhatIsAskedOfAnOptimizersStateIsItsDescriptionOrAPart) {
+TEST(Rules, AnOptimizerFetchIsItsDescriptionOrAPart) {
   expect_travels(FetchOptimizer{});
   expect_travels(FetchOptimizer{3, {}});
   expect_travels(FetchOptimizer{3, {5, 5 + kMaxPayloadBytes}});

@@ -292,8 +292,8 @@ void Election::count_again() {
 }
 
 // The sites have differed for a grace in what was agreed last. Keeps the newest claim for which the sites that claim no
-// more can elect, and outnumber the sites that claim more. This is safe whoever is right: it takes a quorum of the
-// membership that they know, and that quorum would know of more in its own run. Another run's rounds are not theirs.
+// more can elect, and outnumber the sites that claim more. This is safe: it takes a quorum of the membership
+// that they know, and that quorum would know of more in its own run. Another run's rounds are not theirs.
 bool Election::doubt(TimePoint now) {
   std::vector<const wire::Record*> claims;
   for (const auto& [link, applicant] : applicants_) {

@@ -1,7 +1,7 @@
 // The parts of a hub client, and what all of them may use: configuration, time, and the list of what is to be done.
 //
 //   link      the way to a hub that leads: finding one, being heard by it, losing it
-//   acceptor  what this rank has promised and accepted of who is gone
+//   acceptor  what this rank has promised and accepted of memberships
 //   groups    its groups, each with its part of what is under way and the results it holds
 //   senders   whom it waits for without knowing who it is
 //

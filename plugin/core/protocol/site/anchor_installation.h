@@ -65,7 +65,7 @@ class AnchorInstallation {
   void begin_again(const std::string& what);  // the transfer, from all sources
   void done();
   // ---- where this site cannot be dialled
-  [[nodiscard]] bool reaches() const;  // linked with who gives the anchor, or may do so before long
+  [[nodiscard]] bool reaches() const;  // linked with a source of the anchor, or may be before long
   [[nodiscard]] TimePoint unreachable_until() const;
   [[nodiscard]] std::string unreachable_text(TimePoint at) const;
   void unreachable(const std::string& what);

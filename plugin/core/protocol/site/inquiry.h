@@ -52,7 +52,7 @@ class Inquiry {
 
   SiteParts* all_ = nullptr;
   std::optional<wire::Leads> here_;
-  TimePoint stays_until_{};  // the candidate here is being elected: who leaves now delays that
+  TimePoint stays_until_{};  // the candidate here is being elected: leaving now delays that
   std::optional<std::uint32_t> of_;
   std::optional<LinkId> link_;
   std::uint32_t last_ = 0;  // asked

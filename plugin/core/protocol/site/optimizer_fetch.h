@@ -4,7 +4,7 @@
 //    ^ ^              | no link          | it has none, keeps silent                 | the link is lost, other bytes,
 //    | |              v                  v                        Find               v nothing comes; taken: unfit
 //    | +--no member---+------ next ------+                  <------------------ none, told that it is lost
-//    +--End, from every state: who made a copy may drop it
+//    +--End, from every state: the source may drop its copy
 //
 // One member at a time: a copy costs memory there. The caller reads the description and says whether it wants the
 // bytes.

@@ -4,7 +4,7 @@
 //   dialled by them:  --its Hello--> unlisted --the roster lists it: our Hello--> answered --its--> usable
 //                                                                                     next message
 //
-// The data lane may overtake our Hello, so who was dialled sends no data before it knows that its Hello has arrived.
+// The data lane may overtake our Hello, so the dialled side sends no data before it knows that its Hello has arrived.
 // If there are two links to one site, the one dialled by the higher site stays; if the same site dialled both, the
 // newer one stays.
 //

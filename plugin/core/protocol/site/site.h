@@ -39,9 +39,9 @@ class Site {
   [[nodiscard]] TimePoint next_deadline() const;
   // The member that said Hello on this link, if any: the only `from` its chunks may carry.
   [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
-  [[nodiscard]] bool knows(LinkId link) const;  // whoever is there has said Hello
-  // Where it is a member, and how often it says there that it is alive. Who carries out an action that takes long says
-  // so meanwhile.
+  [[nodiscard]] bool knows(LinkId link) const;  // its peer has said Hello
+  // Where it is a member, and how often it says there that it is alive. While an action takes long, the runtime says
+  // so.
   [[nodiscard]] std::optional<LinkId> member_at() const;
   [[nodiscard]] Duration heartbeat() const;
   // As it stands now: to be kept with the anchor, which never travels without it.

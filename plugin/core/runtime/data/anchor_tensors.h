@@ -32,7 +32,7 @@ class AnchorTensors {
   AnchorTensors(const DataSettings& settings, const DataParts& parts, ExchangeData& exchange, AnchorStreams& streams,
                 ParameterReader& reader, Residual& residual);
 
-  // The attempt stays under way, so that an error loses nothing: who calls ends it.
+  // The attempt stays under way, so that an error loses nothing: the caller ends it.
   Result<AppliedCommit> apply(const protocol::ApplyCommit& action);
 
   // ---- parameters that have moved on alone

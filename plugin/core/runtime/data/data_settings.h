@@ -39,7 +39,7 @@ struct DataSettings {
   std::vector<ElementRange> kept{};    // at 16 bits; see MixedCodec
   std::vector<ElementRange> radial{};  // the tensors that `rda` takes one by one; see RadialNorms
   OuterConfig outer;
-  bool keeps_mean = false;  // who merges a round's result needs the mean beside the new anchor
+  bool keeps_mean = false;  // merging a round's result takes the mean beside the new anchor
   // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
   std::uint64_t outer_elements = UINT64_MAX;
   std::uint64_t chunk_elements = 0;  // to be set

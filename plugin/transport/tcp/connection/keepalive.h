@@ -31,7 +31,7 @@ class Keepalive {
     asked_.reset();
     return took;
   }
-  // The other side asks: of several in a row the last is to be answered, so that who asks without end makes no work.
+  // The other side asks: of several in a row the last is to be answered, so that asking without end makes no work.
   struct Question {
     std::uint64_t stamp = 0;
     TimePoint came;

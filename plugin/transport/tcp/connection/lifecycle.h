@@ -4,7 +4,7 @@
 //      (dialled)    (with TLS)    hello, welcome   frames     we said all; waits for the other side's end
 //   accepted connections begin in securing: their first byte tells whether it is TLS. Any state may fail to closed.
 //
-// Threads: one at a time. Ownership: plain values, a connection's own; who dials or accepts it says by when.
+// Threads: one at a time. Ownership: plain values, a connection's own; the code that dials or accepts says by when.
 #pragma once
 
 #include <cstdint>

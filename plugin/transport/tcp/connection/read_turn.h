@@ -1,5 +1,5 @@
-// How much of a connection is read before others have their turn. Small frames cost more than their bytes: who sends
-// many is read little at a time.
+// How much of a connection is read before others have their turn. Small frames cost more than their bytes: a peer
+// that sends many is read little at a time.
 //
 // Threads: one at a time. Ownership: plain values, a connection's own.
 #pragma once

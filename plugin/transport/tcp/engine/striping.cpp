@@ -18,7 +18,7 @@ constexpr double kSlow = 2e6;     // bytes a second: a large segment takes its t
 // After this time a segment hangs: its connection has lost something, or is slower than the others. If a queue holds
 // all of them up, or a thin line takes its time, no segment hangs. If there are many connections, as where losses slow
 // each of them down, some always hang, and the usual time is no measure.
-Duration patience_of(TcpLink& link, std::size_t carriers) {
+Duration hang_time(TcpLink& link, std::size_t carriers) {
   const Duration usual = carriers > kFewCarriers ? Duration(0) : link.session.outbox(Lane::kData).usual();
   return 2 * std::max(link.round_trip.value(), usual) + std::chrono::milliseconds(50);
 }
@@ -38,8 +38,8 @@ bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
 }
 
 // Hands one connection a batch. False if the connection or the lane has enough. Data that has hung for longer than
-// `patience` goes over this connection as well.
-bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration patience) {
+// `hang` goes over this connection as well.
+bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration hang) {
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.session.outbox(lane);
   const bool data = lane == Lane::kData;
@@ -52,7 +52,7 @@ bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration p
   const std::uint64_t again = out.sent_again();
   while (bytes < most && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name, now);
-    if (!piece && data && !off(Mechanism::kSecondCopies)) piece = out.second_copy(connection.name, now - patience);
+    if (!piece && data && !off(Mechanism::kSecondCopies)) piece = out.second_copy(connection.name, now - hang);
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;
@@ -75,12 +75,12 @@ void Striping::pump(TcpLink& link) {
   }
   std::vector<Connection*> at_work = carriers(link);
   if (at_work.empty()) at_work.push_back(control);
-  const Duration patience = patience_of(link, at_work.size());
+  const Duration hang = hang_time(link, at_work.size());
   link.session.outbox(Lane::kData).cut_at(slow(link, at_work.size()) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn.take();
   for (std::size_t i = 0; i < at_work.size(); ++i) {
     Connection& carrier = *at_work[(first + i) % at_work.size()];
-    while (fills++ < kFillsInTurn && fill(link, carrier, Lane::kData, patience)) {
+    while (fills++ < kFillsInTurn && fill(link, carrier, Lane::kData, hang)) {
     }
   }
   if (fills >= kFillsInTurn) pump_later(link);

@@ -23,7 +23,7 @@ class Striping {
   [[nodiscard]] static std::vector<Connection*> carriers(const TcpLink& link);
 
  private:
-  bool fill(TcpLink& link, Connection& connection, Lane lane, Duration patience);
+  bool fill(TcpLink& link, Connection& connection, Lane lane, Duration hang);
   void pump_later(TcpLink& link);
   [[nodiscard]] bool slow(const TcpLink& link, std::size_t carriers) const;
 
