@@ -53,9 +53,13 @@ INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance,
 
 // ---- a guest in a process ------------------------------------------------------------------------
 
-TEST(TcpGuest, SleepsWhenIdle) {
-  TcpPair pair(by_token());
+class TcpIdle : public ::testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Connections, TcpIdle, ::testing::Values(0, 64), ::testing::PrintToStringParamName());
+
+TEST_P(TcpIdle, Sleeps) {
+  TcpPair pair(with_connections(by_token(), GetParam()));
   pair.link();
+  ASSERT_TRUE(until([&] { return tcp_counters(*pair.b.transport).connections_opened > GetParam(); }));
   pair.check_it_works();
   const auto used = [] {
     rusage usage{};

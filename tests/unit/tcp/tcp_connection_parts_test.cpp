@@ -2,6 +2,7 @@
 // is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/tcp/connection/batch_size.h"
 #include "transport/tcp/connection/lifecycle.h"
 #include "transport/tcp/connection/read_turn.h"
 #include "transport/tcp/connection/security_layer.h"
@@ -119,6 +121,29 @@ TEST_F(TcpSendQueue, EncryptsAboutAsMuchAtOnceAsMayWait) {
   queue_.take([](std::span<const std::byte>) {}, note_);
   EXPECT_FALSE(queue_.empty());
   EXPECT_LT(written_.size(), 20U);
+}
+
+TEST(TcpBatchSize, GrowsWhileBatchesDrainQuicklyAndFallsWhenOneDoesNot) {
+  using std::chrono::milliseconds;
+  BatchSize batch;
+  TimePoint now{std::chrono::hours(1)};
+  batch.sent(now);
+  EXPECT_EQ(batch.next(now + milliseconds(25)), kSmallSegmentBytes);
+  const std::size_t first = batch.next(now + milliseconds(10));
+  EXPECT_EQ(batch.next(now + milliseconds(1)), std::min(2 * first, kMostFilled));
+  for (int i = 0; i < 10; ++i) batch.sent(now += milliseconds(1));
+  EXPECT_EQ(batch.next(now + milliseconds(1)), kMostFilled);
+}
+
+// A connection with nothing to send is asked at each event.
+TEST(TcpBatchSize, LearnsNothingFromQuestions) {
+  using std::chrono::milliseconds;
+  BatchSize batch;
+  const TimePoint now{std::chrono::hours(1)};
+  batch.sent(now);
+  batch.sent(now + milliseconds(25));
+  for (int i = 25; i < 45; ++i) (void)batch.next(now + milliseconds(i));
+  EXPECT_EQ(batch.next(now + milliseconds(40)), kSmallSegmentBytes);
 }
 
 TEST(TcpReadTurn, EndsByItsBytesOrItsFrames) {

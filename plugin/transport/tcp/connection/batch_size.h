@@ -17,18 +17,21 @@ inline constexpr std::size_t kMostFilled = 4 * kMaxSegmentBytes;
 class BatchSize {
  public:
   // How much to send now. The last batch has drained.
-  [[nodiscard]] std::size_t next(TimePoint now) {
-    const Duration drained = now - filled_at_;
-    if (drained < kQuick) bytes_ = std::min(2 * bytes_, kMostFilled);
-    if (drained > kSlow) bytes_ = kSmallSegmentBytes;
-    filled_at_ = now;
-    return bytes_;
+  [[nodiscard]] std::size_t next(TimePoint now) const {
+    const Duration drained = now - sent_at_;
+    if (drained < kQuick) return std::min(2 * bytes_, kMostFilled);
+    return drained > kSlow ? kSmallSegmentBytes : bytes_;
+  }
+  // Something was sent. An idle connection is asked as well, and learns nothing from that.
+  void sent(TimePoint now) {
+    bytes_ = next(now);
+    sent_at_ = now;
   }
 
  private:
   static constexpr Duration kQuick = std::chrono::milliseconds(5);
   static constexpr Duration kSlow = std::chrono::milliseconds(20);
-  TimePoint filled_at_{};
+  TimePoint sent_at_{};
   std::size_t bytes_ = kMaxSegmentBytes;
 };
 

@@ -29,7 +29,7 @@ std::vector<Connection*> Striping::carriers(const TcpLink& link) {
   return link.rotation.at_work(link.connections, NumberSearch::in_use(link));
 }
 
-// True for each working connection: what it has been given stays long on its way.
+// True if segments stay long on their way over each of so many carriers, so that small ones are better.
 bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
   if (off(Mechanism::kSmallSegments)) return false;
   if (carriers > kFewCarriers) return true;
@@ -59,6 +59,7 @@ bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration h
     connection.send(std::move(*piece));
   }
   if (segments == 0) return false;
+  connection.batch.sent(now);
   all_.context.counters.bytes += bytes;
   all_.context.counters.again += out.sent_again() - again;
   if (data) all_.caps.sent(link, bytes);
@@ -70,20 +71,20 @@ void Striping::pump(TcpLink& link) {
   if (link.ended() || !link.open()) return;
   Connection* const control = link.connections.control();
   if (control == nullptr) return;
-  int fills = 0;
-  while (fills++ < kFillsInTurn && fill(link, *control, Lane::kControl, {})) {
-  }
+  int fills = 0;  // of those after which there may be more to send
+  const auto fill_on = [&](Connection& connection, Lane lane, Duration hang) {
+    while (fills < kFillsInTurn && fill(link, connection, lane, hang)) ++fills;
+  };
+  fill_on(*control, Lane::kControl, {});
   std::vector<Connection*> at_work = carriers(link);
   if (at_work.empty()) at_work.push_back(control);
   const Duration hang = hang_time(link, at_work.size());
   link.session.outbox(Lane::kData).cut_at(slow(link, at_work.size()) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn.take();
   for (std::size_t i = 0; i < at_work.size(); ++i) {
-    Connection& carrier = *at_work[(first + i) % at_work.size()];
-    while (fills++ < kFillsInTurn && fill(link, carrier, Lane::kData, hang)) {
-    }
+    fill_on(*at_work[(first + i) % at_work.size()], Lane::kData, hang);
   }
-  if (fills >= kFillsInTurn) pump_later(link);
+  if (fills == kFillsInTurn) pump_later(link);
   all_.sessions.go_on_closing(link);
 }
 
