@@ -105,8 +105,9 @@ Result<T> Node::ask(Answer<Result<T>>& answer, const std::string& what, Duration
 }
 
 Result<SealedAnchor> Node::join(wire::Join join) {
-  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
-  const auto limit = options_.config.join_timeout + 8 * options_.config.round_timeout + options_.config.link_grace;
+  // Beyond all limits of the site machine: it asks for as long as join_timeout, or twice if it is held, and waits for
+  // an anchor for join_timeout and six rounds; all that again after a lost coordinator; then comes the transfer.
+  const auto limit = 5 * options_.config.join_timeout + 16 * options_.config.round_timeout + options_.config.link_grace;
   return ask(callers_.join, "joining the swarm", limit,
              [this, join = std::move(join)]() mutable { driver_->feed(protocol::Begin{std::move(join)}); });
 }

@@ -273,10 +273,10 @@ void Inside::write(Canon& canon, const CoordinatorLink& part) {
 
 void Inside::write(Canon& canon, const SiteMembership& part) {
   const auto& [all, phase, join, self, was_member, join_done, join_sent, give_up, anchor_by, told, hold, held_at,
-               was_held, leave, leave_by] = part;
+               was_held, asks_again, leave, leave_by] = part;
   static_cast<void>(all);
   canon.all(phase, join, self, was_member, join_done, join_sent, give_up, anchor_by, told, hold, held_at, was_held,
-            leave, leave_by);
+            asks_again, leave, leave_by);
 }
 
 void Inside::write(Canon& canon, const Inquiry& part) {

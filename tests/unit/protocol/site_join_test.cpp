@@ -58,6 +58,18 @@ TEST(SiteJoin, GivesUpAfterTheTimeoutNamingAddressesAndReason) {
   EXPECT_TRUE(s.step(Tick{}).empty());
 }
 
+TEST(SiteJoin, ASiteThatWasLetInMayAskForAsLongAgainOnce) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.pass(seconds(290)));
+  for (const std::uint64_t link : {1, 2}) {
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{link}}));
+    static_cast<void>(s.hear(link, wire::Welcome{TermId{link}, SiteId{0}, 1000, 60000}));
+    static_cast<void>(s.step(Closed{LinkId{link}, unavailable("reset")}));
+    EXPECT_TRUE(all<Failed>(s.pass(seconds(290))).empty() == (link == 1));
+  }
+}
+
 TEST(SiteJoin, ItsCoordinatorsTimesAreTakenButNotAGraceOfADay) {
   constexpr std::uint32_t kDay = 24 * 3600 * 1000;
   for (const auto& [own, heartbeat_ms, grace_ms, heartbeat, grace] :

@@ -26,6 +26,9 @@
 //               (installed_another)
 //   active      a round is committed without it (left_out)                          stale; joined if it is ready by now
 //   active      its anchor differs from the others' (install_again)                 installing; joined without a source
+//   active      a joiner whose only source it was is gone: it is asked again        installing
+//               (went_without)
+//   installing  the swarm's digest turns out to be another (digest_changed)         installing; joined without a source
 //   stale       Ready: its parameters stand still (wait)                            joined
 //   stale       it was sent the commit, and has applied it (on_installed)           active
 //   joined,     AnchorInstalled with the swarm's digest: it held it, or its last    active
@@ -79,7 +82,6 @@ class MemberAnchor {
   [[nodiscard]] MemberPhase phase() const { return phase_; }
   // It is to take the anchor, or takes it.
   [[nodiscard]] bool comes() const { return phase_ == MemberPhase::kJoined || phase_ == MemberPhase::kInstalling; }
-  [[nodiscard]] const std::vector<SiteId>& sources() const { return sources_; }
   [[nodiscard]] TimePoint progressed_at() const { return progressed_at_; }
   [[nodiscard]] bool has_progressed() const { return progress_ > 0; }
   [[nodiscard]] AcceptorId acceptor() const { return acceptor_; }

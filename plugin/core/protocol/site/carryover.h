@@ -122,7 +122,7 @@ class Carryover {
   RoundId round_;
   AttemptId attempt_;
   AttemptId ours_;
-  std::map<SiteId, AttemptId> since_;  // the later of both
+  std::map<SiteId, AttemptId> since_;  // per peer: the later of its `since` and ours
   std::map<SiteId, LinkId> links_;
   std::map<Key, Held> held_;
   std::map<Key, Sent> sent_;

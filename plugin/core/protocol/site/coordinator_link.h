@@ -12,13 +12,15 @@
 //   leaving                               has left                                             SiteMembership
 //   not let in yet                        asks the next candidate; fails after                 dial_again(),
 //                                         COLLAB_JOIN_TIMEOUT in all                           SiteMembership
+//   let in for the first time, and not    asks for COLLAB_JOIN_TIMEOUT again, once             SiteMembership
+//   training yet
 //   taking an anchor                      stops                                                AnchorInstallation
 //   training                              trains on; at its trigger it stands, as `ready`      SiteRound
 //   at its trigger: ready                 stands still; says Ready to the next coordinator     SiteRound
 //   at its trigger: linking, exchanging   cancels the exchange, and is ready                   SiteRound
 //   at its trigger: done                  keeps the mean: the next leader may commit it        SiteRound
 //   applying a commit                     applies it                                           SiteRound
-//   each of these, if it was let in       keeps its links to other sites, and its record;      dial_again()
+//   each of these, if it has trained      keeps its links to other sites, and its record;      dial_again()
 //                                         dials from the first candidate on, without end
 //
 //   and then

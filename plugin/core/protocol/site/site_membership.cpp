@@ -219,9 +219,10 @@ void SiteMembership::installed(const wire::InstallAnchor& install) {
   all_->out.emplace_back(JoinDone{*self_, install.run, install.round, all_->round.period()});
 }
 
+// A site that was let in may ask for as long again: before it first trains, once.
 void SiteMembership::coordinator_lost() {
+  if (phase_ == SitePhase::kActive || !std::exchange(asks_again_, true)) may_ask_for(all_->config.join_timeout);
   if (phase_ != SitePhase::kActive) return;
-  may_ask_for(all_->config.join_timeout);
   join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // to come back, if it knows nothing
 }
 

@@ -114,6 +114,7 @@ class SiteMembership {
   std::optional<std::string> hold_;   // which sites this one waits for, as its coordinator said
   TimePoint held_at_{};               // when that was told last
   bool was_held_ = false;             // at any coordinator
+  bool asks_again_ = false;           // it had been let in, and lost that coordinator before it trained
   std::optional<wire::Leave> leave_;  // this site leaves: to be said to the coordinator, once there is one
   TimePoint leave_by_ = kNever;
 };
