@@ -132,7 +132,6 @@ struct StepOutcome {
   bool round_ran = false;
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimizer state that is not finite
-  double seconds = 0;        // of this call, 0 without a round
   bool leaving = false;      // it was the last one here, as ask_to_leave() asked: the caller calls finish()
 };
 

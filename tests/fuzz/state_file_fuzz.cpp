@@ -10,6 +10,7 @@
 #include "core/runtime/storage/state_file.h"
 #include "core/wire/encoding.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/unit/runtime/whole_state.h"
 
 namespace collab::fuzz {
 namespace {

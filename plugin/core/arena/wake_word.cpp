@@ -1,14 +1,11 @@
 #include "core/arena/wake_word.h"
 
-#include <algorithm>
-#include <climits>
-#include <ctime>
-
-#if defined(__linux__)
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#endif
+
+#include <climits>
+#include <ctime>
 
 namespace collab::arena {
 namespace {
@@ -25,21 +22,14 @@ timespec to_timespec(std::chrono::nanoseconds time) {
 
 void wait_for_change(const WakeWord& word, std::uint32_t seen, std::chrono::nanoseconds limit) {
   if (limit <= std::chrono::nanoseconds::zero() || word.load(std::memory_order_acquire) != seen) return;
-#if defined(__linux__)
   // Without FUTEX_PRIVATE_FLAG: the waker may be another process.
   const timespec timeout = to_timespec(limit);
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
-#else
-  const timespec pause = to_timespec(std::min<std::chrono::nanoseconds>(limit, std::chrono::milliseconds(1)));
-  ::nanosleep(&pause, nullptr);
-#endif
 }
 
 void wake_all(WakeWord& word) {
   word.fetch_add(1, std::memory_order_release);
-#if defined(__linux__)
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-#endif
 }
 
 }  // namespace collab::arena

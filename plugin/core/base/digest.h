@@ -1,13 +1,13 @@
 // The project's one hash: XXH3, 64 and 128 bits, the same bits on every CPU.
 //
-// Threads: pure functions; a Hasher belongs to one thread.
+// Threads: pure functions; a DigestChain belongs to one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
-#include <string_view>
+#include <vector>
 
 #include "collab/types.h"
 
@@ -23,23 +23,19 @@ namespace collab {
 // their own while they are in cache; the vector's digest uses chunks of kDigestChunkElements.
 class DigestChain {
  public:
-  DigestChain();
-  ~DigestChain();
-  DigestChain(DigestChain&&) noexcept;
-  DigestChain& operator=(DigestChain&&) noexcept;
-  void add(const Digest& part);
-  [[nodiscard]] Digest finish() const;
+  void add(const Digest& part) { parts_.push_back(part); }
+  [[nodiscard]] Digest finish() const { return hash128(std::as_bytes(std::span(parts_))); }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::vector<Digest> parts_;
 };
 
 inline constexpr std::uint64_t kDigestChunkElements = std::uint64_t{64} * 1024;
 
-// DigestChain over the vector in chunks of so many elements.
+// DigestChain over the vector in chunks of so many elements. `passing` is called after each.
 [[nodiscard]] Digest digest_of_vector(std::span<const float> elements,
-                                      std::uint64_t chunk_elements = kDigestChunkElements);
+                                      std::uint64_t chunk_elements = kDigestChunkElements,
+                                      const std::function<void()>& passing = {});
 // The digest of anchor and outer state: a chain of both vectors' digests (outer may be empty).
 [[nodiscard]] Digest digest_of_state(const Digest& anchor, const Digest& outer);
 

@@ -431,7 +431,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .advanced = true},
      time<&C::linger, 0, kDayMs>()},
 
-    // What is kept and told.
+    // State, events and log.
     {{.name = "state_dir",
       .default_ = "",
       .unit = "folder",

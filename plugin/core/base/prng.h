@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 namespace collab {
 
@@ -28,8 +27,6 @@ class SplitMix64 {
 
 class Prng {
  public:
-  using result_type = std::uint64_t;
-
   constexpr explicit Prng(std::uint64_t seed) {
     SplitMix64 expand(seed);
     for (std::uint64_t& word : state_) word = expand.next();
@@ -59,11 +56,6 @@ class Prng {
   constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
   constexpr bool chance(double probability) { return uniform() < probability; }
-
-  // So that std::shuffle takes it.
-  constexpr std::uint64_t operator()() { return next(); }
-  static constexpr std::uint64_t min() { return 0; }
-  static constexpr std::uint64_t max() { return std::numeric_limits<std::uint64_t>::max(); }
 
  private:
   std::array<std::uint64_t, 4> state_{};

@@ -7,23 +7,19 @@
 #include <utility>
 
 #include "core/base/float_environment.h"
+#include "core/base/little_endian.h"
 #include "core/outer/outer.h"
 
 namespace collab {
 namespace {
 
 void put(std::span<std::byte>& out, double number) {
-  const auto bits = std::bit_cast<std::uint64_t>(number);
-  for (std::size_t i = 0; i < sizeof bits; ++i) out[i] = static_cast<std::byte>(bits >> (8 * i));
-  out = out.subspan(sizeof bits);
+  store_little(out, std::bit_cast<std::uint64_t>(number));
+  out = out.subspan(sizeof number);
 }
 
 [[nodiscard]] double number_at(std::span<const std::byte> bytes, std::size_t index) {
-  std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < sizeof bits; ++i) {
-    bits |= std::to_integer<std::uint64_t>(bytes[index * sizeof bits + i]) << (8 * i);
-  }
-  return std::bit_cast<double>(bits);
+  return std::bit_cast<double>(load_little<std::uint64_t>(bytes.subspan(index * sizeof(double))));
 }
 
 [[nodiscard]] std::span<const float> within(std::span<const float> vector, std::uint64_t begin, ElementRange part) {

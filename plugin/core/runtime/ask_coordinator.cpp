@@ -38,7 +38,7 @@ class Asker final : public TransportHandler {
     std::future<Result<Answer>> future = promise_.get_future();
     (void)transport.connect(address, limit);
     if (future.wait_for(limit) != std::future_status::ready) {
-      answer(cancelled("given up [cli.given-up]"));  // a late answer finds the promise kept
+      answer(cancelled("given up [cli.given-up]"));  // a later answer is ignored
       return timed_out("no coordinator answered at " + address + " within " +
                        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                        " s [cli.no-answer]");

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "core/base/address.h"
+#include "core/base/little_endian.h"
 
 namespace collab {
 namespace {
 
 constexpr std::string_view kMark = "collab line 1";
+constexpr std::size_t kFixed = kMark.size() + 1 + 8;  // the mark, the kind and the number
 constexpr std::size_t kMostText = 500;
 constexpr Duration kAnswerLimit = std::chrono::seconds(10);
 constexpr Duration kDialLimit = std::chrono::seconds(5);
@@ -57,17 +59,17 @@ class Speaker {
 // ---- what is said ---------------------------------------------------------------------------------------
 
 std::vector<std::byte> encode_line(const LineMessage& told) {
-  std::string bytes(kMark);
-  bytes.push_back(static_cast<char>(told.kind));
-  for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>((told.number >> shift) & 0xff));
-  bytes.append(told.text, 0, kMostText);
-  const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
-  return {first, first + bytes.size()};
+  const std::string_view text = std::string_view(told.text).substr(0, kMostText);
+  std::vector<std::byte> bytes(kFixed + text.size());
+  std::memcpy(bytes.data(), kMark.data(), kMark.size());
+  bytes[kMark.size()] = static_cast<std::byte>(told.kind);
+  store_little(std::span(bytes).subspan(kMark.size() + 1), told.number);
+  std::memcpy(bytes.data() + kFixed, text.data(), text.size());
+  return bytes;
 }
 
 Result<LineMessage> decode_line(std::span<const std::byte> head) {
   const std::string_view bytes(reinterpret_cast<const char*>(head.data()), head.size());
-  constexpr std::size_t kFixed = kMark.size() + 1 + 8;
   if (!bytes.starts_with(kMark) || bytes.size() < kFixed || bytes.size() > kFixed + kMostText) {
     return corrupt("expected a message of `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
   }
@@ -77,11 +79,9 @@ Result<LineMessage> decode_line(std::span<const std::byte> head) {
     return corrupt("a `collab doctor` sent a message of kind " + std::to_string(kind) +
                    ", which this version does not know");
   }
-  LineMessage told{.kind = static_cast<LineMessageKind>(kind), .text = std::string(bytes.substr(kFixed))};
-  for (std::size_t i = 0; i < 8; ++i) {
-    told.number |= std::uint64_t{static_cast<std::uint8_t>(bytes[kMark.size() + 1 + i])} << (8 * i);
-  }
-  return told;
+  return LineMessage{.kind = static_cast<LineMessageKind>(kind),
+                     .number = load_little<std::uint64_t>(head.subspan(kMark.size() + 1)),
+                     .text = std::string(bytes.substr(kFixed))};
 }
 
 // ---- what is worked out ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Links that others have dialled and that no machine has accepted yet, as a member's, a rank's or another site's. A
+// Links that others have dialled, not yet claimed as the link of a member, a rank or another site. A
 // peer that says nothing of use is not kept, and links of one host do not push out those of another.
 //
 // Threads: one caller at a time. Ownership: plain values.

@@ -31,7 +31,7 @@ struct TrainingTimes {
 };
 
 struct RoundTimes {     // in seconds
-  double whole = 0;     // from forming to parameters in place
+  double whole = 0;     // from its first exchange to parameters in place
   double exchange = 0;  // from the first payload byte to the last
   TrainingTimes training;
 };

@@ -238,7 +238,6 @@ class RankSession final : public Session {
     return StepOutcome{.round_ran = !rounds_.skipped(),
                        .round = result->round,
                        .took_anchor = result->took_anchor,
-                       .seconds = std::chrono::duration<double>(clock_.now() - start).count(),
                        .leaving = result->leaving};
   }
 
@@ -314,7 +313,6 @@ class RankSession final : public Session {
     all.round_ran = one->round_ran;
     all.round = one->round;
     all.took_anchor = all.took_anchor || one->took_anchor;
-    all.seconds += one->seconds;
     all.leaving = all.leaving || one->leaving;
     return {};
   }

@@ -14,11 +14,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/base/little_endian.h"
 #include "core/wire/limits.h"
 
 namespace collab::wire {
@@ -108,10 +108,8 @@ class Writer {
  private:
   template <typename U>
   void put(U value) {
-    static_assert(std::is_unsigned_v<U>);
-    for (std::size_t i = 0; i < sizeof(U); ++i) {
-      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i)));
-    }
+    bytes_.resize(bytes_.size() + sizeof(U));
+    store_little(std::span(bytes_).last(sizeof(U)), value);
   }
 
   std::vector<std::byte> bytes_;
@@ -186,11 +184,8 @@ class Reader {
 
   template <typename U>
   U get(const char* name) {
-    static_assert(std::is_unsigned_v<U>);
-    std::uint64_t value = 0;
     const auto bytes = take(name, sizeof(U));
-    for (std::size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
-    return static_cast<U>(value);
+    return bytes.empty() ? U{0} : load_little<U>(bytes);
   }
 
   std::span<const std::byte> rest_;

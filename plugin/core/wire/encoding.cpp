@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "core/base/digest.h"
+#include "core/base/little_endian.h"
 #include "core/wire/byte_io.h"
 #include "core/wire/fields.h"
 #include "core/wire/hub_fields.h"
@@ -50,20 +52,6 @@ static_assert(std::is_same_v<std::variant_alternative_t<39, Message>, Hold>);
 static_assert(std::is_same_v<std::variant_alternative_t<44, Message>, Forget>);
 static_assert(std::is_same_v<std::variant_alternative_t<48, Message>, ChosenEpoch>);
 
-template <typename U>
-void store(std::span<std::byte> frame, std::size_t at, U value) {
-  for (std::size_t i = 0; i < sizeof(U); ++i) {
-    frame[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
-  }
-}
-
-template <typename U>
-U load(std::span<const std::byte> frame, std::size_t at) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(U); ++i) value |= std::to_integer<std::uint64_t>(frame[at + i]) << (8 * i);
-  return static_cast<U>(value);
-}
-
 Status bad_frame(const char* field, const std::string& expected, const std::string& got) {
   return corrupt(std::string("frame ") + field + ": expected " + expected + ", got " + got + " [wire.header]");
 }
@@ -77,23 +65,24 @@ Status check_header(std::span<const std::byte> frame, std::uint16_t& type) {
   if (!std::equal(kMagic.begin(), kMagic.end(), frame.begin())) {
     return bad_frame("magic", "\"CLB1\"", "other bytes: the peer does not speak collab's protocol");
   }
-  if (const auto version = load<std::uint16_t>(frame, kVersionAt); version != kProtocolVersion) {
-    return refused("the peer speaks protocol version " + std::to_string(version) + ", we speak version " +
+  if (const auto version = load_little<std::uint16_t>(frame.subspan(kVersionAt)); version != kProtocolVersion) {
+    return refused("the peer speaks protocol version " + std::to_string(version) + ", but this site speaks version " +
                    std::to_string(kProtocolVersion) +
                    ": install the same release of torch-collab on both sites [wire.version]");
   }
-  const auto body_bytes = load<std::uint32_t>(frame, kBodyBytesAt);
+  const auto body_bytes = load_little<std::uint32_t>(frame.subspan(kBodyBytesAt));
   if (body_bytes != frame.size() - kFrameHeaderBytes) {
     return bad_frame("body length", std::to_string(frame.size() - kFrameHeaderBytes), std::to_string(body_bytes));
   }
-  if (load<std::uint16_t>(frame, kReservedAt) != 0 || load<std::uint16_t>(frame, kReserved2At) != 0 ||
-      load<std::uint64_t>(frame, kReserved3At) != 0) {
+  if (load_little<std::uint16_t>(frame.subspan(kReservedAt)) != 0 ||
+      load_little<std::uint16_t>(frame.subspan(kReserved2At)) != 0 ||
+      load_little<std::uint64_t>(frame.subspan(kReserved3At)) != 0) {
     return bad_frame("reserved bytes", "zeros", "something else");
   }
-  if (load<std::uint64_t>(frame, kChecksumAt) != hash64(frame.subspan(kTypeAt))) {
+  if (load_little<std::uint64_t>(frame.subspan(kChecksumAt)) != hash64(frame.subspan(kTypeAt))) {
     return bad_frame("checksum", "that of the bytes after it", "another one: the frame was damaged on its way");
   }
-  type = load<std::uint16_t>(frame, kTypeAt);
+  type = load_little<std::uint16_t>(frame.subspan(kTypeAt));
   if (type == 0 || type > kNames.size()) {
     return bad_frame("type", "1 to " + std::to_string(kNames.size()), std::to_string(type));
   }
@@ -127,10 +116,11 @@ Result<std::vector<std::byte>> try_encode(const Message& message) {
     return wrong("expected at most " + std::to_string(kMaxFrameBytes) + " bytes, got " + std::to_string(frame.size()));
   }
   std::copy(kMagic.begin(), kMagic.end(), frame.begin());
-  store(frame, kVersionAt, kProtocolVersion);
-  store(frame, kTypeAt, static_cast<std::uint16_t>(message.index() + 1));
-  store(frame, kBodyBytesAt, static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes));
-  store(frame, kChecksumAt, hash64(std::span(frame).subspan(kTypeAt)));
+  const std::span<std::byte> bytes(frame);
+  store_little(bytes.subspan(kVersionAt), kProtocolVersion);
+  store_little(bytes.subspan(kTypeAt), static_cast<std::uint16_t>(message.index() + 1));
+  store_little(bytes.subspan(kBodyBytesAt), static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes));
+  store_little(bytes.subspan(kChecksumAt), hash64(bytes.subspan(kTypeAt)));
   return frame;
 }
 

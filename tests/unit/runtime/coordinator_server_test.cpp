@@ -378,7 +378,7 @@ TEST_F(CoordinatorServerTest, TheAnswererOfAnAddressProbeIsNotHeard) {
 }
 
 // The link may be pushed out by others before it is closed.
-TEST_F(CoordinatorServerTest, WhereSomebodyAnswersASiteCanBeDialledHoweverTheLinkEnds) {
+TEST_F(CoordinatorServerTest, AnAnsweredAddressCanBeDialledHoweverTheLinkEnds) {
   static_cast<void>(come_with_address(LinkId{1}, "paris"));
   noted_->handler->on_connected(kProbe);
   noted_->handler->on_closed(kProbe, unavailable("too many links wait here"));

@@ -86,7 +86,7 @@ TEST_F(DiskTest, AnExistingFileIsReplacedNeverWrittenInto) {
   EXPECT_EQ(text_of(path_), "new");
 }
 
-TEST_F(DiskTest, ANewFileThatAnotherProcessReplacedDoesNotTakeThePlace) {
+TEST_F(DiskTest, ANewFileThatAnotherProcessReplacedIsNotMovedIntoPlace) {
   put(path_, "old");
   auto first = NewFile::make(system_disk(), path_);
   auto second = NewFile::make(system_disk(), path_);

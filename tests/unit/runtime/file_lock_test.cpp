@@ -37,12 +37,12 @@ TEST_F(FileLockTest, GivenUpItLeavesItsNameAndNobody) {
   EXPECT_TRUE(FileLock::take(path_).ok());
 }
 
-TEST_F(FileLockTest, WhereThereIsNoFileNobodyHasIt) {
+TEST_F(FileLockTest, HasNoHolderWithoutAFile) {
   EXPECT_EQ(FileLock::holder_of(path_), "");
   EXPECT_FALSE(std::filesystem::exists(path_)) << "who asks makes none";
 }
 
-TEST_F(FileLockTest, AFileThatSaysNothingOfUseHasAHolderAllTheSame) {
+TEST_F(FileLockTest, AnUnreadableFileStillHasAHolder) {
   auto lock = FileLock::take(path_);
   ASSERT_TRUE(lock.ok());
   std::ofstream(path_) << "no pid";
@@ -59,7 +59,7 @@ TEST_F(FileLockTest, MovedItIsTheSameLock) {
   EXPECT_TRUE(FileLock::take(path_).ok()) << "it went with the one it was moved to";
 }
 
-TEST_F(FileLockTest, WhereItsNameWasRemovedTheNextOneHasAFileOfItsOwn) {
+TEST_F(FileLockTest, ARemovedNameGivesTheNextOneItsOwnFile) {
   auto lock = FileLock::take(path_);
   ASSERT_TRUE(lock.ok());
   lock->remove_name();
@@ -70,7 +70,7 @@ TEST_F(FileLockTest, WhereItsNameWasRemovedTheNextOneHasAFileOfItsOwn) {
   EXPECT_TRUE(std::filesystem::exists(path_)) << "the next one's name is not ours to remove";
 }
 
-TEST_F(FileLockTest, WhereThereIsNoFolderItSaysSo) {
+TEST_F(FileLockTest, ReportsAMissingFolder) {
   const auto lock = FileLock::take(path_ + "-none/lock");
   EXPECT_EQ(lock.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(lock.status().message(), HasSubstr("cannot make " + path_ + "-none/lock: No such file"));

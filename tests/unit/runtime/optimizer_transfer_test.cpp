@@ -77,7 +77,7 @@ TEST_F(OptimizerTransferTest, SentPartsMakeRoomForMore) {
   EXPECT_THAT(transport_.closed, ::testing::ElementsAre(kLate)) << "and no more than that is on its way";
 }
 
-TEST_F(OptimizerTransferTest, WhereThereIsNothingToServeItSaysWhyAtOnce) {
+TEST_F(OptimizerTransferTest, SaysAtOnceWhyThereIsNothingToServe) {
   transfer_.serve("join_optimizer is off");
   ask();
   EXPECT_FALSE(transfer_.wanted());

@@ -12,7 +12,7 @@ constexpr std::size_t kLarge = std::size_t{8} << 20;
 constexpr std::uint64_t kMuchMemory = std::uint64_t{1} << 36;
 constexpr auto kAll = [](LinkId) { return true; };
 
-TEST(PendingJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
+TEST(PendingJoinsTest, TheLargestGoIfTheyHaveTooManyBytes) {
   PendingJoins joins(kMuchMemory);
   for (std::uint64_t link = 1; link <= 32; ++link) EXPECT_THAT(joins.on_join(LinkId{link}, kLarge, kAll), IsEmpty());
   EXPECT_THAT(joins.on_join(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));

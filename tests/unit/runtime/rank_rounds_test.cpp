@@ -176,7 +176,7 @@ TEST(RankRounds, ARankThatLeftHadItsLastRoundUnlessItWasSkipped) {
   EXPECT_FALSE(rounds.ends_with_round());
 }
 
-TEST(RankRounds, WhereThereAreNoneOneThatIsDueIsPassed) {
+TEST(RankRounds, ADueRoundCanBePassedOver) {
   Rounds rounds(2);
   rounds.train(2);
   EXPECT_TRUE(rounds.schedule().would_be_due(kNow));

@@ -6,6 +6,7 @@
 #include "core/base/digest.h"
 #include "core/runtime/leader.h"
 #include "tests/unit/runtime/in_own_folder.h"
+#include "tests/unit/runtime/whole_state.h"
 
 namespace collab {
 namespace {
@@ -49,7 +50,7 @@ class SavedSiteTest : public testing::InOwnFolder {
   SessionOptions options_;
 };
 
-TEST_F(SavedSiteTest, WhereNothingLiesItRemembersNothing) {
+TEST_F(SavedSiteTest, ASiteWithoutSavedFilesBeginsAfresh) {
   const auto memory = arena();
   SavedSite remains(options_);
   ASSERT_TRUE(remains.find(*memory, kLength).ok());

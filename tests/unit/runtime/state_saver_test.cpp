@@ -158,7 +158,7 @@ TEST_F(StateSaverTest, OnlyAStateOfTheRunThatIsGoneOnWithIsMarked) {
 }
 
 // Somebody has removed it since it was found.
-TEST_F(StateSaverTest, OnceIsEnoughWhereNothingLiesThereAnyMore) {
+TEST_F(StateSaverTest, NothingIsMovedAsideIfNoFileIsThere) {
   saver_->found({RunId{7}, RoundId{24}, Digest{1, 1}});
   saver_->takes({RunId{8}, RoundId{3}, Digest{2, 2}});
   for (const std::uint64_t round : {4U, 5U}) {
@@ -225,7 +225,7 @@ TEST_F(StateSaverTest, OtherMemoryMayChange) {
   EXPECT_EQ(saved_round(), 4U);
 }
 
-TEST_F(StateSaverTest, WhileOneIsOnItsWayTheNewestWaits) {
+TEST_F(StateSaverTest, TheNewestStateWaitsWhileAnotherIsBeingSaved) {
   disk_.shut();
   save(4);
   disk_.wait_until_reached(1);
@@ -236,7 +236,7 @@ TEST_F(StateSaverTest, WhileOneIsOnItsWayTheNewestWaits) {
   EXPECT_EQ(saved_round(), 6U);
 }
 
-TEST_F(StateSaverTest, OneThatWaitsIsGivenUpWhenItsMemoryIsNeeded) {
+TEST_F(StateSaverTest, AQueuedSaveIsDroppedWhenItsMemoryIsNeeded) {
   disk_.shut();
   save(4);
   disk_.wait_until_reached(1);

@@ -179,7 +179,7 @@ TEST(Header, AnotherVersionIsRefusedWithBoth) {
   frame[4] = std::byte{9};
   const Status status = decode(frame).status();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
-  EXPECT_THAT(status.message(), HasSubstr("the peer speaks protocol version 9, we speak version 1"));
+  EXPECT_THAT(status.message(), HasSubstr("the peer speaks protocol version 9, but this site speaks version 1"));
 }
 
 TEST(Header, AStrangerIsToldApart) {

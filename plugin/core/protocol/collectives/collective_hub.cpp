@@ -38,8 +38,6 @@ void on_event(HubParts& all, const Tick&) { all.worlds.on_tick(); }
 
 CollectiveHub::CollectiveHub(HubConfig config) : parts_(std::make_unique<HubParts>(std::move(config))) {}
 CollectiveHub::~CollectiveHub() = default;
-CollectiveHub::CollectiveHub(CollectiveHub&&) noexcept = default;
-CollectiveHub& CollectiveHub::operator=(CollectiveHub&&) noexcept = default;
 
 std::vector<HubAction> CollectiveHub::step(TimePoint now, const HubEvent& event) {
   parts_->now = now;

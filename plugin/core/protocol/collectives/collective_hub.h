@@ -39,8 +39,6 @@ class CollectiveHub {
  public:
   explicit CollectiveHub(HubConfig config);
   ~CollectiveHub();
-  CollectiveHub(CollectiveHub&&) noexcept;
-  CollectiveHub& operator=(CollectiveHub&&) noexcept;
 
   [[nodiscard]] std::vector<HubAction> step(TimePoint now, const HubEvent& event);
   // Deliver a Tick at or after this time; kNever when nothing is awaited.

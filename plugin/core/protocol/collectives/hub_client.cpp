@@ -76,8 +76,6 @@ void on_event(HubClientParts& all, const Tick&) {
 
 HubClient::HubClient(HubClientConfig config) : parts_(std::make_unique<HubClientParts>(std::move(config))) {}
 HubClient::~HubClient() = default;
-HubClient::HubClient(HubClient&&) noexcept = default;
-HubClient& HubClient::operator=(HubClient&&) noexcept = default;
 
 std::vector<HubClientAction> HubClient::step(TimePoint now, const HubClientEvent& event) {
   parts_->now = now;

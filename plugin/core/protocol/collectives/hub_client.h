@@ -30,8 +30,6 @@ class HubClient {
  public:
   explicit HubClient(HubClientConfig config);
   ~HubClient();
-  HubClient(HubClient&&) noexcept;
-  HubClient& operator=(HubClient&&) noexcept;
 
   [[nodiscard]] std::vector<HubClientAction> step(TimePoint now, const HubClientEvent& event);
   [[nodiscard]] TimePoint next_deadline() const;

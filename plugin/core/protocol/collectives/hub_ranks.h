@@ -57,7 +57,7 @@ class HubRanks {
 
   // No rank is here: the ranks may take as long to come as for the first time.
   void await_ranks(bool returning);
-  void expect_soon();  // they have been with another hub, and know that it is lost
+  void expect_soon();  // the ranks come from another hub, and know that it is lost
   // Whether a rank may enter again over the link that it has; limited, because each time all its groups are checked.
   [[nodiscard]] bool may_enter(LinkId link, RankId rank);
   // Whether it comes by another link than before.

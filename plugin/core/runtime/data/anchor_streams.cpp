@@ -69,25 +69,13 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return damaged ? " (they were damaged on the way)" : "";
 }
 
-// Like digest_of_vector(), but reports that it goes on.
-[[nodiscard]] Digest digest_passing(std::span<const float> elements, std::uint64_t tile_elements,
-                                    const std::function<void()>& passing) {
-  DigestChain chain;
-  for (std::uint64_t at = 0; at < elements.size(); at += tile_elements) {
-    const std::uint64_t count = std::min<std::uint64_t>(tile_elements, elements.size() - at);
-    chain.add(hash128(as_bytes_of(elements.subspan(at, count))));
-    if (passing) passing();
-  }
-  return chain.finish();
-}
-
 }  // namespace
 
 Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint64_t tile_elements,
                     const std::function<void()>& passing) {
   const std::span<const float> outer = arena.outer();
-  return digest_of_state(digest_passing(anchor, tile_elements, passing),
-                         outer.empty() ? Digest{} : digest_passing(outer, tile_elements, passing));
+  return digest_of_state(digest_of_vector(anchor, tile_elements, passing),
+                         outer.empty() ? Digest{} : digest_of_vector(outer, tile_elements, passing));
 }
 
 AnchorStreams::AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements)

@@ -46,6 +46,18 @@ int open_plain(Disk& disk, const char* path, int flags, mode_t mode) {
   return -1;
 }
 
+bool read_all(int fd, std::span<std::byte> out, std::uint64_t offset) {
+  while (!out.empty()) {
+    errno = 0;
+    const ssize_t got = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+  return true;
+}
+
 // An existing file belongs to a dead process, or to another one: it is never written into.
 Result<NewFile> NewFile::make(Disk& disk, std::string path) {
   const std::string name = path + ".new";

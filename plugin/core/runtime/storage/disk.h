@@ -34,6 +34,9 @@ class Disk {
 // for (a pipe) or to lead astray.
 [[nodiscard]] int open_plain(Disk& disk, const char* path, int flags, mode_t mode = 0600);
 
+// All bytes from `offset` on. False: errno says why, or is 0 if the file ends before.
+[[nodiscard]] bool read_all(int fd, std::span<std::byte> out, std::uint64_t offset);
+
 // PATH.new, which becomes PATH when it is whole and durable: a reader of PATH finds the old file or the new one.
 // Failures are kUnavailable and say which file; what to do about it the caller adds.
 class NewFile {

@@ -150,13 +150,7 @@ Result<std::vector<std::byte>> whole_file(int fd) {
                    " were expected");
   }
   std::vector<std::byte> file(size);
-  for (std::size_t here = 0; here < size;) {
-    const ssize_t got = ::pread(fd, file.data() + here, size - here, static_cast<off_t>(here));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return unreadable();
-    if (got == 0) return damaged("it ends early");
-    here += static_cast<std::size_t>(got);
-  }
+  if (!read_all(fd, file, 0)) return errno != 0 ? unreadable() : damaged("it ends early");
   return file;
 }
 

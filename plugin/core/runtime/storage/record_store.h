@@ -39,8 +39,8 @@ struct RecordScope {
 
 class RecordStore {
  public:
-  // An empty folder: in memory. kRefused: another process has this record. A folder that cannot be had or written is
-  // said in a warning, and the record is kept in memory. `disk` outlives the store.
+  // An empty folder: in memory. kRefused: another process has this record. If the folder cannot be made or written, a
+  // warning says so, and the record is kept in memory. `disk` outlives the store.
   static Result<RecordStore> open(const std::string& folder, RecordScope scope, Disk& disk = system_disk());
 
   // What an earlier process wrote last; none: nothing that can be trusted.

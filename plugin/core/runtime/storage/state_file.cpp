@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "core/base/digest.h"
+#include "core/base/little_endian.h"
+#include "core/base/own_descriptor.h"
 #include "core/wire/byte_io.h"
 #include "core/wire/fields.h"
 #include "core/wire/limits.h"
@@ -33,12 +35,6 @@ constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
 std::string error_text() { return std::strerror(errno); }
 
 // Reads and writes the header, as for wire messages. `Header` is const when writing.
-template <typename Io, typename D>
-void digest_fields(Io& io, const char* name, D& digest) {
-  io.number(name, digest.lo);
-  io.number(name, digest.hi);
-}
-
 // A share of the mean, as the float32 it is.
 void share_field(wire::Writer& io, const char* name, const float& share) { io.weight(name, double{share}); }
 void share_field(wire::Reader& io, const char* name, float& share) {
@@ -49,13 +45,10 @@ void share_field(wire::Reader& io, const char* name, float& share) {
 
 template <typename Io, typename Record>
 void residual_fields(Io& io, Record& record) {
-  digest_fields(io, "digest", record.digest);
+  io.part("digest", record.digest);
   share_field(io, "share", record.units.share);
   share_field(io, "equal", record.units.equal);
-  io.list("of_mean", record.units.of_mean, wire::kMaxSlices, 16, [&io](auto& range) {
-    io.number("begin", range.begin);
-    io.number("end", range.end);
-  });
+  io.list("of_mean", record.units.of_mean, wire::kMaxSlices, 16, [&io](auto& range) { wire::fields(io, range); });
 }
 
 template <typename Io, typename Header>
@@ -64,8 +57,8 @@ void header_fields(Io& io, Header& header) {
   io.text("site", header.site, wire::kMaxNameBytes);
   io.id("run", header.run);
   io.number("round", header.round.value, wire::kMaxRound);
-  digest_fields(io, "digest", header.digest);
-  digest_fields(io, "fingerprint", header.fingerprint);
+  io.part("digest", header.digest);
+  io.part("fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);
   io.boolean("outer_state", header.outer_state);
   io.part("record", header.record);
@@ -78,34 +71,9 @@ void header_fields(Io& io, Header& header) {
     io.text("dtype", tensor.dtype, wire::kMaxNameBytes);
     io.list("shape", tensor.shape, wire::kMaxDims, 8, [&io](auto& extent) { io.number("extent", extent); });
     io.enumeration("kind", tensor.kind, TensorKind::kLeftOut);
-    digest_fields(io, "digest", tensor.digest);
+    io.part("digest", tensor.digest);
   });
 }
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-
-  [[nodiscard]] bool read_all(std::span<std::byte> bytes, std::uint64_t offset) const {
-    while (!bytes.empty()) {
-      const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-      offset += static_cast<std::uint64_t>(got);
-    }
-    return true;
-  }
-
- private:
-  int fd_;
-};
 
 std::uint64_t vectors_offset(std::uint64_t header_bytes) {
   return (kStatePrologueBytes + header_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -133,22 +101,10 @@ std::string fault_of(const StateHeader& header) {
   return {};
 }
 
-template <typename U>
-void put(std::byte* at, U value) {
-  for (std::size_t i = 0; i < sizeof(U); ++i) at[i] = static_cast<std::byte>(std::uint64_t{value} >> (8 * i));
-}
-
-template <typename U>
-U get(const std::byte* at) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(U); ++i) value |= std::to_integer<std::uint64_t>(at[i]) << (8 * i);
-  return static_cast<U>(value);
-}
-
 // Includes the format, which comes before the header: headers of two formats may have the same bytes.
 std::uint64_t header_hash(std::span<const std::byte> body) {
   std::vector<std::byte> hashed(sizeof kStateVersion + body.size());
-  put<std::uint32_t>(hashed.data(), kStateVersion);
+  store_little(std::span(hashed), kStateVersion);
   std::ranges::copy(body, hashed.begin() + sizeof kStateVersion);
   return hash64(hashed);
 }
@@ -161,9 +117,9 @@ Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   const std::vector<std::byte>& body = writer.bytes();
   std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
   std::memcpy(start.data(), kStateMagic.data(), kStateMagic.size());
-  put<std::uint32_t>(start.data() + 8, kStateVersion);
-  put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + kStateHashAt, header_hash(body));
+  store_little(std::span(start).subspan(8), kStateVersion);
+  store_little(std::span(start).subspan(12), static_cast<std::uint32_t>(body.size()));
+  store_little(std::span(start).subspan(kStateHashAt), header_hash(body));
   std::copy(body.begin(), body.end(), start.begin() + kStatePrologueBytes);
   return start;
 }
@@ -179,33 +135,33 @@ Status damaged(const std::string& path, const std::string& what) {
                  "; move it away, and this site takes the anchor from the others [state.damaged]");
 }
 
-Result<Opened> read_start(const File& file, const std::string& path) {
+Result<Opened> read_start(const OwnDescriptor& file, const std::string& path) {
   struct stat info {};
-  if (::fstat(file.fd(), &info) != 0)
+  if (::fstat(file.get(), &info) != 0)
     return internal_error("cannot look at " + path + ": " + error_text() + " [state.stat]");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   std::array<std::byte, kStatePrologueBytes> prologue{};
-  if (size < kStatePrologueBytes || !file.read_all(prologue, 0)) {
+  if (size < kStatePrologueBytes || !read_all(file.get(), prologue, 0)) {
     return damaged(path, "it has " + std::to_string(size) + " bytes, at least " + std::to_string(kStatePrologueBytes) +
                              " were expected");
   }
   if (std::memcmp(prologue.data(), kStateMagic.data(), kStateMagic.size()) != 0) {
     return damaged(path, "it does not begin as a state file does (wrong magic number)");
   }
-  const auto version = get<std::uint32_t>(prologue.data() + 8);
+  const auto version = load_little<std::uint32_t>(std::span(prologue).subspan(8));
   if (version != kStateVersion) {
     return refused("the state file " + path + " has format " + std::to_string(version) +
                    ", but this collab reads format " + std::to_string(kStateVersion) +
                    ": use the collab that wrote it, or move it away [state.format]");
   }
-  const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
+  const auto header_bytes = load_little<std::uint32_t>(std::span(prologue).subspan(12));
   if (header_bytes > kMaxHeaderBytes || header_bytes > size - kStatePrologueBytes) {
     return damaged(path,
                    "its header claims " + std::to_string(header_bytes) + " bytes of a file of " + std::to_string(size));
   }
   std::vector<std::byte> body(header_bytes);
-  if (!file.read_all(body, kStatePrologueBytes)) return damaged(path, "its header ends early");
-  const auto said = get<std::uint64_t>(prologue.data() + kStateHashAt);
+  if (!read_all(file.get(), body, kStatePrologueBytes)) return damaged(path, "its header ends early");
+  const auto said = load_little<std::uint64_t>(std::span(prologue).subspan(kStateHashAt));
   const std::uint64_t hash = header_hash(body);
   if (said != hash && said != (hash ^ kEnded)) return damaged(path, "the checksum of its header does not match");
   Opened opened;
@@ -222,7 +178,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   const std::uint64_t padded_from = kStatePrologueBytes + header_bytes;
   std::array<std::byte, kAlignment> padding{};
   const auto rest = std::span(padding).first(opened.vectors_at - padded_from);
-  if (!file.read_all(rest, padded_from)) return damaged(path, "it ends after its header");
+  if (!read_all(file.get(), rest, padded_from)) return damaged(path, "it ends after its header");
   if (std::ranges::any_of(rest, [](std::byte b) { return b != std::byte{0}; })) {
     return damaged(path, "the bytes between header and vectors are not zero");
   }
@@ -234,8 +190,8 @@ Result<Opened> read_start(const File& file, const std::string& path) {
 }
 
 // Where the vectors of the file begin, if the file still has this header.
-Result<std::uint64_t> open_again(const File& file, const std::string& path, const StateHeader& header) {
-  if (file.fd() < 0)
+Result<std::uint64_t> open_again(const OwnDescriptor& file, const std::string& path, const StateHeader& header) {
+  if (file.get() < 0)
     return internal_error("cannot open the state file " + path + ": " + error_text() + " [state.open]");
   const Result<Opened> opened = read_start(file, path);
   if (!opened.ok()) return opened.status();
@@ -316,26 +272,6 @@ Status check_state_writable(const std::string& path) {
                           "; name a directory this process may write to [state.not-writable]");
 }
 
-Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
-                   std::span<const float> outer, std::span<const float> residual) {
-  if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0) ||
-      residual.size() != header.residual.size() * header.elements) {
-    return invalid_argument("a state of " + std::to_string(header.elements) + " elements" +
-                            (header.outer_state ? " with" : " without") + " outer state" +
-                            (header.residual.empty() ? "" : " and with a residual") + " cannot be written from " +
-                            std::to_string(anchor.size()) + ", " + std::to_string(outer.size()) + " and " +
-                            std::to_string(residual.size()) + " [state.write-sizes]");
-  }
-  const auto copy = [&](StatePart part, std::uint64_t offset, std::span<float> out) {
-    const std::span<const float> from = part == StatePart::kAnchor  ? anchor
-                                        : part == StatePart::kOuter ? outer
-                                                                    : residual;
-    std::ranges::copy(from.subspan(offset, out.size()), out.begin());
-    return true;
-  };
-  return write_state(system_disk(), path, header, copy);
-}
-
 Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);  // a failure shows below
@@ -352,21 +288,21 @@ Status write_state(Disk& disk, const std::string& path, StateHeader header, cons
 
 // One byte, so that no crash divides it.
 Status mark_ended(Disk& disk, const std::string& path, bool ended) {
-  const File file(open_plain(disk, path.c_str(), O_RDWR));
-  if (file.fd() < 0 && errno == ENOENT) return {};
-  if (file.fd() < 0) return unavailable("cannot open the state file " + path + ": " + error_text());
+  const OwnDescriptor file(open_plain(disk, path.c_str(), O_RDWR));
+  if (file.get() < 0 && errno == ENOENT) return {};
+  if (file.get() < 0) return unavailable("cannot open the state file " + path + ": " + error_text());
   const Result<Opened> opened = read_start(file, path);
   if (!opened.ok()) return opened.status();
   if (opened->header.ended == ended) return {};
   const auto last = static_cast<std::byte>((ended ? opened->hash ^ kEnded : opened->hash) >> 56);
-  const bool written = disk.pwrite(file.fd(), &last, 1, kStateHashAt + 7) == 1;
-  if (written && disk.fsync(file.fd()) == 0) return {};
+  const bool written = disk.pwrite(file.get(), &last, 1, kStateHashAt + 7) == 1;
+  if (written && disk.fsync(file.get()) == 0) return {};
   return unavailable("cannot write to the state file " + path + ": " + error_text());
 }
 
 Result<std::optional<StateHeader>> read_state_header(const std::string& path) {
-  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
-  if (file.fd() < 0) {
+  const OwnDescriptor file(open_plain(system_disk(), path.c_str(), O_RDONLY));
+  if (file.get() < 0) {
     if (errno == ENOENT) return std::optional<StateHeader>();
     return internal_error("cannot open the state file " + path + ": " + error_text() + " [state.open]");
   }
@@ -383,11 +319,11 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
                             std::to_string(anchor.size()) + " and " + std::to_string(outer.size()) +
                             " [state.read-sizes]");
   }
-  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
+  const OwnDescriptor file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);
   if (!vectors_at.ok()) return vectors_at.status();
-  if (!file.read_all(std::as_writable_bytes(anchor), *vectors_at) ||
-      !file.read_all(std::as_writable_bytes(outer), *vectors_at + anchor.size_bytes())) {
+  if (!read_all(file.get(), std::as_writable_bytes(anchor), *vectors_at) ||
+      !read_all(file.get(), std::as_writable_bytes(outer), *vectors_at + anchor.size_bytes())) {
     return damaged(path, "its vectors end early: " + error_text());
   }
   const Digest came = digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
@@ -402,12 +338,12 @@ Result<StoredResidual> read_residual(const std::string& path, const StateHeader&
   if (header.residual.empty())
     return invalid_argument("the state file " + path + " holds no residual [state.no-residual]");
   const ResidualRecord& record = header.residual.front();
-  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
+  const OwnDescriptor file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);
   if (!vectors_at.ok()) return vectors_at.status();
   StoredResidual stored{header.run, record.units, std::vector<float>(header.elements)};
   const std::uint64_t before = header.elements * sizeof(float) * (header.outer_state ? 2 : 1);
-  if (!file.read_all(std::as_writable_bytes(std::span(stored.values)), *vectors_at + before)) {
+  if (!read_all(file.get(), std::as_writable_bytes(std::span(stored.values)), *vectors_at + before)) {
     return damaged(path, "its residual ends early: " + error_text());
   }
   if (const Digest came = digest_of_vector(stored.values); came != record.digest) {

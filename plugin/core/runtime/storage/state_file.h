@@ -45,10 +45,8 @@ struct StateHeader {
 [[nodiscard]] std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation = 1);
 // Says at once what would only be noticed when the first round is saved: no folder, no right to write there.
 Status check_state_writable(const std::string& path);
-Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
-                   std::span<const float> outer, std::span<const float> residual = {});
 
-// The same piece by piece, out of memory that may be wanted for something else meanwhile.
+// A state is written piece by piece, out of memory that may be wanted for something else meanwhile.
 enum class StatePart : std::uint8_t { kAnchor, kOuter, kResidual };
 // Copies the elements from `offset` on; false: they are not to be had any more.
 using StatePieces = std::function<bool(StatePart part, std::uint64_t offset, std::span<float> out)>;

@@ -1,8 +1,9 @@
 #include "transport/tcp/wire/tcp_wire.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <span>
 
+#include "core/base/little_endian.h"
 #include "core/base/text.h"
 
 namespace collab::tcp {
@@ -18,8 +19,8 @@ class Writer {
   }
   template <typename T>
   void number(T value) {
-    static_assert(std::is_unsigned_v<T>);
-    for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
+    bytes_.resize(bytes_.size() + sizeof(T));
+    store_little(std::span(bytes_).last(sizeof(T)), value);
   }
   void id(const Id& id) {
     for (const std::uint8_t byte : id) bytes_.push_back(std::byte{byte});
@@ -31,7 +32,7 @@ class Writer {
   }
   Bytes finish(std::size_t body_follows = 0) {
     const std::size_t body = bytes_.size() - kPrefixBytes + body_follows;
-    for (std::size_t i = 0; i < 4; ++i) bytes_[4 + i] = static_cast<std::byte>(body >> (8 * i));
+    store_little(std::span(bytes_).subspan(4), static_cast<std::uint32_t>(body));
     return std::move(bytes_);
   }
 
@@ -44,12 +45,8 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   template <typename T>
   T number() {
-    T value = 0;
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      value = static_cast<T>(value | (static_cast<T>(std::to_integer<std::uint8_t>(bytes_[at_ + i])) << (8 * i)));
-    }
     at_ += sizeof(T);
-    return value;
+    return load_little<T>(bytes_.subspan(at_ - sizeof(T)));
   }
   Id id() {
     Id id{};
