@@ -46,7 +46,7 @@ def data_rank() -> int:
 
     In one world, and among the first members of `--rdzv-backend=collab`, it is the rank. In worlds of their own
     COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS say which sites there are; without them, as at a site that comes late, the
-    data is divided among the site's own ranks, which the log warns of: add `site_index()` to the seed of its order.
+    data is divided among the site's own ranks, which the log warns of: add `site_index()` to the seed that shuffles.
     The shares of those who have begun do not change when a site comes or goes.
 
     Workers that a DataLoader forks may call it. Raises RuntimeError before init_process_group.

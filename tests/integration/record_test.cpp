@@ -92,7 +92,7 @@ TEST_F(SessionRecord, IsKeptInMemoryOnAFullFolderAndRoundsGoOn) {
 }
 
 // What lies there would be taken for all the site has promised and accepted, once the disk works again.
-TEST_F(SessionRecord, WhereItCanBeNeitherWrittenNorRemovedTheSiteStopsAndTheOthersGoOn) {
+TEST_F(SessionRecord, StopsItsSiteAloneIfItCanBeNeitherWrittenNorRemoved) {
   start_three();
   expect_rounds();
   disk_.making = disk_.removing = EROFS;

@@ -195,7 +195,7 @@ TEST_P(RoundsByTime, AreAtTheSameStepOnAllRanks) {
 INSTANTIATE_TEST_SUITE_P(Ranks, RoundsByTime,
                          ::testing::Values(RanksOfASite{1, true}, RanksOfASite{2, true}, RanksOfASite{2, false}));
 
-TEST(Session, RanksWithDifferentVectorsAreNamed) {
+TEST(Session, RanksWithDifferentVectorsAreRefusedByName) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.run = "differ-" + std::to_string(getpid());

@@ -81,7 +81,7 @@ TEST_F(SlowDisk, RoundsGoOnAndTheLastStateIsSavedInTheEnd) {
   EXPECT_TRUE(read_state_into(state_path(dir_, "site1"), **header, anchor, outer).ok());
 }
 
-TEST_F(SlowDisk, TheStateIsSavedOnceInSoManyRounds) {
+TEST_F(SlowDisk, TheStateIsSavedEverySoManyRounds) {
   disk_.shut();
   start_two(3);
   rounds(2);

@@ -129,7 +129,7 @@ def test_models_that_differ_between_sites() -> None:
 
 
 @pytest.mark.slow
-def test_ranks_of_a_site_with_different_vectors() -> None:
+def test_ranks_of_a_site_with_different_vectors_are_refused() -> None:
     finished = run_ranks("bad.py", ["a", "a"], "other-frozen-at-rank-1")
     refused(
         finished,

@@ -151,7 +151,7 @@ def answer(
         ([], None, "start it with torchrun: torchrun --nproc-per-node=1"),
     ],
 )
-def test_bad_input_is_answered_in_words(
+def test_bad_input_gets_an_error_message(
     arguments: list[str],
     world: int | None,
     expected: str,

@@ -42,7 +42,7 @@ def test_sites_with_other_fragments_are_refused_with_both_values(nodes: Nodes) -
     assert "has '2'" in said and "has '4'" in said
 
 
-def test_a_barrier_of_the_world_makes_one_model() -> None:
+def test_after_a_world_barrier_all_sites_hold_one_model() -> None:
     environment = {"COLLAB_FRAGMENTS": "3", "COLLAB_SYNC_EVERY": "12"}
     for rank in expect_success(run_ranks("fragments.py", ["a", "a", "b", "b"], environment=environment)):
         assert "done" in rank.output

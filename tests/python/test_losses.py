@@ -21,7 +21,7 @@ def test_survivors_go_on(transport: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_coordinator_it_ends_in_words() -> None:
+def test_ranks_that_lose_the_coordinator_end_with_a_message() -> None:
     """In one world the first site's leader serves it; the ranks that are left are told, within the grace."""
     environment = {"COLLAB_LINK_GRACE": "4s", "COLLAB_HEARTBEAT": "500ms"}
     finished = run_ranks("losses.py", SITES, "0", environment=environment)

@@ -198,7 +198,7 @@ def test_a_functional_call_is_no_change() -> None:
     assert held.changes() == [] and held.ids == {id(pair.one), id(pair.other)}
 
 
-def test_each_object_of_a_memory_has_its_optimizer_state_served() -> None:
+def test_optimizer_state_is_served_for_each_parameter_that_shares_memory() -> None:
     pair = tied_pair(2, 2)
     held, _ = vector_of(pair)
     optimizer = torch.optim.Adam(pair.parameters())

@@ -24,7 +24,7 @@ def parameters() -> list[torch.Tensor]:
 # ---- the sample itself
 
 
-def test_untouched_values_are_those_of_the_step() -> None:
+def test_values_unchanged_since_the_step_do_not_count_as_replaced() -> None:
     held, values = parameters(), Values()
     assert not values.replaced(0), "no step was counted"
     held[0].data.fill_(float("nan"))

@@ -300,7 +300,7 @@ TEST_F(VerdictOfALie, ThatAttemptFollowsAttemptAndNoRoundIsAgreedOnIsSeen) {
   EXPECT_TRUE(failed_with("a lie holds rounds up"));
 }
 
-TEST_F(VerdictOfALie, WhereTheOthersAreTooFewTheyAreNotJudged) {
+TEST_F(VerdictOfALie, TooFewOthersAreNotJudged) {
   for (const std::string name : {"site1", "site2"}) {
     population_.crash(*population_.live(name), Death::kProcess, true);
   }

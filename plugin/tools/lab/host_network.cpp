@@ -72,10 +72,9 @@ Status configure(std::uint32_t address, unsigned mtu) {
 Result<Fd> open_tun() {
   Fd tun(::open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!tun.open()) {
-    return unavailable(
-        std::string("/dev/net/tun cannot be opened: ") + std::strerror(errno) +
-        "; the lab needs TUN devices (modprobe tun; in a container --device /dev/net/tun; as an ordinary "
-        "user the file must be readable and writable for you)");
+    return unavailable(std::string("/dev/net/tun cannot be opened: ") + std::strerror(errno) +
+                       "; the lab needs TUN devices (modprobe tun; in a container --device /dev/net/tun; without root, "
+                       "read and write access to that file)");
   }
   ifreq request = request_for(kDevice);
   request.ifr_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;

@@ -259,7 +259,7 @@ def _tell_of_added_buffers(world: World, names: list[str]) -> None:
     if names and world.is_leader and world.info.config.buffers and rounds.is_to_average(world):
         log.warning(
             f"{plural('buffer', len(names))} registered after training began: {listed(names)}. Sites do not average "
-            "what was not there at the first training forward: each site has its own. Register it before that, or "
+            "what was not there at the first training forward: each site has its own. Register buffers before that, or "
             "wrap the model in a new DistributedDataParallel. If all sites need the same mask (torch.nn.utils.prune), "
             "make it after dist.barrier(), from the same weights [capture.buffer-added]"
         )

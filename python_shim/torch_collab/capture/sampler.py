@@ -92,7 +92,7 @@ def told_share() -> tuple[int, int]:
         log.warning(
             f"data_rank() divides the data among the {counted(size, 'rank')} of site {info.site.name} alone, because "
             "no knob says how many sites there are. So every site reads all of it. Add torch_collab.site_index() to "
-            f"the seed of its order{shards} [capture.data-rank-alone]"
+            f"the seed that shuffles the data{shards} [capture.data-rank-alone]"
         )
     return rank, size
 

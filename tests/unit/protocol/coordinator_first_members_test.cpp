@@ -69,7 +69,7 @@ TEST_F(FirstMembers, AHelperIsNoFounder) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstMembers, HelpersFoundASwarmWhereNobodyTrains) {
+TEST_F(FirstMembers, HelpersMayFoundASwarmIfNoSiteTrains) {
   static_cast<void>(come({holding(helper_of("oslo"), {RunId{5}, RoundId{3}, kRight})}));
   EXPECT_THAT(voters_in(pass(301)), ElementsAre("oslo"));
 }

@@ -88,7 +88,7 @@ TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
 }
 
 // Its own newest anchor is lost: what is left of it is no more than what the other swarm's site brings.
-TEST(Founder, GoesOnFromTheNewestThatIsLeftWhereItsOwnIsLost) {
+TEST(Founder, ContinuesFromTheNewestRemainingAnchorIfItsOwnIsLost) {
   H c;
   c.gather({"lima"});
   for (std::uint64_t round = 1; round <= 2; ++round) {
@@ -167,7 +167,7 @@ class Renewal : public testing::Test {
   H c;
 };
 
-TEST_F(Renewal, WhereItIsNotNeededItJoinsAsAny) {
+TEST_F(Renewal, JoinsLikeAnyOtherIfItIsNotNeeded) {
   const auto actions = c.hear(4, forgetful_oslo());
   EXPECT_EQ(sent<wire::Welcome>(actions).at(0).second.site, SiteId{3}) << notes(actions);
   EXPECT_EQ(sent<wire::InstallAnchor>(actions).size(), 1U);
@@ -190,7 +190,7 @@ TEST_F(Renewal, ItDoesNotCountUnderATermThatBeganBeforeItCame) {
       << "two of four with this one by name";
 }
 
-TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
+TEST_F(Renewal, BeginsATermInWhichItCountsIfItIsNeeded) {
   static_cast<void>(c.close(3));
   EXPECT_EQ(c.coordinator.members(), 2U);
   const auto actions = c.hear(4, forgetful_oslo());
@@ -207,7 +207,7 @@ TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
 
 // ---- the operator's word, and who asks -------------------------------------------------------------
 
-TEST(Forget, AtALeaderThatHasLostItsMajority) {
+TEST(Forget, WorksAtALeaderThatHasLostItsMajority) {
   H c;
   c.gather({"paris", "tokyo", "lima"});
   static_cast<void>(c.close(2));
@@ -220,7 +220,7 @@ TEST(Forget, AtALeaderThatHasLostItsMajority) {
   EXPECT_NE(installs[0].second.run, RunId{7});
 }
 
-TEST(Forget, WhereAMajorityIsHereNothingChanges) {
+TEST(Forget, ChangesNothingIfAMajorityIsHere) {
   H c;
   c.gather({"paris", "tokyo", "lima"});
   static_cast<void>(c.close(3));

@@ -125,7 +125,7 @@ TEST(CoordinatorJoin, AtAnElectionTheSettingsOfFormerMembersCount) {
   EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
 }
 
-TEST(CoordinatorJoin, WhereFormerMembersGoOnAsAnotherRunTheirSettingsCount) {
+TEST(CoordinatorJoin, TheSettingsOfFormerMembersCountInARunThatContinuesTheirs) {
   CoordinatorHarness c;
   const std::vector<wire::Voter> three = voters_of({"paris", "tokyo", "oslo"});
   wire::Join stranger = join_of("lima");

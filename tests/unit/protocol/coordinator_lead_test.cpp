@@ -279,7 +279,7 @@ TEST_F(LeadWithoutTheMean, SitesWaitForAGraceThenContinueAsAnotherRun) {
   EXPECT_EQ(voters[0].acceptor, renounced("paris")) << "as it is known there";
 }
 
-TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
+TEST_F(LeadWithoutTheMean, TheyContinueAtOnceIfNoSiteIsMissing) {
   static_cast<void>(both());
   const auto actions = c.hear(3, without("lima"));
   EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 5: no missing site could bring it"));
@@ -314,7 +314,7 @@ TEST_F(Lead, ASiteSilentDuringTheElectionIsDropped) {
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"applicants\":[\"paris\"]"));
 }
 
-TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
+TEST_F(Lead, TheyContinueAsAnotherRunIfTooFewHaveTheirRecords) {
   static_cast<void>(c.come(1, voter("paris")));
   EXPECT_THAT(sent<wire::Welcome>(c.come(2, forgetful("tokyo"))), IsEmpty()) << "lima may know of more than these two";
   const auto later = c.pass(seconds(61), {1, 2});
@@ -457,7 +457,7 @@ TEST_F(Lead, ASiteThatClaimsALaterRoundIsNotElectedByItsOwnWord) {
   EXPECT_THAT(again.at(0).second.reason, HasSubstr("[join.record-disproved]"));
 }
 
-TEST_F(Lead, WhereTheOthersDoNotComeBackItIsElectedAfterAGrace) {
+TEST_F(Lead, ItIsElectedAfterAGraceIfTheOthersDoNotComeBack) {
   installed(elected());
   wire::Join lima = voter("lima");
   lima.report.record.anchor.round = RoundId{9};

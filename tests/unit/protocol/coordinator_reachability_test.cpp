@@ -49,7 +49,7 @@ TEST_F(CoordinatorReachability, ASiteThatCannotBeDialledOwnsNothing) {
   EXPECT_EQ(owners_of(c.start(1, 3)), (std::set{SiteId{0}, SiteId{2}}));
 }
 
-TEST_F(CoordinatorReachability, WhereTheOnlyOneCannotDoItsPartAnotherOwnsAll) {
+TEST_F(CoordinatorReachability, AnotherOwnsAllIfTheOnlyOwnerCannotDoItsPart) {
   for (const std::uint64_t link : {2, 3}) static_cast<void>(undialable(link));
   wire::StartAttempt start = c.start(1, 3);
   for (int failures = 0; failures < 4; ++failures) {
@@ -61,7 +61,7 @@ TEST_F(CoordinatorReachability, WhereTheOnlyOneCannotDoItsPartAnotherOwnsAll) {
 }
 
 // A coordinator far from all of them knows little of who reaches whom.
-TEST_F(CoordinatorReachability, WhereNobodyIsSureToBeDialledAllOwn) {
+TEST_F(CoordinatorReachability, AllOwnIfNoSiteIsSureToBeDialled) {
   for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(undialable(link));
   EXPECT_EQ(c.start(1, 3).slices.size(), 3U);
 }
@@ -81,14 +81,14 @@ TEST_F(CoordinatorReachability, AnExchangeThatHasWorkedOutIsNotBegunAgain) {
   EXPECT_TRUE(sent<wire::StartAttempt>(undialable(3)).empty());
 }
 
-TEST_F(CoordinatorReachability, WhereNoOwnerWouldBeSureTheAttemptStays) {
+TEST_F(CoordinatorReachability, TheAttemptStaysIfNoOwnerWouldBeSure) {
   static_cast<void>(c.start(1, 3));
   static_cast<void>(undialable(2));
   static_cast<void>(c.step(Undialable{LinkId{3}, "connection timed out"}));  // formed again
   EXPECT_TRUE(sent<wire::StartAttempt>(undialable(1)).empty());
 }
 
-TEST_F(CoordinatorReachability, ThatNobodyCanBeDialledIsToldOnce) {
+TEST_F(CoordinatorReachability, ReportsOnceThatNoSiteCanBeDialled) {
   EXPECT_EQ(notices(undialable(1), 1).size(), 1U);
   EXPECT_EQ(notices(undialable(2), 1).size(), 0U);
   const auto actions = undialable(3);

@@ -404,7 +404,7 @@ TEST_F(Round, ASiteThatFailsItsOwnPartOwnsNothing) {
   EXPECT_EQ(start.participants.size(), 3U) << "it still contributes";
 }
 
-TEST_F(Round, WhereNobodyCanDoItsPartTheSitesTrainOn) {
+TEST_F(Round, TheSitesTrainOnIfNoneCanDoItsPart) {
   wire::StartAttempt start = c.start(1, 3);
   H::Actions last;
   for (std::uint64_t link = 1; sent<wire::RoundSkipped>(last).empty(); link = link % 3 + 1) {

@@ -157,7 +157,7 @@ TEST(Recovering, ASiteOfAnotherRunHasNoRecordOfThisOne) {
 
 // ---- the way out -----------------------------------------------------------------------------------
 
-TEST(WayOut, WhereTooFewHaveKeptTheirRecordsTheyGoOnAsAnotherRunAfterAGrace) {
+TEST(WayOut, TheyContinueAsAnotherRunAfterAGraceIfTooFewKeptTheirRecords) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris", 8)));
   EXPECT_FALSE(world.come(2, forgetful("tokyo"))) << "lima may know of more than these two";

@@ -28,7 +28,7 @@ wire::Join knows(wire::Join join, const wire::StartAttempt& start, bool accepted
 
 // ---- founding --------------------------------------------------------------------------------------
 
-TEST(Election, WhereNobodyKnowsOfAMembershipASwarmIsFounded) {
+TEST(Election, ASwarmIsFoundedIfNoSiteKnowsOfAMembership) {
   ElectionWorld world;
   wire::Join other = join_of("paris");
   other.report.record.promised = TermId{9};
@@ -144,7 +144,7 @@ TEST(Election, OneOfThreeThatPromisedMayGo) {
   EXPECT_TRUE(world.accept(2));
 }
 
-TEST(Election, WhereTooManyOfThemGoItBeginsAnew) {
+TEST(Election, BeginsAnewIfTooManyOfThemLeave) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));

@@ -106,7 +106,7 @@ TEST_F(Watch, OneWordIsHeldAgainstThePairOnly) {
   EXPECT_EQ(*found->pair, std::pair(kLima, kParis));
 }
 
-TEST_F(Watch, WhereHalfOfThemLackTheOtherHalfNobodyInParticularHoldsItUp) {
+TEST_F(Watch, NoSiteIsBlamedIfHalfOfThemLackTheOtherHalf) {
   lacks(kParis, {kOslo, kLima});
   lacks(kRome, {kOslo, kLima});
   ASSERT_TRUE(stall(60));
@@ -222,7 +222,7 @@ TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
 }
 
 // They make two attempts fail for want of a link, and the third is under way.
-TEST_F(HeldUp, WhereTheirAttemptsLastUpToTheLimitTheOthersGoOnWithoutNewcomers) {
+TEST_F(HeldUp, TheOthersGoOnWithoutNewcomersWhoseAttemptsLastUpToTheLimit) {
   CoordinatorConfig config = H::defaults();
   config.round_timeout = seconds(60);
   config.link_grace = seconds(5);

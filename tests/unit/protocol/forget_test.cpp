@@ -236,7 +236,7 @@ TEST(Forget, ANameThatNobodyMissesIsAMistake) {
   EXPECT_FALSE(told<wire::Welcome>(candidate.last, 1)) << "nothing of what was refused counts";
 }
 
-TEST(Forget, WhereNobodyWaitsNothingIsKept) {
+TEST(Forget, KeepsNothingIfNoSiteWaits) {
   Candidate candidate;
   const wire::Notice answer = candidate.forget({"b", "c"});
   EXPECT_EQ(answer.event, kRefused);
@@ -322,7 +322,7 @@ TEST(Forget, HappensByItselfAfterTheSetTime) {
 
 // ---- who waits is told -----------------------------------------------------------------------------
 
-TEST(Forget, WaitingSitesAreToldForWhomAndWhatToDo) {
+TEST(Forget, WaitingSitesAreToldWhichSitesAreMissingAndWhatToDo) {
   Candidate candidate;
   const auto voters = membership({"a", "b", "c", "d"});
   candidate.come(1, join_of("a", voters));

@@ -286,7 +286,7 @@ class Durable : public InvariantsTest {
   [[nodiscard]] wire::Proposal settled() const { return {start, true, {{5, 5}}, TermId{2}}; }
 };
 
-TEST_F(Durable, AllInItsOrder) {
+TEST_F(Durable, EachMessageFollowsItsDurableRecord) {
   write("paris", 1, record(TermId{2}));
   says(Persisted{1, {}}, promise(record(TermId{2})));
   accepts();
@@ -296,18 +296,18 @@ TEST_F(Durable, AllInItsOrder) {
   says(Persisted{3, {}}, wire::Leave{"trained to the end"});
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(Durable, ARecordThatReplacedAnotherStandsForIt) {
+TEST_F(Durable, ADurableRecordAlsoCoversTheRecordItReplaced) {
   write("paris", 1, record(TermId{2}));
   write("paris", 2, record(TermId{2}));
   says(Persisted{2, {}}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(Durable, APromiseBefore) {
+TEST_F(Durable, APromiseBeforeItsRecordIsABreach) {
   write("paris", 1, record(TermId{2}));
   says(Tick{}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
 }
-TEST_F(Durable, APromiseThatTellsOfMoreThanTheRecord) {
+TEST_F(Durable, APromiseThatTellsOfMoreThanTheRecordIsABreach) {
   write("paris", 1, record(TermId{2}));
   says(Persisted{1, {}}, promise(record(TermId{2}, {settled()})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
@@ -336,25 +336,25 @@ TEST_F(Durable, PromisesOfOneMemoryAscend) {
   says(Persisted{2, {}}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 after term 2")));
 }
-TEST_F(Durable, AnAcceptBefore) {
+TEST_F(Durable, AnAcceptBeforeItsRecordIsABreach) {
   write("paris", 1, record(TermId{2}));
   accepts();
   says(Persisted{1, {}}, wire::Accepted{TermId{2}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("accepts something under term 2 before that is durable")));
 }
-TEST_F(Durable, AnAcceptUnderATermThatIsNotDurable) {
+TEST_F(Durable, AnAcceptUnderATermThatIsNotDurableIsABreach) {
   write("paris", 1, record(TermId{1}, {settled()}));
   accepts();
   says(Persisted{1, {}}, wire::Accepted{TermId{2}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("accepts something under term 2 before that is durable")));
 }
-TEST_F(Durable, DoneBefore) {
+TEST_F(Durable, DoneBeforeItsRecordIsABreach) {
   start_both();
   write("paris", 1, record(TermId{1}, {{start, false, {}, {}}}));
   says(Persisted{1, {}}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("done with round 1 attempt 1 before that is durable")));
 }
-TEST_F(Durable, LeaveBeforeTheEndOfTheMemory) {
+TEST_F(Durable, LeaveBeforeTheEndOfTheMemoryIsABreach) {
   write("paris", 1, record(TermId{2}));
   says(Persisted{1, {}}, promise(record(TermId{2})));
   says(Tick{}, wire::Leave{"trained to the end"});

@@ -16,7 +16,7 @@ void carry(RateMeter& meter, double from, double to, double rate) {
   for (double time = from; time < to; time += 1 / rate) meter.add(at(time), kChunk);
 }
 
-TEST(RateMeter, KnowsNothingBeforeARoundThatLasted) {
+TEST(RateMeter, HasNoRateUntilARoundHasLastedLongEnough) {
   RateMeter meter;
   EXPECT_EQ(meter.kbit_per_second(), 0U);
   meter.begin_round();

@@ -74,7 +74,7 @@ TEST(Reachability, ASiteThatFailsItsOwnPartOwnsNothing) {
       << "its address is no reason to keep the others out";
 }
 
-TEST(Reachability, WhereNobodyReachesAllTheWorstIsLeftOut) {
+TEST(Reachability, TheWorstIsLeftOutIfNoSiteReachesAll) {
   Reachability reachability;
   part(reachability, kParis, kRome);
   part(reachability, kOslo, kLima);

@@ -256,7 +256,7 @@ TEST_F(SiteAcceptor, AcceptsASuccessorsDecisionOnceItIsDurable) {
   EXPECT_EQ(sent<wire::Accepted>(durable(number)).at(0).second, wire::Accepted{TermId{4}});
 }
 
-TEST_F(SiteAcceptor, WhereNothingIsToBeSettledNothingIsWritten) {
+TEST_F(SiteAcceptor, WritesNothingIfNothingIsToBeSettled) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{4}}))));
   const auto told = s.hear(5, wire::Accept{TermId{4}});

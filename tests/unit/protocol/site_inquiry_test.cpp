@@ -92,7 +92,7 @@ TEST_F(SiteInquiry, LooksAreNotEvenlySpaced) {
   EXPECT_GE(pauses.size(), 5U);
 }
 
-TEST_F(SiteInquiry, WhereItLeadsNothingTheSiteStays) {
+TEST_F(SiteInquiry, TheSiteStaysIfTheOtherLeadsNothing) {
   become();
   EXPECT_FALSE(goes(kNothing));
 }
@@ -331,7 +331,7 @@ class SiteInquiryAtOne : public SiteInquiry {
  protected:
   SiteInquiryAtOne() : SiteInquiry({"first:1"}) {}
 };
-TEST_F(SiteInquiryAtOne, WhereThereIsOneCandidateThereIsNobodyToAsk) {
+TEST_F(SiteInquiryAtOne, AsksNobodyWithOneCandidate) {
   become();
   EXPECT_THAT(inquiries(wait(200)), IsEmpty());
 }

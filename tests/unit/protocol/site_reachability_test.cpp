@@ -135,7 +135,7 @@ TEST_F(SiteReachability, AMemberThatComesBackToNoWayTrainsOn) {
   EXPECT_EQ(all<StopReceiving>(actions).size(), 1U);
 }
 
-TEST_F(SiteReachability, ALinkThatCannotBeMadeNamesTheHelper) {
+TEST_F(SiteReachability, TheReportOfAFailedLinkSuggestsTheHelper) {
   for (const bool hidden : {false, true}) {
     SiteHarness t;
     t.become(1, {"paris", "tokyo"});

@@ -356,7 +356,7 @@ TEST_F(SiteRound, ALinkThatCannotBeMadeIsReportedInTime) {
   EXPECT_EQ(reports[0].second.reason, "no link within 20 s, last: no connection within 15 s");
 }
 
-TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
+TEST_F(SiteRound, NothingIsExchangedIfNoSiteHasAWeight) {
   wire::StartAttempt idle = H::start(1, 1, 2);
   idle.slices.clear();
   for (wire::Participant& p : idle.participants) p.weight = 0;

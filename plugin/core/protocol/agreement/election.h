@@ -123,7 +123,7 @@ class Election {
     std::optional<ElectionResult> elected{};
     bool again = false;  // a claim was set aside: try again
   };
-  // A claim about the last agreement, compared with what the sites that promised know.
+  // How a claim about the last agreement compares with what the sites that promised know.
   enum class Claim : std::uint8_t { kStands, kOpen, kSetAside };
 
   template <typename Counts>

@@ -73,7 +73,7 @@ class Round {
   friend struct Inside;
   // Cleared at the commit.
   struct Record {
-    WaitProgress waiting;  // from the first ready, or from the start of the last attempt
+    WaitProgress waiting;  // from the first Ready on
     TimePoint limit = kNever;
     std::uint32_t attempts = 0;                 // formed so far
     std::optional<wire::StartAttempt> attempt;  // in flight

@@ -14,8 +14,8 @@ struct CoordinatorParts;
 
 class SliceOwners {
  public:
-  // The slices of an attempt among these. Owners that stay keep theirs of the attempt before: what they hold of them
-  // need not be sent again.
+  // Divides the attempt's slices among the sites of `lines`. Owners that remain keep the slices they had `before`: what
+  // they hold of them need not be sent again.
   [[nodiscard]] std::vector<wire::Slice> divide(const wire::StartAttempt& start, const std::vector<Line>& lines,
                                                 const std::vector<wire::Slice>& before);
   [[nodiscard]] double share_of(SiteId site) const { return partition_.share_of(site); }

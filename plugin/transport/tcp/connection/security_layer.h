@@ -21,7 +21,7 @@ class SecurityLayer {
   // A dialler's, once connected; null: in the clear.
   Status begin(TlsKeys* keys);
   enum class FirstByte : std::uint8_t {
-    kProceeds,  // by TLS, or with what the other side says in the clear to a dial in TLS
+    kProceeds,  // TLS, or a refusal in the clear that answers a dial in TLS
     kClear,     // accepted, in the clear as all is here
     kForeign,   // no transport of ours
     kMismatch,  // one side is for TLS and the other is not

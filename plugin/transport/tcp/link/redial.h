@@ -25,7 +25,7 @@ class Redial {
   // nowhere.
   [[nodiscard]] TimePoint opening_limit(TimePoint now) const;
 
-  // A dial of the control connection met no listener. True: at none of the addresses, twice.
+  // A dial of the control connection met no listener. True: no address had one, twice in a row.
   [[nodiscard]] bool port_refused();
   void port_answers() { refused_ports_ = 0; }
 

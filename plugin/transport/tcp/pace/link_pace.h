@@ -49,7 +49,8 @@ class LinkPace {
     std::uint64_t delivered = 0;  // bytes that have arrived in all
     std::uint64_t resent = 0;     // bytes that were sent again, in all
     Duration round_trip{0};       // the shortest of those at work; 0: none is
-    // The newest time to the peer, in clocks that differ by a constant. A queue on the way back does not hold it up.
+    // The latest delay on the way there, plus the constant by which the two clocks differ. A queue on the way back is
+    // not in it.
     std::optional<Duration> one_way_delay;
     bool backlogged = false;  // data has been waiting to be sent since the last call
     double behind = 0;        // of all links with data, see Remaining
