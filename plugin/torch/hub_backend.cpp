@@ -140,7 +140,8 @@ std::shared_ptr<WorkQueue> HubBackend::queue_of(bool sends, int peer, int tag) {
   if (letters_.size() >= kMostIdleLetters) {
     for (auto at = letters_.begin(); at != letters_.end();) {
       const auto next = std::next(at);
-      if (at->second->idle()) idle.insert(letters_.extract(at));
+      // Another thread that holds it is about to post.
+      if (at->second.use_count() == 1 && at->second->idle()) idle.insert(letters_.extract(at));
       at = next;
     }
   }
