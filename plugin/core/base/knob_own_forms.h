@@ -52,7 +52,7 @@ inline bool is_token(std::string_view text) {
   return text.size() >= 32 && text.size() <= 4096 && text.find_first_of(std::string_view("\n\r\0", 3)) == text.npos;
 }
 
-// As the kernel takes them.
+// A name of a congestion control algorithm that the kernel accepts.
 inline bool is_congestion(std::string_view text) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_-";
   return text.size() <= 15 && text.find_first_not_of(kAllowed) == std::string_view::npos;
@@ -77,7 +77,7 @@ inline bool parse_preset(std::string_view text, Config& config) {
 inline constexpr KnobForm kPreset{KnobType::kWord, "a preset's name", parse_preset,
                                   [](const Config& config) { return config.preset; }, data<&Config::preset>};
 
-// The word for "cannot be dialled" is that word however it is written, never a host's name.
+// "none" means that the site cannot be dialled. In any case of letters it is this word, never a host's name.
 inline bool parse_advertise(std::string_view text, Config& config) {
   if (!text.empty() && !is_host(text)) return false;
   constexpr std::string_view kNone = "none";
@@ -99,7 +99,7 @@ inline constexpr KnobForm kToken{
     [](const Config& config) { return std::string(config.token.empty() ? "" : "(set, not shown)"); },
     [](const Config& config) -> KnobData { return std::string(config.token.empty() ? "" : "(set, not shown)"); }};
 
-// 0 is a spelling of nobody's.
+// 0 means auto in Config only; as a text it is refused.
 inline bool parse_connections(std::string_view text, Config& config) {
   config.connections = 0;
   return text == "auto" || parse_whole<&Config::connections, 1, 64>(text, config);
@@ -142,8 +142,8 @@ inline constexpr KnobForm kMerge{KnobType::kText, "rebase:K or mix:A, with a num
                                  parse_merge, format_merge,
                                  [](const Config& config) -> KnobData { return format_merge(config); }};
 
-// auto is what goes with the outer optimizer, whose row comes first: without momentum the mean is taken as it is, with
-// it the rate goes by the sites (core/outer/outer.h).
+// auto depends on the outer optimizer, whose row comes first. Without momentum the rate is 1; with momentum it depends
+// on the number of sites (core/outer/outer.h).
 inline bool parse_outer_lr(std::string_view text, Config& config) {
   config.outer_lr = config.outer_optimizer == OuterId::kNesterov ? 0.0 : 1.0;
   return text == "auto" || parse_real<&Config::outer_lr, 1, 100'000>(text, config);
@@ -154,7 +154,7 @@ inline std::string format_outer_lr(const Config& config) {
 inline constexpr KnobForm kOuterLr{KnobType::kRealOrAuto, "a number", parse_outer_lr, format_outer_lr,
                                    data<&Config::outer_lr>};
 
-// auto is what goes with the codec, whose row comes first: what top-k leaves out waits for many rounds.
+// auto depends on the codec, whose row comes first: elements that top-k leaves out wait for many rounds.
 inline bool parse_feedback_decay(std::string_view text, Config& config) {
   config.feedback_decay = has_top_k(config.codec) ? 0.95 : 1.0;
   return text == "auto" || parse_real<&Config::feedback_decay, 0, 10'000>(text, config);
@@ -197,7 +197,7 @@ inline constexpr KnobForm kCoordinator{
     KnobType::kAddresses, "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between", parse_coordinator,
     format_coordinator, [](const Config& config) -> KnobData { return config.coordinator; }};
 
-// Where rounds begin with sync_every=auto: as the preset says, if there is one that counts in steps.
+// The first period with sync_every=auto: that of the preset, if there is one and it counts in steps.
 inline std::uint64_t first_period_of(const Config& config) {
   const Preset* preset = preset_named(config.preset);
   if (preset == nullptr) return kFirstAutoPeriod;
@@ -207,7 +207,7 @@ inline std::uint64_t first_period_of(const Config& config) {
   return kFirstAutoPeriod;
 }
 
-// A bare number is steps here, never seconds.
+// Here a bare number means steps, never seconds.
 inline bool parse_sync_every(std::string_view text, Config& config) {
   if (text == "auto") {
     config.sync_every = {first_period_of(config), Milliseconds(0), true};
@@ -237,7 +237,8 @@ inline bool parse_sync_every(std::string_view text, Config& config) {
 inline std::string format_sync_every(const Config& config) {
   if (config.sync_every.samples > 0) return std::string(kPeriodOfSamples) + std::to_string(config.sync_every.samples);
   if (config.sync_every.automatic) {
-    return config.sync_every.steps == kFirstAutoPeriod ? "auto" : "auto:" + std::to_string(config.sync_every.steps);
+    const bool bare = config.sync_every.steps == kFirstAutoPeriod && first_period_of(config) == kFirstAutoPeriod;
+    return bare ? "auto" : "auto:" + std::to_string(config.sync_every.steps);
   }
   return config.sync_every.steps > 0 ? std::to_string(config.sync_every.steps) : time_text(config.sync_every.time);
 }
@@ -250,7 +251,7 @@ inline constexpr KnobForm kSyncEvery{
       return seconds_of(config.sync_every.time);
     }};
 
-// STEPS, or STEPS:SHARE where the share is not the tenth that goes without saying.
+// STEPS, or STEPS:SHARE if the share is not the default, a tenth.
 inline bool parse_sync_anneal(std::string_view text, Config& config) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto steps = number<std::uint64_t>(text.substr(0, colon));

@@ -48,7 +48,7 @@ TEST(KnobTable, EveryDefaultIsReadAndWrittenAsItStands) {
   }
 }
 
-TEST(KnobTable, AFreshConfigIsWhatNothingGives) {
+TEST(KnobTable, AFreshConfigEqualsAConfigLoadedFromNothing) {
   const Config fresh;
   const auto loaded = load_config({});
   ASSERT_TRUE(loaded.ok());
@@ -174,7 +174,7 @@ TEST(KnobTable, DataAreOfTheTypeThatTheRowStates) {
 
 // ---- old names -------------------------------------------------------------------------------------
 
-TEST(OldNames, AreTakenAndToldOnceWithTheNewOnes) {
+TEST(OldNames, AreAcceptedAndReportedOnceWithTheNewNames) {
   const Pairs old{{"COLLAB_LOG", "warning"},     {"COLLAB_EVENTS", "/e"},      {"COLLAB_EGRESS_GB", "1.5"},
                   {"COLLAB_CONGESTION", "reno"}, {"COLLAB_OUTER", "nesterov"}, {"COLLAB_SITE_COUNT", "3"}};
   const Config config = config_of(old);
@@ -197,7 +197,7 @@ TEST(OldNames, AreTakenAndToldOnceWithTheNewOnes) {
   EXPECT_THAT(environment_warnings({{"COLLAB_LOG_LEVEL", "off"}, {"HOME", "/"}}), ::testing::IsEmpty());
 }
 
-TEST(OldNames, WithANewOneThatSaysOtherwiseAreRefused) {
+TEST(OldNames, AreRefusedIfTheNewNameHasAnotherValue) {
   EXPECT_EQ(error_of({{"COLLAB_LOG", "info"}, {"COLLAB_LOG_LEVEL", "debug"}}),
             "COLLAB_LOG is \"info\" and COLLAB_LOG_LEVEL is \"debug\", but they are two names of one knob: leave the "
             "old one out (COLLAB_LOG_LEVEL is the new one) [knob.two-names]");
@@ -231,7 +231,7 @@ TEST(Presets, NameValuesThatTheirKnobsTake) {
   }
 }
 
-TEST(Presets, LieBelowAllThatIsGiven) {
+TEST(Presets, AreOverriddenByAnyGivenValue) {
   EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}}).codec, CodecId::kInt4);
   EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_CODEC", "int8"}}).codec, CodecId::kInt8);
   EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_CODEC", "int8"}}, {{"codec", "fp32"}}).codec, CodecId::kFp32);
@@ -280,7 +280,7 @@ TEST(LoadConfig, WithoutAnythingGivesTheDefaults) {
   EXPECT_EQ(loaded->config.outer_lr, 1.0);
 }
 
-TEST(LoadConfig, OptionsWinOverTheEnvironmentAndBothAreTold) {
+TEST(LoadConfig, OptionsOverrideTheEnvironmentAndEachValueNamesItsSource) {
   const auto loaded = load_config({{"COLLAB_CODEC", "int8"}, {"COLLAB_RUN", "night"}}, {{"codec", "fp32"}});
   ASSERT_TRUE(loaded.ok());
   EXPECT_EQ(loaded->config.codec, CodecId::kFp32);
@@ -291,7 +291,7 @@ TEST(LoadConfig, OptionsWinOverTheEnvironmentAndBothAreTold) {
   EXPECT_EQ(sources["outer_optimizer"], "default");
 }
 
-TEST(LoadConfig, ACodecForEachWay) {
+TEST(LoadConfig, EachWayMayHaveItsOwnCodec) {
   EXPECT_EQ(config_of({{"COLLAB_CODEC", "topk64/int4-e3m0"}}).codec, Codecs(CodecId::kTopK64, CodecId::kInt4E3m0));
   for (const std::string_view name :
        {"fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"}) {
@@ -392,7 +392,7 @@ TEST(LoadConfig, NamesAreFitForFilesAndPeople) {
   EXPECT_THAT(error_of({{"COLLAB_RUN", std::string(65, 'a')}}), HasSubstr("at most 64"));
 }
 
-TEST(LoadConfig, HostsAndPlaces) {
+TEST(LoadConfig, ReadsHostsAddressesAndPaths) {
   EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "fe80::1"}}).advertise, "fe80::1");
   EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "None"}}).advertise, "none") << "not a host of that name";
   EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "Nonesuch"}}).advertise, "Nonesuch");
@@ -551,7 +551,7 @@ TEST(SharedSettings, AreTheKnobsThatMustAgree) {
                                             "weight", "buffers", "chunk_kib"));
 }
 
-TEST(LoadConfig, KeptTensorsAreWords) {
+TEST(LoadConfig, ReadsKeptTensorsAsAListOfWords) {
   EXPECT_EQ(config_of({}).keep_fp16, "none");
   EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}}).keep_fp16, "small");
   EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_KEEP_FP16", "none"}}).keep_fp16, "none");
@@ -573,6 +573,15 @@ TEST(LoadConfig, PrintedSettingsCanBeReadBack) {
   const auto second = load_config({}, again);
   ASSERT_TRUE(second.ok()) << second.status().message();
   EXPECT_EQ(values_of(*first), values_of(*second));
+}
+
+// `auto` alone begins as the preset does.
+TEST(LoadConfig, AFirstPeriodIsPrintedWithAPreset) {
+  for (const std::string first : {"auto:10", "auto:32"}) {
+    const auto config = load_config({{"COLLAB_PRESET", "wan"}, {"COLLAB_SYNC_EVERY", first}});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(values_of(*config)["sync_every"], first);
+  }
 }
 
 }  // namespace
