@@ -179,7 +179,7 @@ TEST_F(ArenaProcessTest, AnAnchorWithADamagedAttachmentIsIgnored) {
   EXPECT_EQ((*writer)->sealed()->attached, attached_to(1));
 }
 
-TEST_F(ArenaProcessTest, ALeaderKilledAtAnyPointOfASealLeavesAnAnchorWithWhatBelongsToIt) {
+TEST_F(ArenaProcessTest, ALeaderKilledDuringASealLeavesAnAnchorWithItsOwnAttachment) {
   spec_.outer_state = false;
   spec_.elements = 16;
   for (std::uint64_t life = 0; life < 20; ++life) {

@@ -34,7 +34,7 @@ Status train_generation(Session& session, std::size_t site, std::vector<float>& 
   return session.finish(next);
 }
 
-TEST(Generations, EachBeginsWithAnAnchorOfItsOwnAndEndsAlike) {
+TEST(Generations, EachGenerationHasItsOwnAnchorAndEndsAlikeAtAllSites) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.config.sync_every = {4, {}};
   swarm.config.state_dir = std::filesystem::temp_directory_path() / "collab-generations";
@@ -102,7 +102,7 @@ TEST(Generations, ASiteThatIsBehindTrainsAlone) {
   other.join();
 }
 
-TEST(Generations, ADeltaOfExactlyZeroIsTold) {
+TEST(Generations, ADeltaOfExactlyZeroIsReportedOnce) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
   swarm.config.sync_every = {2, {}};
   swarm.start_coordinator();

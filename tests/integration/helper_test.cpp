@@ -127,7 +127,7 @@ TEST(Helper, GivesTheSameModelAsWithoutIt) {
 }
 
 // What rounds go by single tensors for, a helper is told.
-TEST(Helper, GivesTheSameModelWhereRoundsGoByTensors) {
+TEST(Helper, GivesTheSameModelIfRoundsWorkTensorByTensor) {
   expect_the_same_model_as_without([](Swarm& swarm) {
     swarm.config.outer_optimizer = OuterId::kRda;
     swarm.adjust = [](SessionOptions& options, std::size_t) {

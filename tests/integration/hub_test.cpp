@@ -85,7 +85,7 @@ TEST_F(HubLinkTest, PartsOfEverySizeArrive) {
   }
 }
 
-TEST_F(HubLinkTest, TheOthersGoOnWithoutOneThatVanishes) {
+TEST_F(HubLinkTest, TheOthersContinueWithoutARankThatVanishes) {
   (void)all({0, 1, 2}, wire::Absence::kProceeds, 8);
   hub_links[2].reset();  // says goodbye only to nobody: its process has ended
   const auto begun = std::chrono::steady_clock::now();
@@ -106,7 +106,7 @@ TEST_F(HubLinkTest, TheCoordinatorWaitsForRanksThatHaveNotLeft) {
   EXPECT_THAT(call(0, wire::Absence::kFails, 1).status.message(), HasSubstr("has left"));
 }
 
-TEST_F(HubLinkTest, WithoutACoordinatorItFailsInWordsWithinTheGrace) {
+TEST_F(HubLinkTest, CallsFailWithAMessageWithinTheGraceIfTheCoordinatorIsGone) {
   server.reset();
   const auto begun = std::chrono::steady_clock::now();
   for (const auto& result : all({0, 1, 2}, wire::Absence::kProceeds, 8)) {

@@ -125,7 +125,7 @@ TEST_F(Joining, ASourceThatSendsWrongBytesIsNamedAndTheOthersReplaceIt) {
   finish_all();
 }
 
-TEST_F(Joining, ASourceThatGoesAndOneThatKeepsSilentHoldNobodyUp) {
+TEST_F(Joining, ALostSourceAndASilentOneDelayNoJoiner) {
   std::atomic<int> sent = 0;
   meddle_[0] = [](Meddling&, LinkId, TransportMessage&, std::uint64_t) { return false; };
   meddle_[1] = [&](Meddling& by, LinkId link, TransportMessage&, std::uint64_t) {

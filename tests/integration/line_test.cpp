@@ -47,7 +47,7 @@ TEST(Line, APeerThatDoesNotListenIsNotDialled) {
   EXPECT_EQ(figures->own_address, "");
 }
 
-TEST(Line, APortThatAnotherHasIsDialledAllTheSame) {
+TEST(Line, APortThatAnotherProcessHoldsIsDialledBackToo) {
   const auto there = answerer();
   const auto other = answerer();
   const auto figures = measure_line(tcp(), there->address(), milliseconds(100), other->address());
@@ -56,7 +56,7 @@ TEST(Line, APortThatAnotherHasIsDialledAllTheSame) {
   EXPECT_EQ(figures->not_dialled, "");
 }
 
-TEST(Line, AnotherProgramThereIsSaid) {
+TEST(Line, AnotherProgramAtTheAddressIsReported) {
   Result<std::unique_ptr<CoordinatorServer>> there = serve_coordinator({}, tcp(), "127.0.0.1:0");
   ASSERT_TRUE(there.ok()) << there.status().to_string();
   const auto figures = measure_line(tcp(), (*there)->address(), milliseconds(100), "");
@@ -85,7 +85,7 @@ class Asker final : public TransportHandler {
   std::unique_ptr<Transport> transport_ = tcp();
 };
 
-TEST(Line, OneIsServedAtATime) {
+TEST(Line, AnswersOneMachineAtATime) {
   const auto there = answerer();
   const Asker first(there->address());
   const auto figures = measure_line(tcp(), there->address(), milliseconds(100), "");

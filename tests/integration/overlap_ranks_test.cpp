@@ -28,7 +28,7 @@ struct RanksOfASite {
 };
 class OverlapOfRanks : public ::testing::TestWithParam<RanksOfASite> {};
 
-TEST_P(OverlapOfRanks, AreOneModelAtEveryStepAndAllSitesAgreeAtTheEnd) {
+TEST_P(OverlapOfRanks, RanksHoldOneModelAtEveryStepAndSitesAgreeAtTheEnd) {
   Swarm swarm = swarm_of(2, GetParam().codec);
   swarm.ranks = GetParam().ranks;
   swarm.config.run = "overlap-" + std::to_string(getpid());

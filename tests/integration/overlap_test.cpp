@@ -143,7 +143,7 @@ TEST_F(Overlap, TheResultIsMergedIntoWhatWasTrainedMeanwhile) {
   expect_near(values(0), last);  // all that was trained, each step once
 }
 
-TEST_F(Overlap, WithAFactorOfOneBothStandOnTheAnchorWithTheirProgressSince) {
+TEST_F(Overlap, AFactorOfOneMovesBothSitesOntoTheAnchorPlusTheirProgress) {
   start_overlapping(2, {MergeRule::kRebase, 1});
   const Common common = common_round();
   for (std::size_t site = 0; site < 2; ++site) {
@@ -269,7 +269,7 @@ TEST_F(Overlap, ARoundThatIsAskedForComesAfterTheOneThatIsDue) {
 }
 
 // A barrier of the world: one site has a round on its way that the other, which is slower, has not begun.
-TEST_F(Overlap, SitesOfUnequalSpeedMakeTheSameRoundsUntilTheyAreOne) {
+TEST_F(Overlap, SitesOfUnequalSpeedReachTheSameRoundAtABarrier) {
   start_overlapping(2, {MergeRule::kRebase, 0.5},
                     [](Config& config) { config.straggler_grace = std::chrono::seconds(20); });
   learn_to_trigger(0);
@@ -304,7 +304,7 @@ TEST_F(Overlap, AJoinerInMidFlightIsServedAndAgrees) {
   expect_all_equal();
 }
 
-TEST_F(Overlap, ASiteKilledInMidFlightIsMissedByNobodyForLong) {
+TEST_F(Overlap, ASiteKilledInMidFlightDoesNotDelayTheOthersForLong) {
   start_overlapping(3, {MergeRule::kRebase, 0.5}, [](Config& config) {
     config.link_grace = std::chrono::seconds(3);  // the node's thread gives way to scripts that never wait
     config.heartbeat = std::chrono::milliseconds(50);
@@ -364,7 +364,7 @@ TEST_F(Overlap, NotANumberIsLeftOutAndItsSiteTakesTheAnchorAtTheMerge) {
   expect_near(values(0), expected);  // the five steps that were dropped weigh nothing
 }
 
-TEST_F(Overlap, ThreeUnfitDeltasRunningReachTheScriptAtAStep) {
+TEST_F(Overlap, ThreeUnfitDeltasInARowReachTheScriptAtAStep) {
   start_overlapping(2);
   for (int round = 0; round < 3; ++round) {
     learn_to_trigger(0);
@@ -427,7 +427,7 @@ TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndNamesTheSlowSite) {
   EXPECT_THAT(told, Not(HasSubstr("rounds take longer"))) << "none has begun";
 }
 
-TEST_F(Overlap, ARoundThatExchangesForLongerThanThePeriodIsSaidToBeSlow) {
+TEST_F(Overlap, AnExchangeLongerThanThePeriodIsReportedAsSlow) {
   std::mutex mutex;  // of what both sites' threads use
   Held held;
   bool holds = false;

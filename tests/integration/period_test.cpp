@@ -56,7 +56,7 @@ TEST_P(PeriodOfTwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
 }
 
 // Four ranks with batches of 8 are 32 samples a step.
-TEST_P(PeriodOfTwoRanks, ARoundComesWithSoManySamplesOfAllSites) {
+TEST_P(PeriodOfTwoRanks, ARoundIsDueByTheSamplesOfAllSites) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true, .samples = 192};
@@ -66,7 +66,7 @@ TEST_P(PeriodOfTwoRanks, ARoundComesWithSoManySamplesOfAllSites) {
 }
 
 // A step takes microseconds here, a round far longer: the leader makes the period long, and all ranks follow.
-TEST_P(PeriodOfTwoRanks, ALeaderThatChoosesThePeriodGoesByWhatTheSitesMeasure) {
+TEST_P(PeriodOfTwoRanks, TheLeaderChoosesThePeriodFromTheSitesMeasurements) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true};

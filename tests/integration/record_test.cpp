@@ -117,7 +117,7 @@ TEST_F(SessionRecord, StopsItsSiteAloneIfItCanBeNeitherWrittenNorRemoved) {
   });
 }
 
-TEST_F(SessionRecord, OneOfAnotherRunUnderItsPathIsPutAsideAndRoundsGoOn) {
+TEST_F(SessionRecord, ARecordOfAnotherRunUnderItsPathIsSetAsideAndRoundsContinue) {
   before_ = [this](RecordScope scope) {
     scope.run = "another";
     put_record_of(scope);
@@ -129,7 +129,7 @@ TEST_F(SessionRecord, OneOfAnotherRunUnderItsPathIsPutAsideAndRoundsGoOn) {
   finish_all();
 }
 
-TEST_F(SessionRecord, OneWithAWrongChecksumIsPutAsideAndRoundsGoOn) {
+TEST_F(SessionRecord, ARecordWithAWrongChecksumIsSetAsideAndRoundsContinue) {
   before_ = [this](const RecordScope& scope) {
     put_record_of(scope);
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
@@ -173,7 +173,7 @@ class BeganAgain : public SessionRecord {
   }
 };
 
-TEST_F(BeganAgain, WithADamagedRecordItWaitsForTheMembersThatItsStateFileNames) {
+TEST_F(BeganAgain, ASiteWithADamagedRecordWaitsForTheMembersInItsStateFile) {
   live(true);
   std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out).put('x');
   const Status status = begin_again();
@@ -181,7 +181,7 @@ TEST_F(BeganAgain, WithADamagedRecordItWaitsForTheMembersThatItsStateFileNames) 
   EXPECT_THAT(status.message(), AllOf(HasSubstr("1 of the 3 sites"), HasSubstr("collab forget site0 site2")));
 }
 
-TEST_F(BeganAgain, AfterAnEndInGoodOrderItWaitsForNobody) {
+TEST_F(BeganAgain, ASiteThatEndedInGoodOrderWaitsForNobody) {
   live(false);
   const Status status = begin_again();
   EXPECT_TRUE(status.ok()) << status.to_string();

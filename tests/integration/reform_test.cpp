@@ -110,7 +110,7 @@ class Reforming : public ByHand {
   Meddling* dying_ = nullptr;
 };
 
-TEST_F(Reforming, AnOwnerIsLostAndOnlyItsSliceIsSentAgain) {
+TEST_F(Reforming, OnlyTheSliceOfALostOwnerIsSentAgain) {
   run();
   expect_near(values(0), mean_of(2));
   expect_nothing_twice();

@@ -98,7 +98,7 @@ TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
 }
 
-TEST(Session, TheOuterStepIsAgreedOnAndTold) {
+TEST(Session, TheOuterStepIsAgreedOnAndReported) {
   const std::string path = ::testing::TempDir() + "collab-outer-" + std::to_string(getpid());
   std::remove(path.c_str());
   Swarm swarm = swarm_of(2, CodecId::kInt8);
@@ -235,7 +235,7 @@ TEST(Session, DifferentSettingsAreRefusedWithBothSides) {
   EXPECT_THAT(said, HasSubstr("float32"));
 }
 
-TEST(Session, NoCoordinatorIsAnErrorThatNamesItAfterTheTimeout) {
+TEST(Session, ReportsTheCoordinatorThatDoesNotAnswerAfterTheTimeout) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
   swarm.config.join_timeout = std::chrono::milliseconds(500);
   swarm.adjust = [](SessionOptions& options, std::size_t) { options.coordinators = {"nowhere:4711"}; };
@@ -278,7 +278,7 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Session, ACheckpointThatIsNotUsedBesideAStateOnDiskIsWarnedOf) {
+TEST(Session, WarnsOfACheckpointThatAStateOnDiskOverrides) {
   const std::filesystem::path dir =
       std::filesystem::temp_directory_path() / ("collab-checkpoint-" + std::to_string(getpid()));
   std::vector<float> end;
@@ -307,7 +307,7 @@ class TwoRanks : public ::testing::TestWithParam<bool> {};  // are those of a si
 INSTANTIATE_TEST_SUITE_P(OneHost, TwoRanks, ::testing::Bool());
 
 // As stochastic rounding does, with a seed of each rank's own.
-TEST_P(TwoRanks, OneThatDiffersByARoundingIsToldOfOnceAndTakesTheRound) {
+TEST_P(TwoRanks, ARankThatDiffersByARoundingIsReportedOnceAndTakesTheRound) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
   swarm.config.run = "rounding-" + std::to_string(getpid());
@@ -417,7 +417,7 @@ TEST(Session, ASpentBudgetIsRememberedOnDisk) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
+TEST(Session, TheSameDataAtTwoSitesIsReportedToBoth) {
   const std::string path = ::testing::TempDir() + "collab-same-data-" + std::to_string(getpid());
   Swarm swarm = swarm_of(3, CodecId::kFp16);
   swarm.config.events_file = path;
@@ -466,7 +466,7 @@ TEST(Session, EventsTellOfEachRound) {
   std::remove(path.c_str());
 }
 
-TEST_F(ByHand, OneOfTwoDiesTheOtherTrainsOnAndBothAgreeWhenItReturns) {
+TEST_F(ByHand, ASiteTrainsOnWhileTheOtherIsDeadAndBothAgreeAfterItsReturn) {
   start(2);
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
   const std::vector<float> anchor = values(0);

@@ -50,7 +50,7 @@ std::function<Status(Session&, std::size_t, std::vector<float>&)> infinite_in(st
   };
 }
 
-TEST(Unfit, ThreeUnfitDeltasRunningEndASiteInWordsThatNameTheTensor) {
+TEST(Unfit, ThreeUnfitDeltasInARowEndASiteAndTheErrorNamesTheTensor) {
   Swarm swarm = swarm_with_a_buffer("unfit");
   swarm.start_coordinator();
   const std::vector<Status> results = swarm.run(infinite_in({2, 3, 4, 5}, 20));
@@ -65,7 +65,7 @@ TEST(Unfit, ThreeUnfitDeltasRunningEndASiteInWordsThatNameTheTensor) {
   }
 }
 
-TEST(Unfit, UnfitDeltasAreNoEndWhereTrainingIsToGoOn) {
+TEST(Unfit, UnfitDeltasDoNotEndASiteThatIsToContinue) {
   Swarm swarm = swarm_with_a_buffer("unfit-goes-on");
   swarm.config.on_nonfinite = OnNonfinite::kContinue;
   swarm.start_coordinator();

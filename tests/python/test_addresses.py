@@ -39,6 +39,6 @@ def test_a_malformed_address_is_refused_with_what_came(text: str) -> None:
         addresses.split_host_port(text)
 
 
-def test_a_port_that_is_none_is_told_with_what_ports_are() -> None:
+def test_an_invalid_port_is_refused_with_the_allowed_range() -> None:
     with pytest.raises(ValueError, match=r"expected a port of 0\.\.65535, got 'h:70000' \[knob\.host-port\]"):
         addresses.split_host_port("h:70000")

@@ -89,7 +89,7 @@ def test_a_misspelt_variable_is_refused(variable: str) -> None:
         native.load_config({variable: "x"}, {})
 
 
-def test_a_script_that_goes_on_after_an_error_is_told_the_error() -> None:
+def test_a_script_that_continues_after_an_error_is_told_the_error_again() -> None:
     for rank in expect_success(run_ranks("bad.py", TWO, "goes-on-from-errors", environment={"COLLAB_SYNC_EVERY": "2"})):
         assert rank.output.count("is left out") == 1, rank.output
         training, _, rest = rank.output.partition("in a barrier")

@@ -81,7 +81,7 @@ def test_names_of_several_modules_and_of_tied_buffers() -> None:
         (torch.empty(0), True),
     ],
 )
-def test_finite_is_said_of_what_would_travel(values: torch.Tensor, kept: bool) -> None:
+def test_buffers_are_left_out_if_they_would_not_be_finite_as_sent(values: torch.Tensor, kept: bool) -> None:
     module = nn.Linear(1, 1)
     module.register_buffer("table", values)
     (entry,) = [entry for entry in vector.collect([Wrapped(module)], {}, True) if entry.buffer]  # type: ignore[list-item]
@@ -89,7 +89,7 @@ def test_finite_is_said_of_what_would_travel(values: torch.Tensor, kept: bool) -
 
 
 @pytest.mark.parametrize("averages", [True, False])
-def test_buffers_that_come_later_are_told_of_once(monkeypatch: pytest.MonkeyPatch, averages: bool) -> None:
+def test_buffers_added_later_are_reported_once(monkeypatch: pytest.MonkeyPatch, averages: bool) -> None:
     told: list[str] = []
     monkeypatch.setattr(log, "_say", lambda level, message: told.append(message))
     ddp: Any = Wrapped(nn.Sequential(Part(), nn.Linear(2, 2)))
@@ -163,7 +163,7 @@ def test_a_buffer_that_becomes_infinite_ends_its_site_after_three_rounds() -> No
 
 
 @pytest.mark.slow
-def test_it_trains_on_where_that_is_asked_for() -> None:
+def test_a_site_with_a_non_finite_buffer_trains_on_if_configured() -> None:
     environment = {**EVERY, "COLLAB_ON_NONFINITE": "continue"}
     finished = expect_success(run_ranks("buffers.py", ["a", "b"], "later", "24", environment=environment))
     assert all(value(rank, "rounds") == 6 for rank in finished)

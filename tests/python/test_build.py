@@ -98,7 +98,7 @@ def test_the_built_extension_loads_no_cuda() -> None:
     assert not [name for name in needed if "cud" in name or name == "libtorch.so"], "libtorch.so loads libtorch_cuda.so"
 
 
-def test_ucx_is_built_in_where_it_is(tmp_path: Path) -> None:
+def test_ucx_is_built_in_if_it_is_found(tmp_path: Path) -> None:
     """cmake/CollabFindUcx.cmake alone: run as a script, it looks into no folder of the system."""
     ucx = tmp_path / "packages" / "libucx"
     ucx.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_ucx_is_built_in_where_it_is(tmp_path: Path) -> None:
         assert status == 0 and f"found [{ucx}/include" in told, told
 
 
-def test_without_the_wheel_of_ucx_the_loader_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loader_looks_for_ucx_if_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "libucx", None)
     assert native.ucx_library_dir() == ""
 
@@ -180,7 +180,7 @@ def test_public_functions_say_what_they_raise(name: str) -> None:
     assert "Raises" in (getattr(torch_collab, name).__doc__ or "")
 
 
-def test_a_release_is_built_for_every_torch_that_was_tried_and_every_python() -> None:
+def test_a_release_is_built_for_every_tested_torch_and_python() -> None:
     job = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text("utf-8"))["jobs"]["wheel"]
     (builds,) = (step["run"].split()[1:] for step in job["steps"] if step.get("run", "").startswith("ci/wheel.sh "))
     assert tuple(version.rpartition(".")[0] for version in builds) == torch_compat.TESTED

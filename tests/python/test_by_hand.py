@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_reduced_by_hand_mean_what_the_script_says(world: list[Finished], case: str) -> None:
+def test_gradients_reduced_by_hand_have_the_values_of_the_script(world: list[Finished], case: str) -> None:
     assert all(f"{case}: as it should be" in rank.output for rank in world), listing(world)
 
 

@@ -78,7 +78,7 @@ def test_config_tells_each_value_and_where_it_came_from() -> None:
     assert "COLLAB_CHUNK_KIB = 256   [default]   KiB of float32, same at all sites, advanced\n" in done.stdout
 
 
-def test_config_tells_what_a_preset_has_set() -> None:
+def test_config_shows_the_values_that_a_preset_set() -> None:
     done = collab("config", COLLAB_PRESET="wan", COLLAB_SYNC_EVERY="8")
     assert done.returncode == 0, done.stderr
     assert "COLLAB_PRESET = wan   [environment]" in done.stdout
@@ -90,7 +90,7 @@ def test_config_tells_what_a_preset_has_set() -> None:
     )
 
 
-def test_old_names_count_and_are_told_once() -> None:
+def test_old_names_are_accepted_with_one_warning() -> None:
     done = collab("config", COLLAB_OUTER="nesterov", COLLAB_SITE_COUNT="2")
     assert done.returncode == 0
     assert "COLLAB_OUTER_OPTIMIZER = nesterov   [environment]" in done.stdout
@@ -114,7 +114,7 @@ def test_config_prints_the_table_of_the_documents() -> None:
         assert f"| `{preset['name']}` | " in advanced
 
 
-def test_where_ucx_is_may_be_said_and_is_no_knob(tmp_path: Path) -> None:
+def test_the_path_of_ucx_may_be_given_and_is_no_knob(tmp_path: Path) -> None:
     done = collab("config", COLLAB_UCX_LIBRARY=str(tmp_path / "libucp.so.0"))
     assert done.returncode == 0, done.stderr
     assert "UCX_LIBRARY" not in done.stdout
@@ -251,7 +251,7 @@ def test_config_says_that_a_file_of_the_key_is_missing() -> None:
     assert "    !! /nowhere/swarm.key cannot be read: No such file or directory\n" in done.stdout
 
 
-def test_a_key_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_written_is_refused_with_the_reason(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "swarm.key"
     done = collab("token", "--out", str(missing))
     assert done.returncode == 1
@@ -273,7 +273,7 @@ def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str,
     assert done.returncode == 1 and re.search(rf"^  BAD +token: .*{words}", done.stdout, re.M), done.stdout
 
 
-def test_doctor_tells_of_a_token_of_ones_own() -> None:
+def test_doctor_hints_at_a_token_that_the_user_made_up() -> None:
     assert re.search(r"^  hint +token: .* might be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
     wrong = collab("token", "--print").stdout.strip()[:-1] + "x"
     assert re.search(r"^  BAD +token: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
@@ -334,7 +334,7 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("knob", ["CERT", "KEY", "CA"])
-def test_doctor_takes_a_part_of_a_certificate_for_no_key_and_no_reason_to_do_without(knob: str, tmp_path: Path) -> None:
+def test_doctor_reports_an_incomplete_certificate(knob: str, tmp_path: Path) -> None:
     (tmp_path / "some.pem").touch(mode=0o600)
     done = collab("doctor", **{f"COLLAB_TLS_{knob}": str(tmp_path / "some.pem")})
     assert re.search(r"^  BAD +certificate: .*COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA", done.stdout, re.M), (
@@ -411,7 +411,7 @@ def test_doctor_takes_the_port_of_the_site_that_runs_here_for_no_problem(
     assert (row["text"] == own) == (verdict == "ok"), row
 
 
-def test_doctor_tells_of_a_silent_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_hints_at_a_silent_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     monkeypatch.setattr(doctor, "_NAME_SECONDS", 0.1)
     monkeypatch.setattr(socket, "getnameinfo", lambda *_: answers.wait(30.0))
@@ -493,7 +493,7 @@ def test_several_coordinators_give_the_leaders_answer(monkeypatch: pytest.Monkey
 FILE = '[swarm]\nrun = "night"\nendpoint = "{}"\ncoordinator_port = 29402\n'
 
 
-def test_the_site_of_this_machine_may_lead_where_the_first_machine_is_gone(
+def test_the_site_of_this_machine_is_asked_if_the_first_machine_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(transport: object, address: str, limit: timedelta) -> str:
@@ -551,7 +551,7 @@ def test_a_period_not_chosen_yet_is_explained() -> None:
     assert starting.startswith("There has been no round yet: sites are still starting (1 so far).\n")
 
 
-def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:
+def test_arguments_of_forget_are_sites_and_optional_addresses() -> None:
     assert forget.split(["a", "b"]) == (["a", "b"], "")
     assert forget.split(["a", "b", "host:1"]) == (["a", "b"], "host:1")
     assert forget.split(["a", "host:1,[::1]:2"]) == (["a"], "host:1,[::1]:2")
@@ -560,7 +560,7 @@ def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:
 
 
 @pytest.mark.slow
-def test_forget_tells_every_coordinator_and_says_what_comes_of_it() -> None:
+def test_forget_reports_the_answer_of_every_coordinator() -> None:
     with Coordinator() as coordinator:
         candidates = f"127.0.0.1:1,{coordinator.address}"
         done = collab("forget", "tokyo", candidates, "--timeout", "2")

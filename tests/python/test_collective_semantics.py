@@ -63,5 +63,5 @@ def test_one_site() -> None:
     expect_success(run_ranks("collective_semantics.py", ["a"] * 4, "futures"))
 
 
-def test_a_missing_rank_is_an_error_in_words() -> None:
+def test_a_missing_rank_is_an_error_that_names_it() -> None:
     expect_success(run_ranks("collective_semantics.py", SITES, "missing_rank"))

@@ -67,7 +67,7 @@ def test_every_option_says_what_it_is_for() -> None:
     assert not silent
 
 
-def test_wrong_usage_is_told_with_the_usage_of_the_command() -> None:
+def test_wrong_usage_shows_the_usage_of_the_command() -> None:
     misspelt = collab("status", "--wach")
     assert misspelt.returncode == 2 and misspelt.stderr.startswith("usage: collab status "), misspelt.stderr
     assert "collab status: error: unrecognized arguments: --wach [cli.usage]" in misspelt.stderr
@@ -95,7 +95,7 @@ def test_bash_completes_commands_options_and_words() -> None:
     assert completed("collab", "run", "tr") == [], "bash itself completes files"
 
 
-def test_zsh_is_told_every_command_and_option() -> None:
+def test_zsh_completes_every_command_and_option() -> None:
     script = collab("completion", "zsh").stdout
     for name, form in FORMS.items():
         assert re.search(rf"'{name}:", script), name

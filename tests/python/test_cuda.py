@@ -26,7 +26,7 @@ from torch_collab.world import groups, state
 @pytest.mark.parametrize(
     ("found", "device", "skipped"), [(0.0, "cpu", False), (1.0, "cpu", True), (1.0, "meta", False)]
 )
-def test_a_step_that_the_scaler_skips_is_seen_where_that_waits_for_nothing(
+def test_a_step_that_the_scaler_skips_is_noticed_if_no_device_is_waited_for(
     found: float, device: str, skipped: bool
 ) -> None:
     optimizer = SimpleNamespace(found_inf=torch.tensor([found], device=device))  # to read a meta tensor is an error

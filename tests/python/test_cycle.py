@@ -14,31 +14,31 @@ def steps(cycle: OptimizerCycle, keys: str) -> list[int]:
     return [int(cycle.before(key)) + int(cycle.after(key, whole=key.isupper())) for key in keys]
 
 
-def test_one_that_trains_everything_counts_with_every_step() -> None:
+def test_an_optimizer_that_trains_everything_counts_with_every_step() -> None:
     assert steps(OptimizerCycle(), "AAA") == [1, 1, 1]
 
 
-def test_several_that_train_everything_count_with_every_step() -> None:
+def test_several_optimizers_that_train_everything_count_with_every_step() -> None:
     cycle = OptimizerCycle()
     assert steps(cycle, "AABBCABA") == [1] * 8
     assert cycle.to_introduce() is None and not cycle.owes_step
 
 
 @pytest.mark.parametrize("order", ["Aa", "aA", "abA", "aAb", "Aab"])
-def test_beside_one_that_trains_everything_the_others_do_not_count(order: str) -> None:
+def test_other_optimizers_do_not_count_beside_one_that_trains_everything(order: str) -> None:
     cycle = OptimizerCycle()
     counts = steps(cycle, order * 5)
     assert counts == [int(key.isupper()) for key in order * 5]
     assert cycle.owes_step == order[-1].islower()
 
 
-def test_a_cycle_that_takes_the_place_of_one_that_trains_everything_is_learned() -> None:
+def test_a_cycle_that_replaces_an_optimizer_of_everything_is_learned() -> None:
     cycle = OptimizerCycle()
     assert steps(cycle, "AAdgdgdg") == [1, 1, 0, 0, 1, 1, 0, 1]
     assert cycle.last == "g"
 
 
-def test_two_in_turn_count_once_a_turn() -> None:
+def test_two_optimizers_in_turn_count_once_a_turn() -> None:
     # The first turn is known to be over when the second begins: it is counted there, before the step.
     assert steps(OptimizerCycle(), "dgdgdg") == [0, 0, 1, 1, 0, 1]
 
@@ -77,7 +77,7 @@ def test_blocks_that_are_trained_in_turn_are_counted() -> None:
         assert counted >= 100 - LAST_ABSENT_STEPS - 1, block
 
 
-def test_two_of_three_go_on_without_the_third() -> None:
+def test_two_of_three_optimizers_continue_without_the_third() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "abgabg")
     counted = steps(cycle, "ab" * 40)
@@ -103,7 +103,7 @@ def test_a_step_counted_because_a_round_came_is_not_counted_again() -> None:
     assert steps(cycle, "dgdg") == [0, 1, 0, 1]
 
 
-def test_several_are_introduced_when_their_cycle_is_known_and_again_when_it_changes() -> None:
+def test_optimizers_are_introduced_once_their_cycle_is_known_and_when_it_changes() -> None:
     cycle = OptimizerCycle()
     steps(cycle, "dg")
     assert cycle.to_introduce() is None, "it may be one turn of three"
@@ -122,7 +122,7 @@ def test_one_optimizer_is_not_introduced() -> None:
 
 
 @pytest.mark.parametrize(("rate", "told"), [(1, 0), (2, 2), (50, 50)])
-def test_a_last_one_that_steps_seldom_is_warned_of_once(rate: int, told: int) -> None:
+def test_a_last_optimizer_that_steps_seldom_is_warned_of_once(rate: int, told: int) -> None:
     cycle = OptimizerCycle()
     steps(cycle, ("d" * rate + "g") * 2)
     assert cycle.to_warn_of() == 0, "once may be a warm-up"
@@ -140,7 +140,7 @@ class Optimizer:
     pass
 
 
-def test_an_optimizer_that_is_made_anew_has_the_number_of_the_one_before_wherever_it_lies() -> None:
+def test_a_recreated_optimizer_keeps_its_number_at_any_address() -> None:
     head, body = frozenset({4, 5}), frozenset({0, 1})
     for kept in ([], [Optimizer()]):  # one rank frees what it dropped, and its address is used again; another does not
         numbers = OptimizerNumbers()
@@ -166,7 +166,7 @@ def test_any_fixed_order_counts_every_turn_once(order: list[str], turns: int) ->
 
 
 @pytest.mark.parametrize(("rate", "sync_every", "warned"), [(1, "4", False), (50, "2", True), (50, "1h", False)])
-def test_the_leader_says_whose_step_is_counted_and_when_that_comes_seldom(
+def test_the_leader_reports_the_counted_optimizer_and_warns_if_it_steps_seldom(
     rate: int, sync_every: str, warned: bool
 ) -> None:
     environment = {"TEST_RATE": str(rate), "COLLAB_SYNC_EVERY": sync_every}

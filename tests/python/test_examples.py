@@ -259,7 +259,7 @@ def test_a_cut_site_prints_its_model_after_each_round() -> None:
 
 @pytest.mark.wan
 @pytest.mark.usefixtures("allowed")
-def test_a_small_one_runs_in_the_lab_as_it_says() -> None:
+def test_the_small_plain_example_runs_in_the_lab_as_documented() -> None:
     text = (ROOT / "examples" / "plain.py").read_text().split('"""')[1]
     command = re.search(r"^collab lab (.*?) +# two sites$", text, re.M | re.S)
     assert command, text
@@ -349,7 +349,7 @@ def test_averaging_now_and_then_is_compared_over_one_line(tmp_path: Path) -> Non
         ("compare.py", ["--every", "8", "0"], "--every must be above 0, not 0"),
     ],
 )
-def test_a_comparison_that_cannot_be_is_answered_in_words(script: str, arguments: list[str], words: str) -> None:
+def test_an_impossible_comparison_is_refused_with_the_reason(script: str, arguments: list[str], words: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / script), *arguments], capture_output=True, text=True, timeout=120
     )

@@ -102,7 +102,7 @@ def test_equal_constants_in_a_base_are_not_taken_for_tied() -> None:
     assert whole["c"] is averaged["norm.bias"], "zeros that share their memory are tied"
 
 
-def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:
+def test_a_base_that_is_no_state_dict_is_refused(tmp_path: Path) -> None:
     torch.save({"module.a": torch.ones(1), "module.b": torch.ones(1)}, tmp_path / "ddp.pt")
     assert list(export.read_base(tmp_path / "ddp.pt")) == ["a", "b"], "as DistributedDataParallel names them"
     torch.save({"epoch": 3}, tmp_path / "none.pt")
@@ -124,6 +124,6 @@ def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_safetensors", [False, True])
-def test_a_file_that_cannot_be_written_is_said(as_safetensors: bool, tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_written_is_an_error(as_safetensors: bool, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"--out .*/none/m\.pt cannot be written: .* \[cli\.export-not-written\]"):
         export._write({"a": torch.ones(1)}, tmp_path / "none" / "m.pt", as_safetensors, {})

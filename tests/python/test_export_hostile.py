@@ -108,7 +108,7 @@ def test_a_description_of_another_anchor_is_refused(exporter: Exporter, model: l
     assert status == 1 and "\x1b" not in told, told
 
 
-def test_mutations_end_in_words(exporter: Exporter) -> None:
+def test_mutated_exports_end_with_an_error(exporter: Exporter) -> None:
     chance = random.Random(20261123)
     sound = header(exporter.digest)
     ended = []

@@ -114,14 +114,14 @@ def failing(model: nn.Sequential) -> None:
         (failing, False),
     ],
 )
-def test_a_load_into_what_is_trained_is_seen(world: Any, how: Callable[[nn.Sequential], None], counts: bool) -> None:
+def test_a_load_of_trained_values_is_noticed(world: Any, how: Callable[[nn.Sequential], None], counts: bool) -> None:
     model = parts()
     how(model)
     assert resumed.seen(world, entries_of(model)) == counts
     assert not world.loads.take(), "nothing is kept beyond the first forward"
 
 
-def test_a_module_without_a_hash_and_one_that_is_gone(world: Any) -> None:
+def test_loads_are_noticed_for_unhashable_modules_and_forgotten_after_the_check(world: Any) -> None:
     model = Picky(2, 2)
     entries = [Entry("weight", model.weight, True)]
     load(model)
@@ -286,7 +286,7 @@ def test_in_one_world_the_site_that_loaded_a_checkpoint_gives_the_model(tmp_path
 
 
 @pytest.mark.slow
-def test_in_one_world_a_name_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+def test_an_unknown_init_from_in_one_world_is_refused_at_once(tmp_path: Path) -> None:
     environments = [site(name, 1, COLLAB_INIT_FROM="rome") for name in ("a", "b")]
     with Ranks("first.py", [str(tmp_path), "10"], environments) as ranks:
         finished = ranks.join()

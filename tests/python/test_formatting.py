@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch_collab.formatting import counted, listed
 
 
-def test_one_is_no_plural() -> None:
+def test_a_count_of_one_is_singular() -> None:
     assert [counted(count, "site") for count in (0, 1, 2)] == ["0 sites", "1 site", "2 sites"]
 
 

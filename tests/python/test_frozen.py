@@ -51,7 +51,7 @@ def free(tensor: torch.Tensor) -> None:
     tensor.untyped_storage().resize_(0)
 
 
-def test_a_change_is_told_once_with_a_name() -> None:
+def test_a_change_is_reported_once_with_a_name() -> None:
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
     assert values.after_round(named, alike=True) == ""
@@ -76,7 +76,7 @@ def test_values_are_spread_over_all_of_them(count: int) -> None:
 
 @pytest.mark.parametrize("what", [merge_into_a_copy, copy, move, halve, let_go, free])
 @torch.no_grad()
-def test_other_storage_is_no_change_but_other_values_in_it_are(what: Callable[[torch.Tensor], None]) -> None:
+def test_new_storage_is_no_change_but_new_values_in_it_are(what: Callable[[torch.Tensor], None]) -> None:
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
     what(named[2][1])
@@ -115,7 +115,7 @@ class OnlineAndTarget(nn.Module):
 
 
 @pytest.mark.parametrize(("of", "told"), [("", ""), ("target", "target.weight")])
-def test_a_load_of_what_is_trained_is_no_change_but_one_of_the_frozen_alone_is(
+def test_loading_the_trained_model_is_no_change_but_loading_frozen_parts_alone_is(
     monkeypatch: pytest.MonkeyPatch, of: str, told: str
 ) -> None:
     """The latter is how a target network follows its site's model."""
@@ -134,7 +134,7 @@ def test_a_load_of_what_is_trained_is_no_change_but_one_of_the_frozen_alone_is(
 
 @pytest.mark.parametrize(("undone", "told"), [("unmerged", "base0"), ("loaded", "")])
 @torch.no_grad()
-def test_a_merge_that_is_undone_leaves_rounding_and_one_that_is_loaded_away_leaves_none(undone: str, told: str) -> None:
+def test_an_undone_merge_leaves_rounding_and_a_reloaded_one_leaves_none(undone: str, told: str) -> None:
     named, values = frozen(), FrozenValues()
     values.before_forward(named)
     before = [tensor.clone() for _, tensor in named]

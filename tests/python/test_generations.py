@@ -43,7 +43,7 @@ def test_another_model_is_another_generation() -> None:
 
 
 @pytest.mark.slow
-def test_copies_that_are_made_before_the_first_training_forward_are_warned_of_where_the_model_is_taken() -> None:
+def test_copies_made_before_the_first_training_forward_are_warned_of() -> None:
     outputs = run(TWO, "copied_late", "copied_early")
     assert [output.count("[capture.early-copy]") for output in outputs] == [0, 1], outputs
     assert "[capture.early-copy]" not in outputs[1].partition("copied_late ok")[0], outputs[1]
@@ -92,7 +92,7 @@ def test_unseen_steps_are_warned_of_with_the_remedy() -> None:
 
 
 @pytest.mark.slow
-def test_a_delta_of_exactly_zero_is_told_at_once() -> None:
+def test_a_delta_of_exactly_zero_is_reported_at_once() -> None:
     for output in run(TWO, "rate_of_zero"):
         assert "its parameters are bit for bit what they were then" in output, output
         assert "its learning rate is 0" in output

@@ -45,7 +45,7 @@ def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_helper_without_a_coordinator_is_told() -> None:
+def test_a_helper_without_a_coordinator_is_told_the_option() -> None:
     done = collab("helper")
     assert done.returncode == 1
     assert "--coordinator HOST:PORT" in done.stderr

@@ -9,7 +9,7 @@ AIMED = ("take-part", "churn", "terms")
 NAMES = [*AIMED, "two-that-move", *(f"attack {number}" for number in range(22))]
 
 
-def test_in_a_short_run_each_test_has_its_part_of_those_that_are_aimed() -> None:
+def test_aimed_attacks_get_fixed_parts_of_a_short_run() -> None:
     plan = shares(NAMES, 40, AIMED, AIMED[:2])
     assert sum(plan.values()) == pytest.approx(40)
     assert plan["take-part"] == plan["churn"] == 8
@@ -29,6 +29,6 @@ def test_between_and_beyond_all_have_the_same(seconds: float) -> None:
     assert set(shares(NAMES, seconds, AIMED, ()).values()) == {seconds / len(NAMES)}
 
 
-def test_one_alone_has_all() -> None:
+def test_a_single_attack_has_the_whole_time() -> None:
     assert shares(["take-part"], 10, AIMED, AIMED) == {"take-part": 10}
     assert shares(["churn"], 40, AIMED, AIMED) == {"churn": 40}

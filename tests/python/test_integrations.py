@@ -62,7 +62,7 @@ def test_a_file_of_several_sites_wants_a_name(events: Path) -> None:
     assert integrations.RoundReader(events.with_name("not-there")).read() == []
 
 
-def test_without_a_world_and_a_file_it_says_so() -> None:
+def test_a_reader_without_a_world_and_a_file_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"\[ddp.no-world\]"):
         integrations.RoundReader().read()
 
@@ -106,7 +106,7 @@ def test_wandb_gets_rounds(monkeypatch: pytest.MonkeyPatch, events: Path) -> Non
     assert sent[:4] == sent[4:]
 
 
-def test_mlflow_gets_rounds_and_what_it_refuses_is_told_once(monkeypatch: pytest.MonkeyPatch, events: Path) -> None:
+def test_mlflow_gets_rounds_and_each_refusal_is_reported_once(monkeypatch: pytest.MonkeyPatch, events: Path) -> None:
     sent: list[Any] = []
     fake(monkeypatch, "mlflow", log_metrics=lambda metrics, step: sent.append((step, metrics["collab/round"])))
     said: list[str] = []

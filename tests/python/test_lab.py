@@ -78,7 +78,7 @@ def test_help_stands_alone() -> None:
         (["--site", "paris", "--", "true"], "did you mean --sites?"),
     ],
 )
-def test_wrong_usage_is_said_in_words(arguments: list[str], words: str) -> None:
+def test_wrong_usage_of_the_lab_is_explained(arguments: list[str], words: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert done.stderr.startswith("collab lab: ") and done.stdout == ""
@@ -99,7 +99,7 @@ def test_an_error_in_a_script_names_file_and_line(tmp_path: Path) -> None:
     assert "faults.txt:3: there is no host 'pari'; there are paris tokyo; did you mean 'paris'?" in done.stderr
 
 
-def test_a_missing_emulator_is_said_in_words(tmp_path: Path) -> None:
+def test_a_missing_emulator_is_explained(tmp_path: Path) -> None:
     done = subprocess.run(
         [*LAB, "--check"],
         env={**os.environ, "TORCH_COLLAB_LAB_EMULATOR": str(tmp_path / "none")},
@@ -110,7 +110,7 @@ def test_a_missing_emulator_is_said_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without rights")
-def test_missing_rights_are_said_in_words() -> None:
+def test_missing_rights_are_explained() -> None:
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     try:
@@ -200,7 +200,7 @@ def test_loss_is_within_binomial_bounds() -> None:
 
 
 @wan
-def test_behind_nat_one_reaches_out_and_is_not_reached() -> None:
+def test_a_host_behind_nat_reaches_out_and_is_not_reached() -> None:
     found = probe(["--sites", "paris:100/20,nat", "tokyo:100", "--rtt", "10"], "reach")
     assert found["paris"] == {"tcp": True, "datagram_came": False, "was_reached": False}
     assert found["tokyo"] == {"tcp": False, "datagram_came": True, "was_reached": True}

@@ -97,7 +97,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_its_sites_end_with_the_model_of_a_run() -> None:
+def test_sites_end_with_the_model_that_the_benchmark_simulates() -> None:
     """Bit for bit."""
     here = bench_learning.train("h30-int8", "36k", 0, COURSE)["digest"]
     knobs = {"shares": "equal", **bench_learning.SETTINGS["h30-int8"].knobs}

@@ -39,7 +39,7 @@ def test_the_wait_is_as_long_as_the_knob_says(
     )
 
 
-def test_it_ends_when_the_last_site_has_left(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linger_ends_when_the_last_site_has_left(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "wait_until_empty", lambda *_: None)
     linger.linger(object(), 600.0, clock[0])
     assert clock[0] == 100.0

@@ -56,7 +56,7 @@ def test_an_unencrypted_link_is_called_so(transport: str) -> None:
     assert "not encrypted" in choice.reason and not choice.key_unused
 
 
-def test_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tcp_is_chosen_without_ucx_and_ucx_by_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ucx_problem", lambda: "no libucp.so")
     assert links.choose(config()).kind == "tcp"
     with pytest.raises(RuntimeError, match=r"no libucp.so.*\[link\.ucx-missing\]"):

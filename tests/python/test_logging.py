@@ -53,7 +53,7 @@ for level in ("debug", "info", "warning", "error"):
     assert done.stderr == ""
 
 
-def test_a_filter_drops_and_one_that_fails_is_told() -> None:
+def test_a_filter_drops_records_and_a_failing_one_is_reported() -> None:
     done = run(
         BEGIN
         + """
@@ -120,7 +120,7 @@ core.log("info", "after")
         assert done.stderr.count(text) == 1, done.stderr
 
 
-def test_many_lines_at_once_are_told_or_counted() -> None:
+def test_many_lines_at_once_are_logged_or_counted() -> None:
     done = run(
         BEGIN
         + """

@@ -50,7 +50,7 @@ def test_it_is_a_notebook_without_outputs() -> None:
 
 @pytest.mark.wan
 @pytest.mark.usefixtures("allowed")
-def test_its_cells_train_two_sites_and_plot(tmp_path: Path) -> None:
+def test_the_notebooks_cells_train_two_sites_and_plot(tmp_path: Path) -> None:
     kept = bare_environment()
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(NOTEBOOK)],

@@ -79,7 +79,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_ends_as_it_should_and_the_log_says_what_is_missing(world: list[Finished], case: str) -> None:
+def test_each_odd_loop_ends_well_and_logs_its_warnings(world: list[Finished], case: str) -> None:
     for rank in world:
         said = part(rank, case)
         assert said, listing(world)
@@ -94,7 +94,7 @@ def test_a_foreign_optimizer_is_no_reason_to_warn_of_unseen_forwards(world: list
         assert "[optimizer.unseen-forward]" not in before and "[optimizer.unseen-forward]" in after
 
 
-def test_parameters_that_one_rank_sends_are_warned_of_where_others_lose_steps(world: list[Finished]) -> None:
+def test_parameters_broadcast_by_one_rank_are_warned_of_if_others_lose_steps(world: list[Finished]) -> None:
     for rank in world:
         before, _, after = part(rank, "sent_by_one_rank").partition("now between two rounds")
         assert "[capture.parameter-broadcast]" not in before and "[capture.parameter-broadcast]" in after
@@ -149,7 +149,7 @@ def test_ranks_of_a_site_with_uneven_inputs_meet_in_a_round_after_join(sites: li
 
 
 @pytest.mark.slow
-def test_behind_the_training_a_barrier_waits_for_a_whole_round_of_what_was_owed() -> None:
+def test_a_barrier_waits_for_a_whole_overlapped_round_of_owed_steps() -> None:
     knobs = {**EVERY_4, "COLLAB_OVERLAP": "1"}
     expect_success(run_ranks("odd_loops.py", ["a", "b"], "a_cycle_in_a_barrier", environment=knobs))
 

@@ -260,7 +260,7 @@ def test_other_ranks_hold_one_plane_at_a_time(second: bool, monkeypatch: pytest.
     assert made == [later, *(2 * n for n in (20, 1, 7, 1) for _ in range(2))], "of the other rank"
 
 
-def test_a_rank_that_fails_goes_on_with_the_others_and_none_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_fails_takes_part_to_the_end_and_no_rank_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(optimizer_state, "_agreed", lambda _, why: (told.append(why), why)[1])
     text, data = copy_of(trained(torch.optim.AdamW))

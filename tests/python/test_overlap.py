@@ -31,7 +31,7 @@ def test_a_site_is_killed_in_mid_flight_and_another_joins(nodes: Nodes) -> None:
     nodes.end_together(paris, rome, again)
 
 
-def test_sites_of_which_one_waits_for_its_rounds_are_refused_with_both_values(nodes: Nodes) -> None:
+def test_sites_that_differ_in_overlap_are_refused_with_both_values(nodes: Nodes) -> None:
     paris = nodes.start("paris", conf="is_host=1", **OVERLAP, COLLAB_JOIN_TIMEOUT="20s")
     rome = nodes.start("rome", conf="is_host=0", COLLAB_JOIN_TIMEOUT="20s")
     for node in (paris, rome):
@@ -41,7 +41,7 @@ def test_sites_of_which_one_waits_for_its_rounds_are_refused_with_both_values(no
     assert "has '1'" in said and "has '0'" in said
 
 
-def test_between_two_steps_a_script_sees_one_model_and_steps_left_out_do_not_count() -> None:
+def test_a_script_sees_one_model_between_two_steps_and_skipped_steps_do_not_count() -> None:
     environment = {**OVERLAP, "COLLAB_SYNC_EVERY": "4"}
     for rank in expect_success(run_ranks("behind.py", ["a", "a", "b", "b"], environment=environment)):
         assert "done" in rank.output

@@ -196,7 +196,7 @@ def test_a_port_in_use_is_named(idle: tuple[Coordinator, str]) -> None:
     assert "[page.port-in-use]" in done.stderr
 
 
-def test_other_machines_are_let_in_by_a_word_alone() -> None:
+def test_other_machines_are_let_in_only_if_an_option_says_so() -> None:
     done = collab("coordinator", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0")
     assert done.returncode == 1 and "[page.in-the-clear]" in done.stderr
     assert all(way in done.stderr for way in ("--http-cert FILE", "--http-insecure", "ssh -L"))

@@ -44,7 +44,7 @@ def expect_one_period(nodes: Nodes, *sites: str) -> None:
         assert len(each - last_ends_early) == 1, rounds
 
 
-def test_two_sites_settle_on_one_period_and_go_on_with_it_when_another_joins(nodes: Nodes) -> None:
+def test_two_sites_settle_on_one_period_and_a_joiner_follows_it(nodes: Nodes) -> None:
     start = {"nnodes": "2:4", "nproc": 1}
     paris = nodes.start("paris", conf="is_host=1", **start, **AUTO)  # type: ignore[arg-type]
     rome = nodes.start("rome", conf="is_host=0", **start, **AUTO)  # type: ignore[arg-type]

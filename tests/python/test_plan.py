@@ -145,12 +145,12 @@ def test_two_equal_sites_by_hand() -> None:
     [(100, 0.1, 0, 0.932), (100, 0.1, 0.001, 0.927), (100, 0.1, 0.01, 0.904), (400, 0.1, 0.001, 0.863),
      (1000, 0.02, 0, 0.936)],
 )  # fmt: skip
-def test_it_says_what_was_measured(mbit: float, rtt: float, loss: float, share: float) -> None:
+def test_the_plan_meets_the_measured_exchange_times(mbit: float, rtt: float, loss: float, share: float) -> None:
     seconds = fp32(sites((mbit, mbit), (mbit, mbit)), rtt, loss).seconds
     assert 800 / mbit / seconds == pytest.approx(share, rel=0.04)
 
 
-def test_it_says_what_was_measured_of_four_of_uneven_and_of_codecs() -> None:
+def test_the_plan_meets_measurements_of_four_sites_uneven_lines_and_codecs() -> None:
     assert fp32(sites(*[(100, 100)] * 4), 0.1, 0).seconds == pytest.approx(13.22, rel=0.04)
     assert fp32(sites(*[(100, 20)] * 3, (1000, 1000)), 0.05, 0).seconds == pytest.approx(42.75, rel=0.04)
     pair = sites((100, 100), (100, 100))
@@ -165,7 +165,7 @@ def test_it_says_what_was_measured_of_four_of_uneven_and_of_codecs() -> None:
     [(100, 0.1, 0, 0.576), (100, 0.1, 0.001, 0.416), (100, 0.1, 0.01, 0.336), (400, 0.1, 0.001, 0.110),
      (1000, 0.02, 0, 0.508)],
 )  # fmt: skip
-def test_it_says_what_was_measured_of_gloo(mbit: float, rtt: float, loss: float, share: float) -> None:
+def test_the_plan_meets_the_measured_times_of_gloo(mbit: float, rtt: float, loss: float, share: float) -> None:
     seconds, volume = gloo_all_reduce(sites((mbit, mbit), (mbit, mbit)), Between(rtt, loss), 100e6, 1)
     assert volume == 100e6
     assert 800 / mbit / seconds == pytest.approx(share, rel=0.1)
@@ -399,7 +399,7 @@ def test_rounding_delays_no_rounds(every: int, capsys: pytest.CaptureFixture[str
     assert "rounds would come only every" not in capsys.readouterr().out
 
 
-def test_rounds_that_overlap_would_delay_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_reports_rounds_that_overlap_would_delay(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *GIVEN, "--set", "sync_every=10"]) == 0
     out = capsys.readouterr().out
     # 248.5 MB at 95 Mbit/s, and 0.15 + 0.1 + 0.31 + 0.1 s, are 72 steps of 0.3 s; 100 steps cover them.
@@ -439,7 +439,7 @@ def test_an_error_is_one_line(changed: list[str], words: str, capsys: pytest.Cap
     assert words in err and err.count("\n") == 1 and err.startswith("collab: ") and out == ""
 
 
-def test_a_plan_of_nothing_is_wrong_usage_and_a_file_that_is_not_there_is_none(
+def test_a_plan_without_arguments_is_wrong_usage_and_a_missing_file_is_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plan"]) == 2 and main(["plan", "--parameters", "124M"]) == 2
@@ -460,7 +460,7 @@ def test_a_plan_of_nothing_is_wrong_usage_and_a_file_that_is_not_there_is_none(
         ('{"model_type": "no-such"}', "no-such"),
     ],
 )
-def test_a_config_that_is_none_is_refused(
+def test_an_invalid_config_is_refused(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.json").write_text(text)

@@ -58,7 +58,7 @@ def test_a_coordinators_events_show_sites_that_come_and_go(tmp_path: Path) -> No
     assert (told.start, told.end) == (99, 121)
 
 
-def test_cut_lines_are_passed_over_and_said(tmp_path: Path) -> None:
+def test_cut_lines_are_skipped_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     events = tmp_path / "paris.jsonl"
     events.write_text(PARIS[: len(line(100, "paris", "join")) + 40] + "\n" + PARIS + '{"t": 1, "site"')

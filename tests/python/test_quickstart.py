@@ -53,7 +53,7 @@ def test_quickstart_compares_over_an_emulated_line(tmp_path: Path) -> None:
 
 
 @two_cores
-def test_quickstart_does_without_the_line_where_it_has_to(tmp_path: Path) -> None:
+def test_quickstart_runs_without_the_emulated_line_if_it_is_missing(tmp_path: Path) -> None:
     process = start_quickstart(tmp_path, TORCH_COLLAB_LAB_EMULATOR=str(tmp_path / "none"))
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, out + err

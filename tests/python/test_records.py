@@ -62,7 +62,7 @@ def test_a_site_of_a_swarm_that_keeps_no_model_says_so(caplog: pytest.LogCapture
         assert not tell(False, False, state_dir="/somewhere")
 
 
-def test_without_a_home_it_is_in_memory_and_said(
+def test_a_record_without_a_home_is_in_memory_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def homeless() -> Path:
@@ -180,9 +180,7 @@ def small_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pat
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_where_nothing_can_be_written_the_record_is_in_memory_and_the_site_trains(
-    small_folder: Path, tmp_path: Path
-) -> None:
+def test_a_site_trains_with_its_record_in_memory_if_nothing_can_be_written(small_folder: Path, tmp_path: Path) -> None:
     with (
         Coordinator(COLLAB_MIN_SITES="1") as coordinator,
         start(tmp_path, coordinator, XDG_STATE_HOME=str(small_folder)) as site,

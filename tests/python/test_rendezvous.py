@@ -69,7 +69,7 @@ def test_late_nodes_look_for_an_open_list_no_longer_than_their_limit() -> None:
     assert store.asked > 1
 
 
-def test_how_many_sites_begin_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_first_sites_may_be_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     first = handler(port, (1, 1))
     rendezvous(first)
@@ -130,19 +130,19 @@ def test_an_agents_log_names_its_site(monkeypatch: pytest.MonkeyPatch) -> None:
         each.shutdown()
 
 
-def test_fewer_than_the_most_after_the_last_call() -> None:
+def test_fewer_than_the_maximum_begin_after_the_last_call() -> None:
     (info,) = rendezvous(handler(free_port(), (1, 3)))
     assert (info.rank, info.world_size) == (0, 1)
     assert os.environ["COLLAB_START"] == "first-members"
 
 
-def test_no_more_than_the_most() -> None:
+def test_no_more_than_the_maximum_begin_together() -> None:
     port = free_port()
     found = ranks(rendezvous(*(handler(port, (1, 2), last_call_timeout="60") for _ in range(3))))
     assert found == [(0, 1), (0, 2), (1, 2)]
 
 
-def test_nodes_that_were_told_other_numbers_hear_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_with_other_nnodes_are_told_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     told = said(monkeypatch)
     port = free_port()
     rendezvous(handler(port, (2, 2), is_host="1"), handler(port, (3, 4), is_host="0"))
@@ -171,7 +171,7 @@ def test_no_answer_at_the_endpoint() -> None:
     )  # fmt: skip
 
 
-def test_a_machine_that_is_made_the_first_by_mistake_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_first_machine_is_told_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     told = said(monkeypatch)
     monkeypatch.setattr("torch_collab.rendezvous.endpoint.is_this_machine", lambda host: False)
     monkeypatch.setenv("COLLAB_SITE", "paris")
@@ -186,7 +186,7 @@ def test_a_machine_that_is_made_the_first_by_mistake_is_told(monkeypatch: pytest
     first.shutdown()
 
 
-def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program_at_the_endpoint_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.rendezvous.endpoint.DIAL_SECONDS", 2.0)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -194,14 +194,14 @@ def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None
         expect_error(handler(other.getsockname()[1]), "something else listens", "choose a port")
 
 
-def test_another_run_at_the_endpoint() -> None:
+def test_another_run_at_the_endpoint_is_reported() -> None:
     port = free_port()
     first = handler(port, (1, 1), run_id="a")
     rendezvous(first)
     expect_error(handler(port, run_id="b"), "--rdzv-id=a", "--rdzv-id=b")
 
 
-def test_too_few_come() -> None:
+def test_too_few_nodes_are_an_error_after_the_timeout() -> None:
     port = free_port()
     expect_error(handler(port, (2, 2), join_timeout="1"), f"127.0.0.1:{port}, served here", "1 of 2 nodes came")
 
@@ -249,7 +249,7 @@ def test_an_anonymous_node_ends_the_gathering_with_the_reason(told: str | bytes)
         Gathering(store).come({"id": "living"}, True, terms, lambda _: store.add("beat/0", 1))
 
 
-def test_a_late_node_of_another_release_is_told_in_words() -> None:
+def test_a_late_node_of_another_release_is_an_error() -> None:
     store = SignedStore(HashStore(), NO_KEY, (), "here")
     there = store.part("late/paris/0")
 
@@ -275,7 +275,7 @@ def test_the_exit_barrier_is_the_sites() -> None:
     two[0].wait(["torchelastic/agent/terminal_state/last_member"])
 
 
-def test_the_command_for_another_site_has_what_all_sites_have_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_join_command_has_the_settings_that_all_sites_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PRESET", "wan"), ("CODEC", "int8"), ("LISTEN", "127.0.0.1:0"), ("RUN", "night")):
         monkeypatch.setenv(f"COLLAB_{name}", value)
     words = candidate.join_command(read_settings(RendezvousParameters("collab", "paris:29400", "a", 1, 2))).split()
@@ -316,7 +316,7 @@ def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPat
     assert own_address(read_settings(parameters)) == "10.9.9.9"
 
 
-def test_a_site_that_is_not_dialled_has_an_address_for_its_own_and_serves_no_standby(
+def test_a_site_that_cannot_be_dialled_has_a_local_address_and_serves_no_standby(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("COLLAB_COORDINATOR")

@@ -69,7 +69,7 @@ def when_served(port: int, act: Callable[[TCPStore], object]) -> threading.Threa
     return thread
 
 
-def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_with_one_key_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     both = [node(monkeypatch, port, KEY, site) for site in ("paris", "tokyo")]
     infos = rendezvous(*both)
@@ -98,7 +98,7 @@ def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_another_key_or_none_is_told_at_both_ends(
+def test_another_key_or_none_is_reported_at_both_ends(
     monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str], words: str, heard: str
 ) -> None:
     port = free_port()
@@ -110,7 +110,7 @@ def test_another_key_or_none_is_told_at_both_ends(
     assert f"the rendezvous at 127.0.0.1:{port}" in at_paris and heard in at_paris and "COLLAB_TOKEN" in at_paris
 
 
-def test_a_key_where_the_first_node_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_the_first_node_lacks_is_reported_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     paris = node(monkeypatch, port, NONE, "paris")
     wrong = node(monkeypatch, port, KEY, "tokyo", is_host="0")
@@ -119,7 +119,7 @@ def test_a_key_where_the_first_node_has_none(monkeypatch: pytest.MonkeyPatch) ->
     assert "node tokyo has a token (COLLAB_TOKEN), and this node (paris) has neither a token" in at_paris
 
 
-def test_enough_nodes_go_on_without_the_one_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enough_nodes_continue_without_the_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     paris = node(monkeypatch, port, KEY, "paris", (1, 3), last_call_timeout="3")
     thread = when_served(port, lambda store: errors(node(monkeypatch, port, OTHER, "tokyo", (1, 3))))
@@ -128,7 +128,7 @@ def test_enough_nodes_go_on_without_the_one_that_was_refused(monkeypatch: pytest
     assert isinstance(info, RendezvousInfo) and info.world_size == 1
 
 
-def test_transports_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_with_different_transports_are_refused_with_both_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: None)
     port = free_port()
     paris = node(monkeypatch, port, {"COLLAB_TRANSPORT": "tcp"}, "paris")
@@ -201,7 +201,7 @@ def test_nonsense_in_the_list_without_a_key(monkeypatch: pytest.MonkeyPatch, tex
     assert "in the list there" in alone or "the list of nodes there" in alone
 
 
-def test_a_list_of_an_earlier_run_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_signed_in_an_earlier_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     first = node(monkeypatch, port, KEY, "paris", (1, 1))
     rendezvous(first)
@@ -214,7 +214,7 @@ def test_a_list_of_an_earlier_run_is_none_of_this_one(monkeypatch: pytest.Monkey
     first.shutdown()
 
 
-def test_no_coordinator_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_coordinator_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other site was given one, and so serves none."""
     port = free_port()
     tokyo = node(monkeypatch, port, KEY, "tokyo", is_host="1")

@@ -47,11 +47,11 @@ def test_the_sites_number_is_in_the_seed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert a_sampler(monkeypatch, reseed=True).seed != 0
 
 
-def test_the_seed_is_left_alone_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_is_left_alone_if_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert a_sampler(monkeypatch, reseed=False).seed == 0
 
 
-def test_a_site_with_an_index_takes_its_shard_of_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_with_an_index_takes_its_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     shard = a_sampler(monkeypatch, reseed=True, site_index=1, num_shards=2)
     assert shard.seed == 0 and list(shard) == [1, 3]
     with pytest.raises(ValueError, match="COLLAB_SITE_INDEX=2 is not a shard of COLLAB_NUM_SHARDS=2"):
@@ -59,7 +59,7 @@ def test_a_site_with_an_index_takes_its_shard_of_them_all(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("start", "code"), [("", "capture.sampler-same"), ("lone", "capture.sampler-late")])
-def test_ranks_of_its_own_are_warned_of_by_what_the_site_is(
+def test_a_sampler_over_the_sites_own_ranks_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, start: str, code: str
 ) -> None:
     said: list[str] = []

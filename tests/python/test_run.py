@@ -247,7 +247,7 @@ def test_run_refuses_what_no_process_of_the_swarm_would_take(swarm: Path, line: 
     assert re.match(rf"collab: {words}", done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_run_refuses_a_key_that_is_none_and_a_variable_that_is_none(swarm: Path) -> None:
+def test_run_refuses_an_invalid_key_and_a_misspelt_variable(swarm: Path) -> None:
     misspelt = run(swarm, "run", "--dry-run", "a.py", COLLAB_SYNC_EVRY="5")
     assert misspelt.returncode == 1 and "COLLAB_SYNC_EVRY is not a knob" in misspelt.stderr
     unknown = run(swarm, "run", "--dry-run", "a.py", COLLAB_FOO="5")
@@ -288,7 +288,7 @@ def test_run_ends_as_the_script_does_with_what_the_file_says(swarm: Path) -> Non
     assert run(swarm, "run", "--torchrun=--standalone", "a.py").returncode == 0
 
 
-def test_a_machine_joins_by_the_coordinator_alone_where_the_first_machine_is_gone(swarm: Path) -> None:
+def test_a_machine_joins_by_the_coordinator_alone_if_the_first_machine_is_gone(swarm: Path) -> None:
     """Which is all that torchrun's own rendezvous is told of this swarm's: no endpoint, no port, no second machine."""
     both = run(swarm, "run", "--torchrun=--standalone", "--join", "127.0.0.1:1", "a.py")
     assert both.returncode != 0 and "[cli.run-standalone]" in both.stderr, both.stderr
@@ -315,7 +315,7 @@ def test_errors_of_run_itself_have_no_traceback(swarm: Path) -> None:
     assert none.returncode == 1 and none.stderr.endswith(f"there is no script b.py in {swarm} [cli.run-no-script]\n")
 
 
-def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
+def test_a_file_of_a_newer_version_is_refused_with_both_versions(swarm: Path) -> None:
     (swarm / "collab.toml").write_text("version = 2\n[future]\nx = 1\n")
     for command in (["run", "a.py"], ["config"]):
         done = run(swarm, *command)
@@ -325,7 +325,7 @@ def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
         )
 
 
-def test_the_page_is_asked_of_torchrun_in_one_word_each(swarm: Path) -> None:
+def test_options_of_the_page_reach_torchrun_as_one_word_each(swarm: Path) -> None:
     words = ["--http", "[::1]:8080", "--http-insecure", "--objective", "a,b=c 5%", "--leaderboard", "board.txt"]
     done = run(swarm, "run", "--dry-run", *words, "a.py")
     (conf,) = (word for word in shlex.split(done.stdout.splitlines()[-1]) if word.startswith("--rdzv-conf="))
@@ -360,7 +360,7 @@ def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_f
         (["init", "--endpoint", "127.0.0.1:0"], "--endpoint: the ports are 0 and the two after it: expected 1..65532"),
     ],
 )
-def test_an_address_that_is_none_is_wrong_usage_of_its_option(tmp_path: Path, command: list[str], words: str) -> None:
+def test_an_invalid_address_is_wrong_usage_of_its_option(tmp_path: Path, command: list[str], words: str) -> None:
     done = run(tmp_path, *command)
     assert done.returncode == 2 and done.stderr.startswith(f"collab: {words}"), done.stderr
     assert not list(tmp_path.iterdir())

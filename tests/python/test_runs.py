@@ -84,7 +84,7 @@ def test_agent_coordinator_and_workers_agree(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("serves_none")
-def test_a_coordinator_that_is_given_says_nothing_of_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_coordinator_keeps_the_id_out_of_the_runs_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
     made = handler(free_port(), (1, 1), run_id="job-7")
     rendezvous(made)

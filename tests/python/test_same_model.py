@@ -45,7 +45,7 @@ def test_the_parts_of_a_composite_tensor_are_compared() -> None:
     assert told != native.digest(Quantised(values + 1, scale)) and told != native.digest(Quantised(values, scale + 1))
 
 
-def test_one_that_says_nothing_of_its_memory_is_refused() -> None:
+def test_a_tensor_without_accessible_memory_is_refused() -> None:
     with pytest.raises(TypeError, match=r"tensor of Opaque has no memory of its own.*\[capture\.no-memory\]"):
         native.digest(Opaque(torch.ones(3, dtype=torch.int8), torch.ones(1)))
     assert native.digest(torch.empty(0)) == native.digest(torch.empty(0))

@@ -84,14 +84,14 @@ def test_training_in_eval_mode_is_counted() -> None:
     assert counter.take() == 1
 
 
-def test_a_script_that_tells_none_is_believed() -> None:
+def test_a_script_that_reports_no_samples_is_believed() -> None:
     counter = SampleCounter()
     counter.saw(3)
     counter.tell(0)
     assert counter.take() == 0
 
 
-def test_told_samples_replace_seen_ones_for_that_step_only() -> None:
+def test_reported_samples_replace_seen_ones_for_that_step_only() -> None:
     counter = SampleCounter()
     counter.saw(3)
     counter.tell(10)

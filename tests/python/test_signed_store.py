@@ -132,7 +132,7 @@ def test_a_token_is_replaced_without_a_stop(
         (f"{'k' * 40}\n" * 3, "holds 3 tokens"),
     ],
 )
-def test_a_file_that_holds_no_usable_key_is_refused_in_words(tmp_path: Path, text: str | None, words: str) -> None:
+def test_a_file_without_a_usable_key_is_refused_with_the_reason(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "key"
     if text is not None:
         file.write_text(text)

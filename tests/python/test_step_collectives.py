@@ -22,11 +22,11 @@ def test_collectives_inside_the_site_or_without_an_average_go_through(case: str)
 
 
 @pytest.mark.parametrize(("case", "kind"), [("small", "Clipped"), ("nested", "Wrapping")])
-def test_small_ones_are_done_and_told_of_once(case: str, kind: str) -> None:
+def test_small_averaging_collectives_in_a_step_run_with_one_warning(case: str, kind: str) -> None:
     finished = expect_success(run_ranks("step_collectives.py", SITES, case, seconds=150))
     assert [rank.output.count(TOLD) for rank in finished] == [1, 0, 1, 0]
     assert f"{kind} calls all_reduce of 1 element over" in finished[0].output
 
 
-def test_one_site_alone_may_do_as_it_likes() -> None:
+def test_a_lone_site_may_call_any_collective_in_a_step() -> None:
     expect_success(run_ranks("step_collectives.py", ["a", "a"], "inside_site"))

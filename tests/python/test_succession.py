@@ -96,7 +96,7 @@ def start(nodes: Nodes, site: str, coordinators: str) -> Node:
     return node
 
 
-def test_a_commit_seen_by_one_that_died(nodes: Nodes) -> None:
+def test_a_commit_seen_only_by_a_dead_site_is_settled(nodes: Nodes) -> None:
     tcp = {"COLLAB_TRANSPORT": "tcp", "COLLAB_HEARTBEAT": "200ms", "COLLAB_LINK_GRACE": "2s"}
     with Coordinator("--sites", "3", **tcp) as first, Coordinator("--sites", "3", **tcp) as second:
         gate = Gate(first.address)

@@ -60,7 +60,7 @@ def test_two_parameters_in_one_memory_are_taken_once(shape: tuple[int, ...]) -> 
     assert held.ids == {id(pair.one), id(pair.other)}
 
 
-def test_another_shape_of_a_stride_that_is_never_taken_is_the_same_memory() -> None:
+def test_the_stride_of_a_dimension_of_one_does_not_matter_for_tied_memory() -> None:
     whole = torch.ones(1, 4)
     assert names(Pair(whole, whole.as_strided((1, 4), (77, 1)))) == {"one": ["other"]}
 
@@ -137,7 +137,7 @@ def test_tensors_without_memory_share_none() -> None:
         assert names(Pair(one, other)) == {"one": [], "other": []}
 
 
-def test_one_that_gets_memory_of_its_own_is_refused_until_the_model_is_wrapped_anew() -> None:
+def test_an_untied_parameter_is_refused_until_the_model_is_wrapped_anew() -> None:
     pair = tied_pair(2, 2)
     held, _ = vector_of(pair)
     again: Any = Wrapped(pair)
@@ -175,7 +175,7 @@ def test_new_objects_in_one_memory_are_followed() -> None:
     assert take(held) == []
 
 
-def test_new_objects_apart_are_refused_and_so_are_those_that_ddp_does_not_know() -> None:
+def test_new_parameter_objects_are_refused_if_untied_or_unknown_to_ddp() -> None:
     pair = tied_pair(2, 2)
     held, _ = vector_of(pair)
     pair.other = nn.Parameter(torch.zeros(2, 2))

@@ -127,7 +127,7 @@ def test_a_rank_that_knows_other_knobs_is_of_another_release() -> None:
         assert "rank 1 and rank 0 know different knobs (speed): that rank runs another release" in str(result)
 
 
-def test_another_key_is_told_at_every_rank() -> None:
+def test_another_key_is_reported_at_every_rank() -> None:
     key, other = SwarmKey("token", b"a" * 32), SwarmKey("token", b"b" * 32)
     both = [place(site="a"), place(site="b")]
     assert exchange_of(both, key, key) == [both, both]
@@ -169,7 +169,7 @@ def test_ranks_that_do_not_come_are_named_while_it_waits_and_at_the_end(monkeypa
             exchange(store, late, 4, place(site="oslo"), timedelta(seconds=20))
 
 
-def test_a_rank_gives_up_in_its_own_words() -> None:
+def test_a_rank_that_gives_up_leaves_its_own_error() -> None:
     store = SignedStore(dist.HashStore(), NO_KEY, (), "")
     give_up(store, 0, "no such codec")
     assert Place.decode(store.get("collab/place/0")).error == "no such codec"

@@ -54,7 +54,7 @@ def test_a_torch_with_another_interface_of_stores_is_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("version", "told"), [("2.11.0", True), ("2.130.0", True), ("2.13.5+cu130", False)])
-def test_a_version_that_was_not_tested_is_told_of(monkeypatch: pytest.MonkeyPatch, version: str, told: bool) -> None:
+def test_an_untested_version_of_torch_is_reported(monkeypatch: pytest.MonkeyPatch, version: str, told: bool) -> None:
     monkeypatch.setattr(torch, "__version__", version)
     assert (f"torch {version} has all that collab needs, but" in torch_compat.untested()) == told
 

@@ -139,7 +139,7 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
+def test_a_node_without_the_key_ends_both_with_the_reason(nodes: Nodes) -> None:
     paris, rome = nodes.start("paris", conf="is_host=1", **KEY), nodes.start("rome", conf="is_host=0")
     assert paris.process.wait(PATIENCE) == rome.process.wait(PATIENCE) == 1
     assert "was signed with a token, and this node has none. Give it the COLLAB_TOKEN" in rome.output

@@ -42,7 +42,7 @@ def steps(
     return [each for each in told if each is not None]
 
 
-def test_the_rate_and_the_seconds_are_told_and_then_seldom() -> None:
+def test_the_rate_and_seconds_are_reported_and_then_seldom() -> None:
     clock = Clock()
     watched = CollectiveTraffic(clock)
     assert steps(watched, clock, 1 + WINDOW - 1, calls=2, seconds=0.25) == []
@@ -65,7 +65,7 @@ def test_rare_or_free_traffic_is_not_warned_of() -> None:
     assert len(steps(watched, clock, 2 * WINDOW, calls=1, seconds=0.03)) == 1
 
 
-def test_two_sites_are_told_once_each_when_it_comes_in_every_step() -> None:
+def test_collectives_in_every_step_are_reported_once_at_each_of_two_sites() -> None:
     for rank in expect_success(run_ranks("every_step.py", ["paris", "tokyo"])):
         seldom, _, often = rank.output.partition("in every step\n")
         assert CODE not in seldom, "seldom, and in backward's hook, which stays in the site"
@@ -122,7 +122,7 @@ def test_a_reduction_that_autograd_knows_counts_both_ways(counted: CollectiveTra
 
 
 @pytest.mark.parametrize("sites", [1, 2])
-def test_a_rank_that_reads_for_all_sites_is_told_of(
+def test_a_rank_that_reads_for_all_sites_is_reported(
     monkeypatch: pytest.MonkeyPatch, said: list[str], sites: int
 ) -> None:
     class DataLoaderDispatcher:

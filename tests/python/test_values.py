@@ -49,7 +49,7 @@ def test_values_that_were_put_there_are_seen_until_they_go(put: str) -> None:
     assert not values.replaced(1)
 
 
-def test_a_load_into_any_tensor_is_seen_however_many_there_are() -> None:
+def test_a_load_into_any_of_many_tensors_is_noticed() -> None:
     held, values = [torch.zeros(8) for _ in range(300)], Values()
     for changed in held:
         values.note(held, 1)
@@ -100,7 +100,7 @@ def test_a_step_whose_directions_all_agree_with_the_round_does_not_either() -> N
         assert not undone(0.0, step, correlated=True)
 
 
-def test_masters_are_told_after_two_rounds_and_once() -> None:
+def test_master_copies_are_reported_only_after_two_rounds() -> None:
     assert undone(1.0, 0.1) and undone(1.0, 0.4)
     assert not undone(1.0, 0.1, rounds=1)
     assert not undone(1.0, 0.1, steps=4), "a step of momentum does as much after so few"
@@ -222,7 +222,7 @@ def test_a_script_that_clips_its_weights_has_its_rounds_in_barriers() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["0", "1"])
 @pytest.mark.parametrize("optimizer", ["masters", "slow"])
-def test_an_optimizer_that_undoes_rounds_is_told_of(optimizer: str, overlap: str) -> None:
+def test_an_optimizer_that_undoes_rounds_is_reported(optimizer: str, overlap: str) -> None:
     finished = run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap, COLLAB_SYNC_EVERY="20")
     assert told(finished, "[round.undone]") == 2, listing(finished)
 
@@ -232,7 +232,7 @@ def test_an_optimizer_that_undoes_rounds_is_told_of(optimizer: str, overlap: str
     ("optimizer", "overlap"),
     [("sgd", "0"), ("sgd", "1"), ("adamw", "0"), ("adamw", "1"), ("asgd", "0"), ("rmsprop", "1")],
 )
-def test_one_of_torch_is_not(optimizer: str, overlap: str) -> None:
+def test_an_optimizer_of_torch_is_not_reported_as_undoing_rounds(optimizer: str, overlap: str) -> None:
     finished = run(TWO_SITES, "optimize", optimizer, COLLAB_OVERLAP=overlap, COLLAB_SYNC_EVERY="20")
     assert told(finished, "[round.undone]") == 0, listing(finished)
 

@@ -88,7 +88,7 @@ def test_two_sites_that_cannot_be_dialled_fail_with_the_reason(worlds: Callable[
 
 
 @pytest.mark.timeout(700)
-def test_a_helper_that_leaves_is_reported_and_one_that_comes_is_used(worlds: Callable[..., Worlds]) -> None:
+def test_a_leaving_helper_is_reported_and_a_new_one_is_used(worlds: Callable[..., Worlds]) -> None:
     lab = worlds("paris,nat", "rome,nat")
     helper = lab.folder / "helper"
     helper.touch()

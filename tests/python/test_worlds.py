@@ -36,7 +36,7 @@ def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_meet_again_where_one_died_before_their_world_was_made(tmp_path: Path) -> None:
+def test_ranks_form_a_world_after_one_died_before_it_was_made(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     done = subprocess.run(
         [*torchrun, str(SCRIPTS / "restarted.py"), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE
@@ -45,7 +45,7 @@ def test_ranks_meet_again_where_one_died_before_their_world_was_made(tmp_path: P
 
 
 @pytest.mark.slow
-def test_one_word_under_torchrun(tmp_path: Path) -> None:
+def test_a_script_with_one_word_of_collab_runs_under_torchrun(tmp_path: Path) -> None:
     script = SCRIPTS / "one_word.py"
     assert script.read_text().lower().count("collab") == 1
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_one_word_under_torchrun(tmp_path: Path) -> None:
     assert done.stdout.count("loss") == 2
 
 
-def test_a_world_of_one_rank_without_ddp_is_told_while_it_trains() -> None:
+def test_a_world_of_one_rank_without_ddp_is_warned_while_it_trains() -> None:
     with Coordinator("--sites", "1") as coordinator:
         environment = {"COLLAB_COORDINATOR": coordinator.address}
         (rank,) = expect_success(run_ranks("without_ddp.py", ["a"], environment=environment))

@@ -135,14 +135,14 @@ TEST_F(VerdictTest, ASwarmThatIsWellIsLeftInPeace) {
   EXPECT_GT(checkers_.commits(), 100U);
 }
 
-TEST_F(VerdictTest, ASwarmWithoutRoundsIsSeen) {
+TEST_F(VerdictTest, ASwarmWithoutRoundsFails) {
   run_until(10);
   population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
   run_until(200);
   EXPECT_TRUE(failed_with("no rounds"));
 }
 
-TEST_F(VerdictTest, ASiteThatIsNotLetInIsSeen) {
+TEST_F(VerdictTest, ASiteThatIsNeverLetInIsReported) {
   run_until(10);
   population_.join_late();
   for (int second = 10; second < 300; ++second) {  // and none of those that take its place
@@ -178,7 +178,7 @@ class VerdictOfFive : public VerdictTest, public testing::WithParamInterface<std
 };
 INSTANTIATE_TEST_SUITE_P(Seeds, VerdictOfFive, testing::Range<std::uint64_t>(1, 9));
 
-TEST_P(VerdictOfFive, WithTwoDeadAndTwoStartedAgainTheyAverageAgain) {
+TEST_P(VerdictOfFive, RoundsContinueWithTwoSitesDeadAndTwoRestarted) {
   run_until(10);
   for (const std::string name : {"site3", "site4"}) population_.crash(*population_.live(name), Death::kHost, true);
   run_until(11);
@@ -220,7 +220,7 @@ class VerdictBesideAnother : public VerdictTest {
   }
 };
 
-TEST_F(VerdictBesideAnother, ThatOneOfAnotherRunCannotGoOnIsNoExcuseForTheOthers) {
+TEST_F(VerdictBesideAnother, AStuckSiteOfAnotherRunDoesNotExcuseASwarmWithoutRounds) {
   run_until(10);
   let_one_of_another_run_come();
   population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
@@ -228,7 +228,7 @@ TEST_F(VerdictBesideAnother, ThatOneOfAnotherRunCannotGoOnIsNoExcuseForTheOthers
   EXPECT_FALSE(checkers_.failures().empty());
 }
 
-TEST_F(VerdictBesideAnother, TheyGoOnBesideIt) {
+TEST_F(VerdictBesideAnother, ASwarmContinuesBesideASiteOfAnotherRun) {
   run_until(10);
   let_one_of_another_run_come();
   run_until(300);
@@ -279,19 +279,19 @@ class VerdictOfALie : public VerdictTest {
   }
 };
 
-TEST_F(VerdictOfALie, ItIsBorne) {
+TEST_F(VerdictOfALie, ASwarmHasRoundsDespiteALyingSite) {
   run_until(200);
   EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
   EXPECT_GT(checkers_.commits(), 50U);
 }
 
-TEST_F(VerdictOfALie, ThatTheOthersHaveNoRoundsIsSeenAfterAGrace) {
+TEST_F(VerdictOfALie, ALieThatHoldsAnAttemptUpForAGraceIsReported) {
   population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
   run_until(45);
   EXPECT_TRUE(failed_with("a lie holds an attempt up"));
 }
 
-TEST_F(VerdictOfALie, ThatAttemptFollowsAttemptAndNoRoundIsAgreedOnIsSeen) {
+TEST_F(VerdictOfALie, AttemptsThatNeverLeadToARoundAreReported) {
   population_.kill_candidate(0, Death::kProcess, true);
   for (int second = 10; second < 150; ++second) {
     checkers_.formed({});
@@ -308,7 +308,7 @@ TEST_F(VerdictOfALie, TooFewOthersAreNotJudged) {
   EXPECT_FALSE(failed_with("a lie holds"));
 }
 
-TEST_F(VerdictOfALie, APileUpFromAnHonestSiteIsSeen) {
+TEST_F(VerdictOfALie, APileOfMessagesFromAnHonestSiteIsReported) {
   const NodeId node = population_.live("site1")->node();
   const LinkId link = network_.connect(node, population_.live("site2")->options().address, seconds(5));
   run_until(11);
@@ -351,7 +351,7 @@ TEST_F(VerdictOfBudgets, TheLastOfThreeTrainsToTheEnd) {
   EXPECT_EQ(checkers_.commits(), 12U);
 }
 
-TEST_F(VerdictOfBudgets, ThatTheOthersHaveLeftInGoodOrderIsNoExcuseForNoRounds) {
+TEST_F(VerdictOfBudgets, TheLastSiteHasToHaveRoundsThoughTheOthersHaveLeft) {
   run_until_two_have_left();
   population_.kill_candidate(0, Death::kProcess, true);  // and none takes its place
   run_until(200);

@@ -148,7 +148,7 @@ TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
 }
 
 // In every other seed one member lies, and the others are to have rounds all the while.
-TEST(Sim, AMemberThatLiesHoldsEachAttemptUpForAGraceAndMakesNobodyGrow) {
+TEST(Sim, ALyingMemberDelaysEachAttemptByAGraceAtMostAndFillsNoMemory) {
   std::size_t inflicted = 0;
   for (std::uint64_t seed = 600; seed < 660; ++seed) {
     SwarmOptions options = of_four(seed, "lie");
@@ -219,7 +219,7 @@ struct Failed {
 };
 class OnceFailed : public testing::TestWithParam<Failed> {};
 
-TEST_P(OnceFailed, IsSound) {
+TEST_P(OnceFailed, ASeedThatOnceFailedIsSoundNow) {
   SwarmOptions options = with(GetParam().seed, "all");
   options.sites = GetParam().sites;
   options.candidates = GetParam().candidates;

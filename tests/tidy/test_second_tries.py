@@ -37,14 +37,14 @@ def pytest_in(folder: Path, text: str) -> str:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120).stdout
 
 
-def test_only_what_says_why_is_run_once_more_and_it_is_told(tmp_path: Path) -> None:
+def test_only_a_marked_test_runs_again_and_the_summary_names_it(tmp_path: Path) -> None:
     out = pytest_in(tmp_path, CASES)
     assert "\n1 test passed at a second try: test_cases.py::test_marked (the weather decides it)\n" in out, out
     assert "the first time" in out, "why the first try failed is told"
     assert "2 failed, 1 passed, " in out.splitlines()[-1], out
 
 
-def test_none_is_told_too(tmp_path: Path) -> None:
+def test_the_summary_reports_zero_second_tries_too(tmp_path: Path) -> None:
     assert "\n0 tests passed at a second try\n" in pytest_in(tmp_path, "def test_good():\n    pass\n")
 
 

@@ -49,7 +49,7 @@ TEST(GlooTransport, NeedsAGroup) {
 }
 
 // Leaders also talk to the coordinator in their own process.
-TEST(GlooTransport, ALinkToItself) {
+TEST(GlooTransport, LinksAProcessToItself) {
   auto board = std::make_shared<Board>(2);
   Recorder seen;
   auto transport = make_gloo_transport({c10::make_intrusive<ThreadsGroup>(board, 0, 2), nullptr}).value();

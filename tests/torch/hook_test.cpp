@@ -91,7 +91,7 @@ TEST(CommunicationHook, SumsOverTheSiteScaledToTheWorld) {
 }
 
 // Gradients that a script reduces by hand, from hooks on its parameters.
-TEST(CommunicationHook, WithoutOneBackwardReducesOverTheWorld) {
+TEST(CommunicationHook, BackwardWithoutAHookReducesOverTheWorld) {
   const Boards boards;
   run_ranks(3, [&](int rank) {
     const auto backend = backend_of(boards, rank, true);

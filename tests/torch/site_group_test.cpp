@@ -36,7 +36,7 @@ TEST(BackendSiteGroup, OneRankNeedsNoGroup) {
   EXPECT_EQ(group.gather_all(bytes).value(), bytes);
 }
 
-TEST(BackendSiteGroup, AMissingRankIsAnErrorInWords) {
+TEST(BackendSiteGroup, AMissingRankIsReported) {
   BackendSiteGroup group(c10::make_intrusive<ThreadsGroup>(std::make_shared<Board>(2), 0, 2),
                          std::chrono::milliseconds(50));
   const auto values = group.gather_all(std::vector<std::byte>(1));

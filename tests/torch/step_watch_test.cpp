@@ -50,7 +50,7 @@ class Watched {
 
 using Told = std::pair<std::string, std::int64_t>;
 
-TEST(StepWatch, IsToldOfReductions) {
+TEST(StepWatch, SeesReductions) {
   Watched watched({0, 1});
   Tensors four{at::ones({4})};
   Tensors two{at::ones({2})};
@@ -71,7 +71,7 @@ TEST(StepWatch, IsToldOfReductions) {
             Told("reduce_scatter_tensor", 4));
 }
 
-TEST(StepWatch, IsToldOfMoves) {
+TEST(StepWatch, SeesDataMovementAndBarriers) {
   Watched watched({0, 1});
   Tensors four{at::ones({4})};
   Tensors eight{at::ones({8})};
@@ -128,7 +128,7 @@ TEST(StepWatch, OnlyBetweenSitesAndInTheStepsOwnThread) {
   });
 }
 
-TEST(StepWatch, TheLargestOfWhatComesToABarrierIsKnownEverywhere) {
+TEST(StepWatch, EveryRankLearnsTheLargestNumberBroughtToABarrier) {
   const TestWorld world({0, 0, 1});
   run_ranks(3, [&](int rank) {
     const auto backend = world.backend(rank);

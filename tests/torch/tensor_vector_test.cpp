@@ -66,7 +66,7 @@ TEST(TensorVector, WritesWhatItReadsBack) {
   }
 }
 
-TEST(TensorVector, LeavesOthersAlone) {
+TEST(TensorVector, WritesOnlyTheElementsGiven) {
   const at::Tensor tensor = at::zeros({5, 4}).t();
   const auto vector = vector_of({tensor});
   const std::vector<float> values{1, 2, 3};

@@ -19,7 +19,7 @@ c10::intrusive_ptr<QueuedWork> make_work(std::function<void()> job) {
 }
 
 // As a callback does that lets go of the last reference to its process group.
-TEST(WorkQueue, DestroyedOnItsWorkerItHasFinishedWhatWasPosted) {
+TEST(WorkQueue, FinishesPostedWorkWhenDestroyedOnItsWorker) {
   auto queue = std::make_unique<WorkQueue>();
   std::promise<void> all_posted;
   std::atomic<int> done{0};

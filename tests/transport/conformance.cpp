@@ -62,7 +62,7 @@ TEST_P(TransportConformance, NonsenseIsNoAddress) {
   EXPECT_NE(a.seen.closed(link)->message().find("nonsense"), std::string::npos);
 }
 
-TEST_P(TransportConformance, NobodyListens) {
+TEST_P(TransportConformance, ADialToAnAddressWithoutAListenerFails) {
   Peer& a = add("a");
   const std::string nobody = world_->nobody();
   const LinkId link = a.transport->connect(nobody, seconds(5));
@@ -139,7 +139,7 @@ TEST_P(TransportConformance, ControlOvertakesData) {
   EXPECT_EQ(numbers(received, ends.to, Lane::kData), first_numbers(kChunks));
 }
 
-TEST_P(TransportConformance, TheLargestAndTheEmptiest) {
+TEST_P(TransportConformance, TheLargestAndTheSmallestMessagesArrive) {
   Peer& a = add_listening("a");
   Peer& b = add("b");
   const Linked ends = link(b, a);
@@ -167,7 +167,7 @@ TEST_P(TransportConformance, TheLargestAndTheEmptiest) {
   }
 }
 
-TEST_P(TransportConformance, ManyPeers) {
+TEST_P(TransportConformance, ManyPeersAreAnswered) {
   Transport* server = nullptr;
   Peer& hub = add_listening("hub", [&](Recorder& seen) {
     seen.when_message = [&](LinkId link, const TransportMessage& message) { server->send(link, message, 0); };
@@ -251,7 +251,7 @@ TEST_P(TransportConformance, ABufferIsOursAgainOnceSent) {
   for (const auto& entry : a.seen.received()) ASSERT_TRUE(follows_pattern(entry.message));
 }
 
-TEST_P(TransportConformance, OnePayloadToSeveralPeers) {
+TEST_P(TransportConformance, OnePayloadCanBeSentToSeveralPeers) {
   Peer& b = add("b");
   std::vector<Peer*> readers;
   for (const auto* host : {"r0", "r1", "r2"}) readers.push_back(&add_listening(host));

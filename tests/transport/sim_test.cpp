@@ -121,7 +121,7 @@ TEST_F(SimTest, ACutEndsTheLinkAndANewOneCanBeMade) {
   EXPECT_EQ(peers_["b"].seen.messages(), 1U);
 }
 
-TEST_F(SimTest, AProcessThatDiesIsSeenAHostThatVanishesIsNot) {
+TEST_F(SimTest, ADeadProcessIsNoticedAndAVanishedHostIsNot) {
   for (const auto* host : {"a", "b", "c"}) add(host);
   const LinkId ba = link("b", "a");
   const LinkId bc = link("b", "c");

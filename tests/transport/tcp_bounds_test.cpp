@@ -132,7 +132,7 @@ TEST(TcpBounds, LinksThatAreBeingClosedAreBounded) {
 }
 
 // Each peer says how many it wants, and the dialler would open as many for each.
-TEST(TcpBounds, DialledDataConnectionsAreBoundedToAQuarterOfTheFilesAndOneEach) {
+TEST(TcpBounds, DialledDataConnectionsTakeAtMostAQuarterOfTheFilesPlusOneALink) {
   const FewFiles few(1024);
   constexpr std::uint64_t kLinks = 6;
   TcpOptions options;
@@ -176,7 +176,7 @@ TEST(TcpBounds, TheLastOfPingsInARowIsAnswered) {
 }
 
 // A peer that cuts its own link and dials again makes no line each time.
-TEST(TcpBounds, ReturnsAreToldAFewTimes) {
+TEST(TcpBounds, ReturnsOfALinkAreLoggedAFewTimes) {
   constexpr std::uint64_t kReturns = 100;
   const Listener listener;
   ::testing::internal::CaptureStderr();
@@ -214,7 +214,7 @@ TEST(TcpBounds, InASmallContainerLessWaitsInAll) {
 }
 
 // They lie on the heap among what others hold, and free() alone keeps them.
-TEST(TcpBounds, TheMemoryOfManySmallMessagesThatNobodyTookGoesBack) {
+TEST(TcpBounds, MemoryOfManyUnreadSmallMessagesIsGivenBack) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer has a heap of its own";
 #endif

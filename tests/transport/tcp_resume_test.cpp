@@ -59,7 +59,7 @@ class TcpResume : public ::testing::TestWithParam<bool> {
   static TcpOptions options() { return lively(GetParam() ? by_token() : TcpOptions()); }
 };
 
-TEST_P(TcpResume, AfterEveryConnectionWasCut) {
+TEST_P(TcpResume, ALinkSurvivesACutOfAllItsConnections) {
   TcpOptions choice = options();
   choice.connections = 3;
   Behind behind(choice);
@@ -143,7 +143,7 @@ TEST(TcpImpostor, DoesNotEndALinkInThePeersName) {
   }
 }
 
-TEST_P(TcpResume, OneConnectionOfSeveralIsCut) {
+TEST_P(TcpResume, ALinkSurvivesTheLossOfOneConnectionOfSeveral) {
   TcpOptions choice = options();
   choice.connections = 3;
   choice.max_mbit_up = 400;
@@ -165,7 +165,7 @@ TEST_P(TcpResume, OneConnectionOfSeveralIsCut) {
   EXPECT_EQ(tcp_counters(*behind.pair.b.transport).links_resumed, 0U) << "it never was without a connection";
 }
 
-TEST_P(TcpResume, AfterABlackHole) {
+TEST_P(TcpResume, ALinkSurvivesABlackHole) {
   Behind behind(options());
   constexpr std::uint64_t kCount = 20;
   behind.proxy->swallow(true);
@@ -183,7 +183,7 @@ TEST_P(TcpResume, AfterABlackHole) {
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpResume, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "token" : "clear"; });
 
-TEST(TcpLink, ACutLongerThanTheGraceEndsItInWords) {
+TEST(TcpLink, ACutLongerThanTheGraceEndsItWithAReason) {
   TcpOptions options = lively();
   options.link_grace = milliseconds(700);
   Behind behind(options);

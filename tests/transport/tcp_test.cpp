@@ -266,7 +266,7 @@ TEST(Tcp, CapsAreKept) {
   EXPECT_LT(seconds_taken, 10.0);
 }
 
-TEST(Tcp, TheCapOnWhatComesHoldsTheSenderBack) {
+TEST(Tcp, ACapOnTheDownlinkHoldsTheSenderBack) {
   TcpOptions options;
   options.max_mbit_down = 80;
   TcpPair pair(options);

@@ -150,7 +150,7 @@ std::set<std::string> listening_at() {
 }
 
 // UCX's workers listen too, at ports of their own.
-TEST(Ucx, ListensWhereItIsToldAndNowhereElse) {
+TEST(Ucx, ListensOnlyWhereConfigured) {
   if (std::getenv("UCX_NET_DEVICES") != nullptr) GTEST_SKIP() << "UCX_NET_DEVICES says where";
   const Pair pair({.listen = "127.0.0.1:0", .transports = "tcp"});
   EXPECT_EQ(listening_at(), std::set<std::string>{"0100007F"});
@@ -296,7 +296,7 @@ TEST(Ucx, SaysWhatItLoaded) {
   EXPECT_TRUE(std::filesystem::exists(description->path)) << description->path;
 }
 
-TEST(Ucx, SaysWhyThereIsNone) {
+TEST(Ucx, SaysWhyItIsMissing) {
   int status = -1;
   const char* const before = getenv("COLLAB_UCX_LIBRARY");
   const std::string saved = before != nullptr ? before : "";

@@ -112,7 +112,7 @@ TEST_F(ArenaTest, AnAttachmentIsSealedWithItsAnchorAndHiddenFromReaders) {
   }
 }
 
-TEST_F(ArenaTest, MoreThanThereIsRoomForIsNotAttachedAndSaid) {
+TEST_F(ArenaTest, AnAttachmentThatIsTooLargeIsLeftOutAndReported) {
   const auto writer = create();
   ::testing::internal::CaptureStderr();
   writer->seal({RunId{7}, RoundId{1}, {}, std::vector<std::byte>(kMaxAttachedBytes + 1)});
@@ -148,7 +148,7 @@ TEST_F(ArenaTest, AnAnnouncementIsReadAsOfTheWritersStep) {
   EXPECT_EQ(announced.get().value(), 102U) << "nothing new was announced";
 }
 
-TEST_F(ArenaTest, AReaderMayBeBehindBySevenCallsAndIsToldBeyond) {
+TEST_F(ArenaTest, AReaderMoreThanSevenCallsBehindIsAnError) {
   const auto writer = create();
   const auto reader = open();
   for (std::uint64_t call = 1; call <= 9; ++call) writer->publish(call, std::to_string(call));
@@ -171,7 +171,7 @@ TEST_F(ArenaTest, AResultThatIsTooLongIsCut) {
   EXPECT_EQ(*result, std::string(8192, 'x'));
 }
 
-TEST_F(ArenaTest, WaitsThatRunOutNameForWhom) {
+TEST_F(ArenaTest, ATimedOutWaitNamesTheProcessItWaitedFor) {
   const auto writer = create();
   const auto reader = open();
   const auto report = writer->wait_report(1, 4, milliseconds(1));
@@ -215,7 +215,7 @@ TEST_F(ArenaTest, ASecondLeaderIsRefusedByName) {
   EXPECT_THAT(second.status().message(), HasSubstr("COLLAB_SITE"));
 }
 
-TEST_F(ArenaTest, OtherSitesRunsAndModelsHaveTheirOwn) {
+TEST_F(ArenaTest, EachSiteRunAndModelHasItsOwnArena) {
   const auto writer = create();
   ArenaSpec other = spec_;
   other.key.site = "rome";
@@ -279,7 +279,7 @@ TEST_F(ArenaTest, WithoutALeaderTheWaitEndsAndSaysWhatItWaitedFor) {
   EXPECT_THAT(reader.status().message(), HasSubstr("the leader of site paris of run gpt2"));
 }
 
-TEST_F(ArenaTest, ARankWaitsForItsLeaderForAsLongAsThatMakesTheArena) {
+TEST_F(ArenaTest, ARankWaitsWhileItsLeaderIsMakingTheArena) {
   const std::string path = root_ + "/memory/" + arena::file_name(spec_.key);
   Result<arena::BackingFile> making = arena::BackingFile::open(path, true);
   ASSERT_TRUE(making.ok() && making->hold()) << "as by a leader that reserves the room";
@@ -297,7 +297,7 @@ TEST_F(ArenaTest, ARankDoesNotWaitForALeaderThatDiedWhileItMadeTheArena) {
 }
 
 // Anyone may make files in /dev/shm, and can foretell what ours is called.
-TEST_F(ArenaTest, AFileOfSomebodyElseUnderTheArenasNameIsPassedBy) {
+TEST_F(ArenaTest, AForeignFileUnderTheArenasNameIsIgnored) {
   const std::string name = [&] {
     const auto writer = create();
     return std::filesystem::directory_iterator(root_ + "/memory")->path().string();
@@ -393,7 +393,7 @@ TEST_F(ArenaTest, ATrainingCopyIsAVectorOfItsOwn) {
 }
 
 // To lock the pages of a file on a disk would take the memory that was not there for it.
-TEST_F(ArenaTest, ItSaysWhetherItIsInMemory) {
+TEST_F(ArenaTest, SaysWhetherTheArenaIsInMemory) {
   for (const bool shared : {true, false}) {
     spec_.shared = shared;
     spec_.ranks = shared ? 3 : 1;
@@ -413,7 +413,7 @@ TEST_F(ArenaTest, ItSaysWhetherItIsInMemory) {
   EXPECT_FALSE(open()->in_memory());
 }
 
-TEST_F(ArenaTest, WithoutOuterStateThereIsNone) {
+TEST_F(ArenaTest, AnArenaWithoutOuterStateStillHoldsAnchors) {
   spec_.outer_state = false;
   const auto writer = create();
   EXPECT_TRUE(writer->outer().empty());

@@ -57,7 +57,7 @@ TEST(FairQueue, ADeadlineThatHasPassedDoesNotWait) {
   EXPECT_EQ(queue.pop_until(TimePoint{}), 5) << "what is there is handed out even after the deadline";
 }
 
-TEST(FairQueue, ClosedStillHandsOutWhatItHolds) {
+TEST(FairQueue, AClosedQueueStillHandsOutItsItems) {
   FairQueue<int> queue;
   queue.push(0, 1);
   queue.close();

@@ -91,7 +91,7 @@ TEST_F(Log, LevelsHaveNames) {
   EXPECT_NE(log_level_from_name("loud").status().message().find("\"loud\""), std::string::npos);
 }
 
-TEST_F(Log, ASessionsSuggestionKeepsWhatTheProgramTold) {
+TEST_F(Log, ASessionsSuggestionDoesNotOverrideTheProgramsSettings) {
   set_log_source("paris", 3);
   suggest_log(LogLevel::kInfo, "paris");
   EXPECT_EQ(said(log_info, "x"), "INFO collab[paris/3]: x\n");

@@ -22,7 +22,7 @@ class MemoryLimit : public ::testing::Test {
   const std::uint64_t machine_ = memory_limit("/nonexistent");
 };
 
-TEST_F(MemoryLimit, IsTheMachinesWhereNoGroupHasLess) {
+TEST_F(MemoryLimit, IsTheMachinesIfNoControlGroupHasLess) {
   EXPECT_GT(machine_, std::uint64_t{1} << 24);
   write("/proc/self/cgroup", "0::/\n");
   write("/sys/fs/cgroup/memory.max", "max\n");

@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(RateLimit, ALineOnceInAWhileAndHowManyThereWereBetween) {
+TEST(RateLimit, LetsALineThroughOnceInAWhileAndCountsTheOthers) {
   RateLimit limit{seconds(60)};
   TimePoint now{};
   EXPECT_EQ(limit.allow(now, "first"), "first");

@@ -55,7 +55,7 @@ TEST(SyncEvery, AutoBeginsAsThePresetDoes) {
   }
 }
 
-TEST(SyncEvery, MayBeSoManySamplesOfTheSwarm) {
+TEST(SyncEvery, MayBeANumberOfTheSwarmsSamples) {
   const auto loaded = load_config({{"COLLAB_SYNC_EVERY", "samples:4096"}, {"COLLAB_PRESET", "wan"}});
   ASSERT_TRUE(loaded.ok());
   const SyncEvery& every = loaded->config.sync_every;

@@ -37,7 +37,7 @@ TEST(JsonQuote, IsPrintable) {
   EXPECT_EQ(json_quote("a\x7f\xC2\x85\xE2\x80\xAE\xF3\xA0\x81\x81"), R"("a\u007f\u0085\u202e\udb40\udc41")");
 }
 
-TEST(InMegabytes, SaysNoneOfNothingAlone) {
+TEST(InMegabytes, ShowsZeroOnlyForZero) {
   EXPECT_EQ(in_megabytes(0), "0.0 MB");
   EXPECT_EQ(in_megabytes(640), "0.6 kB");
   EXPECT_EQ(in_megabytes(49'999), "50.0 kB");
@@ -54,7 +54,7 @@ TEST(JsonNumber, IsTheShortestThatReadsBackAndNeverAComma) {
   EXPECT_EQ(json_number(-std::numeric_limits<float>::infinity()), "null");
 }
 
-TEST(Escaped, HidesNothingAndIsObeyedByNobody) {
+TEST(Escaped, ShowsControlCharactersAndLeavesTextAsItIs) {
   EXPECT_EQ(escaped("Z\xC3\xBCrich \\x1b"), "Z\xC3\xBCrich \\x1b") << "shown as it is, and once";
   EXPECT_EQ(escaped("\x1b]0;\x07\n\r"), "\\x1b]0;\\x07\\n\\x0d");
   EXPECT_EQ(escaped("\xE2\x80\xAE\xE2\x81\xA6"), "\\u202e\\u2066") << "marks of direction";

@@ -26,7 +26,7 @@ TEST(LinkChoice, AutoIsTcp) {
   EXPECT_EQ(to_string(chosen(config)), "links between sites use tcp: COLLAB_TRANSPORT=auto, encrypted by COLLAB_TOKEN");
 }
 
-TEST(LinkChoice, UcxByNameSaysWhatIsMissing) {
+TEST(LinkChoice, UcxChosenByNameReportsWhatIsMissing) {
   Config config;
   config.transport = "ucx";
   EXPECT_EQ(chosen(config).kind, "ucx");
@@ -48,7 +48,7 @@ TEST(LinkChoice, AKeyIsNotDroppedSilently) {
   EXPECT_TRUE(chosen(config).key_unused);
 }
 
-TEST(LinkChoice, APartOfACertificateIsNoReasonToSpeakInTheClear) {
+TEST(LinkChoice, APartOfACertificateDoesNotTurnEncryptionOff) {
   for (std::string Config::*part : {&Config::tls_cert, &Config::tls_key, &Config::tls_ca}) {
     Config config;
     config.*part = "/a.pem";

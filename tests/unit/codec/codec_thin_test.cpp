@@ -169,7 +169,7 @@ TEST(ThinCodec, TopKDoesNotKeepZeros) {
   }
 }
 
-TEST(ThinCodec, TopKSizes) {
+TEST(ThinCodec, SizesOfTopKPayloadsAreBounded) {
   // Normal elements: the promise for 124.4 million parameters, from two million. The bound is met by one long gap.
   Prng random(23);
   const std::size_t n = 512 * 4096;

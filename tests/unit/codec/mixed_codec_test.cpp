@@ -62,7 +62,7 @@ class Mixed : public ::testing::TestWithParam<CodecId> {
 INSTANTIATE_TEST_SUITE_P(Codecs, Mixed, ::testing::ValuesIn(kThin),
                          [](const auto& codec) { return "codec" + std::to_string(static_cast<int>(codec.param)); });
 
-TEST_P(Mixed, APayloadIsThatOfTheKeptElementsAndThatOfTheOthers) {
+TEST_P(Mixed, APayloadIsThatOfTheKeptElementsFollowedByThatOfTheOthers) {
   std::vector<std::byte> expected = *payload_of(fp16_, joined(values_, true));
   const std::vector<std::byte> others = *payload_of(codec_, joined(values_, false));
   const std::size_t border = expected.size();
@@ -171,7 +171,7 @@ TEST_P(Mixed, NonFiniteValuesAreNotSent) {
   }
 }
 
-TEST_P(Mixed, TheUsualSizeIsThatOfTheWholeByItsElements) {
+TEST_P(Mixed, TheUsualSizeIsInProportionToTheElements) {
   const double whole = static_cast<double>(mixed_.encoded_size({0, kElements}));
   EXPECT_NEAR(static_cast<double>(mixed_.usual_size(kElements / 4)), whole / 4, 2);
   EXPECT_GT(mixed_.encoded_size({0, kElements}), codec_.encoded_size(kElements));

@@ -44,7 +44,7 @@ TEST_F(NatTest, DatagramsComeInOnlyAsAnswers) {
   EXPECT_FALSE(in(udp(kStranger, kInside, 53, 4000)));
 }
 
-TEST_F(NatTest, EchoesToo) {
+TEST_F(NatTest, EchoRepliesComeInOnlyAsAnswers) {
   EXPECT_FALSE(in(echo(kOutside, kInside, kRequest, 7)));
   EXPECT_FALSE(in(echo(kOutside, kInside, kReply, 7)));
   out(echo(kInside, kOutside, kRequest, 7));

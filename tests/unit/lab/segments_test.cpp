@@ -83,7 +83,7 @@ TEST(Segments, OnlyNeighboursInSequenceJoin) {
   EXPECT_EQ(row({}), 0U);
 }
 
-TEST(Segments, OneNeverGrowsOver64KiB) {
+TEST(Segments, AJoinedSegmentNeverGrowsOver64KiB) {
   std::vector<Packet> packets;
   for (std::uint32_t i = 0; i < 100; ++i) packets.push_back(tcp(0, 1, 10, 20, kAckFlag, 8000, 8000 * i));
   EXPECT_EQ(joinable(pointers(packets)), 8U);

@@ -103,7 +103,7 @@ TEST(Script, ErrorsNameTheLine) {
 
 Result<Options> options(std::initializer_list<std::string_view> words) { return parse_options(words); }
 
-TEST(OptionsTest, TheWholeCommandLine) {
+TEST(OptionsTest, ReadsTheWholeCommandLine) {
   const Result<Options> read = options({"--sites",
                                         "paris:100/20,nat",
                                         "tokyo:100/100,queue=5",

@@ -108,7 +108,7 @@ TEST(AutoOuterLr, StandsForZeroAlone) {
   EXPECT_EQ(for_contributors({.id = OuterId::kAverage, .lr = 0}, 8).lr, 1.0F);
 }
 
-TEST(Rda, TakesTheStepOfAverageAndOfOneContributorIsIt) {
+TEST(Rda, TakesTheStepOfAverageAndEqualsItForOneContributor) {
   Prng random(4);
   const std::vector<float> anchor = random_vector(random, 1003);
   std::vector<float> of_average = random_vector(random, 1003);
@@ -122,7 +122,7 @@ TEST(Rda, TakesTheStepOfAverageAndOfOneContributorIsIt) {
   EXPECT_EQ(for_contributors(config, 2).lr, 1.0F);
 }
 
-TEST(Clip, TheNormIsThatOfTheWholeVectorInOneOrder) {
+TEST(Clip, TheNormOfTheVectorIsSummedInAFixedOrder) {
   EXPECT_EQ(norm_of({}), 0);
   EXPECT_EQ(norm_of(std::vector<float>{3, -4}), 5);
   EXPECT_NEAR(norm_of(std::vector<float>(1'001, 2e38F)) / 2e38, std::sqrt(1'001.0), 1e-5) << "beyond float32";
@@ -136,7 +136,7 @@ TEST(Clip, TheNormIsThatOfTheWholeVectorInOneOrder) {
   EXPECT_EQ(norm_of(vector), std::sqrt(sum));
 }
 
-TEST(Clip, AMeanThatIsTooLongIsMadeAsLongAsItMayBe) {
+TEST(Clip, ShrinksALongMeanToTheMaximumNorm) {
   EXPECT_EQ(clip_factor(0, 1e30), 1.0F);
   EXPECT_EQ(clip_factor(2, 2), 1.0F);
   EXPECT_EQ(clip_factor(2, 8), 0.25F);

@@ -111,7 +111,7 @@ TEST(RadialNorms, TheOrderInWhichChunksComeChangesNoBit) {
   for (std::size_t t = 0; t < 4; ++t) EXPECT_EQ(forward.factors()[t].factor, backward[t].factor);
 }
 
-TEST(RadialNorms, FactorsLieBetweenThoseOfDeltasAlikeAndAtRightAngles) {
+TEST(RadialNorms, FactorsLieBetweenThoseOfEqualAndOfOrthogonalDeltas) {
   const std::vector<float> halves{0.5F, 0.5F};
   const std::vector<ElementRange> one{{0, 2}};
   const auto factor = [&](const Vectors& deltas) {
@@ -128,7 +128,7 @@ TEST(RadialNorms, FactorsLieBetweenThoseOfDeltasAlikeAndAtRightAngles) {
   EXPECT_EQ(radial_factor(std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 4), 1.0F);
 }
 
-TEST(RadialNorms, FollowAMeanWithTwoNumbersATensorAndMoreForParts) {
+TEST(RadialNorms, TakeTwoNumbersForAWholeTensorAndMoreForAPart) {
   const RadialNorms norms(kTensors, {0, 6000}, {0.5F, 0.25F, 0.25F});
   EXPECT_EQ(norms.size({0, 6000}), 8U * 8);
   EXPECT_EQ(norms.size({0, 699}), 8U * 4) << "three sites and their mean";

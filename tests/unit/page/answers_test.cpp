@@ -68,7 +68,7 @@ TEST_F(PageAnswers, EachSaysWhatTheBrowserMayDo) {
   }
 }
 
-TEST_F(PageAnswers, WithoutThePasswordNothingIsSeen) {
+TEST_F(PageAnswers, NothingIsShownWithoutThePassword) {
   Request request = get("/status.json");
   for (const char* given : {"", "Basic", "Basic ", "Basic ????", "Bearer 00112233445566778899aabbccddeeff",
                             "Basic eDp3cm9uZw==", "Basic bm9jb2xvbg=="}) {
@@ -92,7 +92,7 @@ TEST_F(PageAnswers, APasswordThatIsTakenOutOpensNothing) {
   EXPECT_EQ(closed_.answer(now_, request).status, 401U);
 }
 
-TEST_F(PageAnswers, WithoutAPasswordItIsForThisMachine) {
+TEST_F(PageAnswers, AnswersOnlyThisMachineIfThereIsNoPassword) {
   Request request = get("/status.json");
   for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:1", "127.0.0.1", "[::1]:80", "[::1]"}) {
     request.host = host;

@@ -44,7 +44,7 @@ TEST_F(LeaderboardTest, AddsUpWhatCoordinatorsHaveCounted) {
   EXPECT_EQ(text(), "collab leaderboard 1\n80 4 paris\n64 2 rome of old\n");
 }
 
-TEST_F(LeaderboardTest, WithoutAFileNothingIsWritten) {
+TEST_F(LeaderboardTest, ALeaderboardWithoutAFileWritesNothing) {
   Leaderboard board = Leaderboard::open("").value();
   EXPECT_THAT(board.with({{"paris", 10, 1}}), ElementsAre(Contributed{"paris", 10, 1}));
   EXPECT_TRUE(board.save().ok());
@@ -69,7 +69,7 @@ TEST_F(LeaderboardTest, AFailedWriteIsReported) {
   EXPECT_THAT(board.save().message(), HasSubstr("[page.leaderboard-not-written]"));
 }
 
-TEST_F(LeaderboardTest, ASampleMoreThanThereCanBeDoesNotWrapAround) {
+TEST_F(LeaderboardTest, SampleCountsDoNotWrapAround) {
   std::ofstream(path_) << "collab leaderboard 1\n18446744073709551615 1 paris\n";
   EXPECT_THAT(Leaderboard::open(path_).value().with({{"paris", 5, 1}}),
               ElementsAre(Contributed{"paris", UINT64_MAX, 2}));

@@ -13,7 +13,7 @@ constexpr const char* kToken = "clb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 LoadedConfig with_token(const std::string& token) { return load_config({}, {{"token", token}}).value(); }
 
-TEST(PagePassword, IsTheTokensAndNothingElseTells) {
+TEST(PagePassword, IsDerivedFromTheToken) {
   const std::vector<std::string> made = passwords_of(with_token(std::string(kToken) + "0d8b7a2e")).value();
   ASSERT_EQ(made.size(), 1U);
   EXPECT_THAT(made[0], testing::MatchesRegex("[0-9a-f]+"));
@@ -21,9 +21,7 @@ TEST(PagePassword, IsTheTokensAndNothingElseTells) {
   EXPECT_EQ(passwords_of(with_token(std::string(kToken) + "0d8b7a2e")).value(), made);
 }
 
-TEST(PagePassword, WithoutATokenThereIsNone) {
-  EXPECT_THAT(passwords_of(load_config({}, {}).value()).value(), IsEmpty());
-}
+TEST(PagePassword, IsAbsentWithoutAToken) { EXPECT_THAT(passwords_of(load_config({}, {}).value()).value(), IsEmpty()); }
 
 TEST(PagePassword, StandsBehindTheFirstColon) {
   EXPECT_EQ(password_in("Basic dXNlcjpwYXNzOndvcmQ="), "pass:word");
@@ -35,7 +33,7 @@ TEST(PagePassword, StandsBehindTheFirstColon) {
   EXPECT_EQ(password_in("Basic " + std::string(100'000, 'A')), "");
 }
 
-TEST(PagePassword, AllOfItMustBeRight) {
+TEST(PagePassword, IsComparedAsAWhole) {
   const std::vector<std::string> passwords{"abcd", "efgh"};
   EXPECT_TRUE(is_one_of("abcd", passwords));
   EXPECT_TRUE(is_one_of("efgh", passwords)) << "of a token that another one takes the place of";

@@ -17,7 +17,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 class Agreement : public testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Sites, Agreement, testing::Values(2U, 3U, 4U, 5U));
 
-TEST_P(Agreement, OneValueARoundWhateverHappens) {
+TEST_P(Agreement, EachRoundHasOneValueDespiteFaults) {
   const std::uint64_t first = number_from("COLLAB_AGREEMENT_SEED", 0);
   const std::uint64_t count = first != 0 ? 1 : number_from("COLLAB_AGREEMENT_HISTORIES", 60);
   std::size_t commits = 0;
@@ -32,7 +32,7 @@ TEST_P(Agreement, OneValueARoundWhateverHappens) {
   }
 }
 
-TEST_P(Agreement, TheyAgreeAgainOnceNothingHappens) {
+TEST_P(Agreement, SitesAgreeAgainOnceFaultsEnd) {
   const std::uint64_t first = number_from("COLLAB_AGREEMENT_SEED", 0);
   const std::uint64_t count = first != 0 ? 1 : number_from("COLLAB_AGREEMENT_HISTORIES", 60) / 10;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

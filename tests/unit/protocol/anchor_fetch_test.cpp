@@ -116,7 +116,7 @@ TEST_F(Fetch, TheDigestsThenEveryPartOnce) {
   EXPECT_EQ(fetch->progress().here, 95U);
 }
 
-TEST_F(Fetch, FromSeveralAtOnce) {
+TEST_F(Fetch, FetchesFromSeveralSourcesAtOnce) {
   static_cast<void>(step(SourceAdded{kParis}));
   give_lists(kParis);
   EXPECT_EQ(open_at(kParis), 2U);
@@ -143,7 +143,7 @@ TEST_F(Fetch, ChunksOfALostSourceComeFromAnotherOnce) {
   EXPECT_EQ(taken.size(), 5U);
 }
 
-TEST_F(Fetch, GoesOnWhereItStoodWhenSourcesComeBack) {
+TEST_F(Fetch, ContinuesWithTheMissingPartsWhenASourceComesBack) {
   static_cast<void>(step(SourceAdded{kParis}));
   give_lists(kParis);
   ASSERT_TRUE(answer_next(kParis));

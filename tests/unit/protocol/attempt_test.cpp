@@ -16,7 +16,7 @@ wire::StartAttempt start() {
   return start;
 }
 
-TEST(Attempt, ParticipantsAreHere) {
+TEST(Attempt, KnowsItsParticipants) {
   EXPECT_TRUE(takes_part(start(), SiteId{0}));
   EXPECT_TRUE(takes_part(start(), SiteId{1})) << "with or without a weight";
   EXPECT_FALSE(takes_part(start(), SiteId{2}));
@@ -37,7 +37,7 @@ TEST(Attempt, ContributorsAreThoseWithAWeight) {
   EXPECT_EQ(contributors_of(start()), (std::vector{SiteId{0}, SiteId{2}}));
 }
 
-TEST(Attempt, ItIsRememberedByNamesAndTheMean) {
+TEST(Attempt, IsRememberedByItsContributorsNamesAndItsMean) {
   const std::vector<Digest> slices{{1, 1}, {2, 2}};
   EXPECT_EQ(past_of(start(), slices),
             (wire::Past{RunId{7}, RoundId{5}, AttemptId{2}, {"paris", "lima"}, digest_of_mean(slices)}));
@@ -49,7 +49,7 @@ TEST(Attempt, TheDigestOfAMeanIsOfItsSlicesInTheirOrder) {
   EXPECT_NE(digest_of_mean({{1, 1}, {2, 2}}), digest_of_mean({{2, 2}, {1, 1}}));
 }
 
-TEST(Attempt, TheMeanOfTheNewestOneThatIsAcceptedIsHeld) {
+TEST(Attempt, TheMeanIsHeldOnlyOfTheNewestAcceptedAttempt) {
   wire::Report report;
   EXPECT_FALSE(holds_mean(report, start()));
   report.record.proposals = {{start(), true, {{1, 1}}}};

@@ -21,7 +21,7 @@ BandwidthPartition::Division divide(BandwidthPartition& partition, std::uint64_t
   return partition.divide(kRun, RoundId{round}, std::move(lines), 1);
 }
 
-TEST(BandwidthPartition, AMeanIsSoManyTimesAsLargeAsAContribution) {
+TEST(BandwidthPartition, TheCodecsTellHowMuchLargerAMeanIsThanAContribution) {
   EXPECT_EQ(mean_ratio_of("fp16"), 1);
   EXPECT_THAT(mean_ratio_of("fp32/fp16"), DoubleNear(0.5, 0.01));
   EXPECT_THAT(mean_ratio_of("int4/int8"), DoubleNear(1.97, 0.02));

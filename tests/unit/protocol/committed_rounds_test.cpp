@@ -32,7 +32,7 @@ TEST(CommittedRounds, AnAbandonedAttemptCountedNobody) {
   EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Answer{Counted::kUnknown});
 }
 
-TEST(CommittedRounds, ARunThatBeginsEarlierKnowsNothingOfWhatCameAfter) {
+TEST(CommittedRounds, ARunThatBeginsFromAnEarlierRoundForgetsTheLaterOnes) {
   CommittedRounds rounds;
   for (std::uint64_t round = 1; round <= 5; ++round) rounds.add(past(7, round, {"paris"}));
   rounds.begin_run(anchor(7, 3), RunId{8});
@@ -95,7 +95,7 @@ TEST(CommittedRounds, KnowsTheSitesThatMissedTheirCommit) {
 }
 
 // The leader that had given its predecessor's attempt up committed another; then all left, and another run began.
-TEST(CommittedRounds, ARoundThatWasCommittedAfterAllIsNotTakenForGivenUp) {
+TEST(CommittedRounds, ARoundCommittedAfterItWasGivenUpIsUnknownToALaterRun) {
   wire::StartAttempt start;
   start.run = RunId{7};
   start.round = RoundId{3};

@@ -103,7 +103,7 @@ TEST_F(FirstAnchor, TheNamedSiteGoesBeforeAResumedOne) {
   EXPECT_THAT(warned(actions)[0].second, HasSubstr("COLLAB_INIT_FROM=paris"));
 }
 
-TEST_F(FirstAnchor, TheCoordinatorsOwnWordCounts) {
+TEST_F(FirstAnchor, TheCoordinatorItselfMayNameTheSite) {
   CoordinatorConfig config = CoordinatorHarness::defaults();
   config.init_from = "tokyo";
   CoordinatorHarness own(config);
@@ -168,13 +168,13 @@ TEST_F(FirstAnchor, ANameThatNeverComesIsNamedInTheError) {
   EXPECT_EQ(c.coordinator.members(), 0U);
 }
 
-TEST_F(FirstAnchor, AHelperIsNotTheOneThatIsNamed) {
+TEST_F(FirstAnchor, AHelperWithTheNamedSitesNameIsNotChosen) {
   wire::Join helper = fresh("rome");
   helper.helper = true;
   EXPECT_FALSE(chosen(come({fetching(fresh("paris"), "rome"), helper})));
 }
 
-TEST_F(FirstAnchor, TwoThatNameDifferentSitesAreNotLetInTogether) {
+TEST_F(FirstAnchor, ASiteThatNamesAnotherSiteThanTheSwarmIsRefused) {
   static_cast<void>(come({fetching(fresh("paris", 3), "paris"), fresh("tokyo", 3)}));
   const auto refused = sent<wire::Refuse>(come({fetching(fresh("lima", 3), "rome")}));
   ASSERT_EQ(refused.size(), 1U);
@@ -226,7 +226,7 @@ TEST_F(FirstAnchor, ASiteWithNothingToLoseIsNotWarned) {
 }
 
 // A site's own lines while it waits, and what it makes of what it is told.
-TEST(FirstAnchorAtASite, ItsLinesNameTheSiteThatIsWaitedFor) {
+TEST(FirstAnchorAtASite, ASiteLogsTheNamedSiteThatItWaitsFor) {
   SiteHarness s;
   s.join_as(0, {"paris"}, fetching(fresh("paris"), "rome"));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("and for rome, COLLAB_INIT_FROM"));

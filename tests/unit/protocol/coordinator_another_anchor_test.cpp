@@ -78,7 +78,7 @@ TEST(TheOnlySource, MayHavePutANewerOneInPlace) {
   }
 }
 
-TEST(TheOnlySource, IsExpelledWhereItSaysSoWithoutEnd) {
+TEST(TheOnlySource, IsExpelledIfItChangesItsAnchorAgainAndAgain) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, holding(join_of("mallory", 2), {RunId{5}, RoundId{3}, kRight})));
   static_cast<void>(c.hear(2, join_of("tokyo", 2)));
@@ -89,7 +89,7 @@ TEST(TheOnlySource, IsExpelledWhereItSaysSoWithoutEnd) {
 }
 
 // A site whose outer state was half overwritten when it joined finds that out as it is to keep its anchor.
-TEST(TheOnlySource, IsNotBelievedWhereAnotherHasYetToSayThatItHoldsTheSame) {
+TEST(TheOnlySource, IsNotBelievedWhileAnotherHolderHasNotReported) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, holding(join_of("paris", 2), {RunId{5}, RoundId{3}, kRight})));
   static_cast<void>(c.hear(2, holding(join_of("tokyo", 2), {RunId{5}, RoundId{3}, kRight})));

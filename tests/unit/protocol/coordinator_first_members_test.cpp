@@ -92,7 +92,7 @@ TEST_F(FirstMembers, ASiteThatAsksForMoreSitesThanComeEndsAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstMembers, ASiteThatNamesOneThatNeverComesEndsAlone) {
+TEST_F(FirstMembers, ASiteThatNamesAMissingSiteEndsAlone) {
   const auto last = come({join_of("paris", 2), naming(join_of("mallory", 2), "rome"), join_of("tokyo", 2)});
   EXPECT_THAT(sent<wire::InstallAnchor>(last), IsEmpty());
   const auto actions = pass(301);
@@ -101,7 +101,7 @@ TEST_F(FirstMembers, ASiteThatNamesOneThatNeverComesEndsAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstMembers, BothLiesAtOnceEndTheirSitesAlone) {
+TEST_F(FirstMembers, AFalseNameAndAFalseNumberAtOnceEndOnlyTheirOwnSites) {
   static_cast<void>(come(
       {join_of("paris", 2), naming(join_of("mallory", 2), "rome"), join_of("tokyo", 2), join_of("mallory2", 4096)}));
   const auto actions = pass(301);
@@ -110,7 +110,7 @@ TEST_F(FirstMembers, BothLiesAtOnceEndTheirSitesAlone) {
   EXPECT_THAT(voters_in(actions), ElementsAre("paris", "tokyo"));
 }
 
-TEST_F(FirstMembers, WhereAllAskForMoreThanComeAllEnd) {
+TEST_F(FirstMembers, AllSitesEndIfAllAskForMoreSitesThanCome) {
   static_cast<void>(come({join_of("paris", 4), join_of("tokyo", 4)}));
   const auto actions = pass(301);
   EXPECT_THAT(refused_by(actions), testing::SizeIs(2));

@@ -20,7 +20,7 @@ wire::Join from_another(std::uint64_t run, std::uint64_t round, std::uint64_t pr
   return paris;
 }
 
-TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
+TEST(Founder, StepsDownForAnOlderSwarm) {
   H c;
   c.gather({"lima"});
   const auto actions = c.come(2, from_another(3, 0));
@@ -49,7 +49,7 @@ TEST(Founder, StaysIfItHasAgreedFarMoreOften) {
 }
 
 // A forged record can name the sites that are here as its voters.
-TEST(Founder, WithSeveralSitesIsNotDeposedByTheWordOfOne) {
+TEST(Founder, IsNotDeposedByOneSitesClaimIfItLeadsSeveral) {
   H c;
   c.gather({"lima", "oslo"});
   const wire::StartAttempt start = c.start(1, 2);
@@ -61,7 +61,7 @@ TEST(Founder, WithSeveralSitesIsNotDeposedByTheWordOfOne) {
 }
 
 // A swarm that was away and finds another in its place comes as one site after the other.
-TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
+TEST(Founder, StepsDownOnceAMajorityOfAnOlderSwarmIsHere) {
   H c;
   c.gather({"lima"});
   static_cast<void>(c.hear(1, H::done(c.start(1, 1))));
@@ -178,7 +178,7 @@ TEST_F(Renewal, JoinsLikeAnyOtherIfItIsNotNeeded) {
 }
 
 // What it had promised and accepted before it does not know: under this term it is no witness.
-TEST_F(Renewal, ItDoesNotCountUnderATermThatBeganBeforeItCame) {
+TEST_F(Renewal, ARecoveringSiteDoesNotCountUnderATermThatBeganBeforeItCame) {
   static_cast<void>(c.hear(4, forgetful_oslo()));
   install_at(4);
   static_cast<void>(c.hear(1, H::ready(5)));
@@ -190,7 +190,7 @@ TEST_F(Renewal, ItDoesNotCountUnderATermThatBeganBeforeItCame) {
       << "two of four with this one by name";
 }
 
-TEST_F(Renewal, BeginsATermInWhichItCountsIfItIsNeeded) {
+TEST_F(Renewal, ARecoveringSiteThatIsNeededMakesANewTermBegin) {
   static_cast<void>(c.close(3));
   EXPECT_EQ(c.coordinator.members(), 2U);
   const auto actions = c.hear(4, forgetful_oslo());
@@ -229,7 +229,7 @@ TEST(Forget, ChangesNothingIfAMajorityIsHere) {
 }
 
 // It was said of one absence: when that site has come back and is lost again, nobody has said so.
-TEST(Forget, IsNotSaidForGood) {
+TEST(Forget, HoldsForOneAbsenceOnly) {
   CoordinatorConfig config = H::defaults();
   config.fresh_run = RunId{70};
   H c(config);
@@ -242,7 +242,7 @@ TEST(Forget, IsNotSaidForGood) {
   EXPECT_THAT(sent<wire::InstallAnchor>(c.come(21, voter("paris", 20))), IsEmpty());
 }
 
-TEST(Inquiry, ALeaderSaysWhatIsAgreedOnACandidateThatItLeadsNothing) {
+TEST(Inquiry, IsAnsweredByALeaderWithItsRoundAndByACandidateWithNone) {
   H c;
   const auto asked = [&](const std::string& swarm) {
     const auto answers = sent<wire::Leads>(c.hear(9, wire::Inquire{swarm}));

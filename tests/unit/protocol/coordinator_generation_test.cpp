@@ -31,7 +31,7 @@ wire::Join member_at(const std::string& name, std::uint32_t generation, wire::Of
 }
 
 // Both leave generation 1 for generation 2, one after the other.
-TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
+TEST(CoordinatorGeneration, ASiteThatIsAheadWaitsUntilTheOthersArrive) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -57,7 +57,7 @@ TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
   EXPECT_EQ(installs[0].second.voters.size(), 2U);
 }
 
-TEST(CoordinatorGeneration, AHelperThatSaysWhereItGoesIsNotWaitedForThere) {
+TEST(CoordinatorGeneration, AHelperThatLeavesForAGenerationIsNotWaitedForThere) {
   CoordinatorHarness c;
   wire::Join helper = join_of("oslo");
   helper.helper = true;
@@ -160,7 +160,7 @@ TEST(CoordinatorGeneration, ALostLinkDoesNotRestartTheWait) {
   EXPECT_EQ(sent<wire::Refuse>(later).size(), 1U) << "tokyo is behind";
 }
 
-TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
+TEST(CoordinatorGeneration, ASiteThatIsBehindIsRefusedWithTheReason) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("paris", 3)));
   EXPECT_EQ(sent<wire::Welcome>(c.pass(seconds(61))).size(), 1U);
@@ -173,7 +173,7 @@ TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
-TEST(CoordinatorGeneration, HalfThatIsAheadGoesOnWithoutTheOthers) {
+TEST(CoordinatorGeneration, HalfOfTheSitesContinueAheadWithoutTheOthers) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -207,7 +207,7 @@ TEST(CoordinatorGeneration, ASiteTheOthersMissIsNotKeptWaitingByThem) {
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
 
-TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
+TEST(CoordinatorGeneration, FewerThanHalfAheadAreRefusedAfterTheWait) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
@@ -242,7 +242,7 @@ TEST(CoordinatorGeneration, AMemberMayComeBackBeforeAnotherGenerationBegins) {
   EXPECT_TRUE(refusals[0].second.behind);
 }
 
-TEST(CoordinatorGeneration, AllThatAreStartedAgainBeginWithTheFirstOnceTheGraceIsOver) {
+TEST(CoordinatorGeneration, RestartedSitesBeginWithTheFirstGenerationAfterTheGrace) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Leave{"on", 2}));
@@ -276,7 +276,7 @@ TEST(CoordinatorGeneration, AMemberOfALaterGenerationProvesThatTheSwarmIsThere) 
 }
 
 // A record is quickly made up.
-TEST(CoordinatorGeneration, TheWordOfOneMovesNoTwoThatTrain) {
+TEST(CoordinatorGeneration, OneSitesClaimDoesNotMoveTwoThatTrain) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   const auto held = c.hear(3, member_at("mallory", 1000, {RunId{9}, RoundId{4}, kRight}, voters_of({"mallory"})));
@@ -329,7 +329,7 @@ TEST(CoordinatorGeneration, AHelperThatComesFirstTellsWhichModelWasTrained) {
   EXPECT_THAT(all<CloseLink>(begun), testing::Contains(testing::Field(&CloseLink::link, LinkId{1})));
 }
 
-TEST(SiteGeneration, AHelperSaysOfWhichModelIsWhatItHolds) {
+TEST(SiteGeneration, AHelperReportsTheGenerationOfItsAnchor) {
   SiteHarness s;
   wire::Join join = join_of("helper");
   join.helper = true;
@@ -391,7 +391,7 @@ TEST(SiteGeneration, ASiteThatIsBehindEndsWithAnErrorOfItsOwn) {
   EXPECT_EQ(failed[0].why.code(), StatusCode::kOutdated);
 }
 
-TEST(SiteGeneration, ItSaysWhereItGoesOn) {
+TEST(SiteGeneration, ALeavingSiteNamesItsNextGeneration) {
   SiteHarness s;
   s.become(0, {"paris"});
   const auto leave = sent<wire::Leave>(s.step(Depart{"on", 2}));

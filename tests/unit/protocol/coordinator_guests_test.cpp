@@ -156,7 +156,7 @@ TEST_F(CoordinatorGuests, AJoinerThatMakesProgressComesInBesideGuestsThatDoNot) 
 }
 
 // At the start of a swarm all are guests, and a slow line takes a while.
-TEST(CoordinatorNewcomers, OneThatComesLaterThanAnotherIsWaitedForAllTheSame) {
+TEST(CoordinatorNewcomers, ALaterNewcomerIsWaitedForToo) {
   H c;
   for (std::uint64_t link = 1; link <= 3; ++link) {
     static_cast<void>(c.hear(link, join_of("site" + std::to_string(link), 3)));
@@ -181,7 +181,7 @@ TEST(CoordinatorNewcomers, OneThatComesLaterThanAnotherIsWaitedForAllTheSame) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, H::ready(1))).size(), 3U);
 }
 
-TEST_F(CoordinatorGuests, ProgressThatGoesBackAndForthIsNone) {
+TEST_F(CoordinatorGuests, ProgressThatGoesBackAndForthDoesNotCount) {
   std::uint64_t beats = 0;
   static_cast<void>(train(kRounds, [&] {
     stay();

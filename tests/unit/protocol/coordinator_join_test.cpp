@@ -140,7 +140,7 @@ TEST(CoordinatorJoin, TheSettingsOfFormerMembersCountInARunThatContinuesTheirs) 
   EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
 }
 
-TEST(CoordinatorJoin, AHelperSaysNothingOfWhatSitesAreToHave) {
+TEST(CoordinatorJoin, TheSettingsOfAHelperDoNotBindTheSites) {
   CoordinatorHarness c;
   wire::Join helper = join_of("helper");
   helper.helper = true;
@@ -284,7 +284,7 @@ TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
       << "under another run's name: it is unknown which sites agreed on it";
 }
 
-TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
+TEST(CoordinatorJoin, ALoneSiteOfThreeIsRefusedAfterTheTimeout) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_of("paris", 3)));
   const auto actions = c.pass(seconds(301), {1});
@@ -451,7 +451,7 @@ TEST(CoordinatorJoin, ASiteWithItsOwnSwarmEndsOneThatHasJustBegun) {
   EXPECT_EQ(sent<wire::Prepare>(c.hear(3, old)).size(), 2U);
 }
 
-TEST(CoordinatorJoin, OnceTheDigestsOnlyReporterIsGoneTheOthersAreBelieved) {
+TEST(CoordinatorJoin, TheOthersDigestCountsOnceTheOnlyReporterOfAnotherIsGone) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   const wire::StartAttempt start = c.start(1, 2);
@@ -529,7 +529,7 @@ TEST(CoordinatorJoin, ShowsTheDifferenceOfLongLists) {
   EXPECT_THAT(said, HasSubstr("h.14 and 24 more; at paris h.0, h.1"));
 }
 
-TEST(CoordinatorJoin, OtherValuesOfBuffersLeftOutAreOneWarningInAll) {
+TEST(CoordinatorJoin, OtherValuesOfLeftOutBuffersGiveOneWarning) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, with_buffers("paris", {0, 1})));
   wire::Join join = with_buffers("tokyo", {0, 1});

@@ -49,13 +49,13 @@ class CoordinatorJoiners : public testing::Test {
   H c;
 };
 
-TEST_F(CoordinatorJoiners, ARoundWaitsForOneThatGetsOn) {
+TEST_F(CoordinatorJoiners, ARoundWaitsForAJoinerThatMakesProgress) {
   join_and_wait();
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(300), 1)).empty());
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight})).size(), 2U);
 }
 
-TEST_F(CoordinatorJoiners, ARoundWaitsNoLongerThanAGraceForOneThatDoesNot) {
+TEST_F(CoordinatorJoiners, ARoundWaitsAGraceAtMostForAJoinerWithoutProgress) {
   join_and_wait();
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(58), 0)).empty());
   const auto actions = pass(seconds(5), 0);
@@ -147,7 +147,7 @@ TEST_F(CoordinatorJoiners, AJoinerTakingTheAnchorIsNotInTheNextMembership) {
   EXPECT_EQ(starts[0].second.voters, voters_of({"paris", "tokyo"}));
 }
 
-TEST_F(CoordinatorJoiners, OneThatIsNotReadyHoldsItForThreeHeartbeats) {
+TEST_F(CoordinatorJoiners, AHelperThatIsNotReadyDelaysARoundByThreeHeartbeats) {
   wire::Join helper = join_of("helper");
   helper.helper = true;
   static_cast<void>(c.hear(3, helper));
@@ -270,7 +270,7 @@ TEST_F(FirstReportIsWrong, TheOnlySourceIsAskedAgainWhenItsJoinerHasGone) {
   EXPECT_THAT(told(5, "paris"), testing::ElementsAre(kRight));
 }
 
-TEST_F(FirstReportIsWrong, AJoinerThatComesAndGoesHasItAskedOnceAGrace) {
+TEST_F(FirstReportIsWrong, AReturningJoinerMakesTheSourceBeAskedOnceAGraceOnly) {
   std::size_t asked = 0;
   for (int i = 0; i < 10; ++i) {
     static_cast<void>(told(4, "paris"));

@@ -74,7 +74,7 @@ TEST_F(Lead, TheAnchorIsWhatItsAcceptorsReport) {
   for (const auto& [link, install] : installs) EXPECT_EQ(install.digest, kAnchor.digest) << link.value;
 }
 
-TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
+TEST_F(Lead, ANewLeaderContinuesFromTheNewestAnchorAndItsMembership) {
   wire::Join paris = voter("paris", 3);
   paris.report.record.voters[1].site = SiteId{4};
   paris.report.record.voters[2].site = SiteId{5};
@@ -122,7 +122,7 @@ TEST_F(Lead, AnAnswerTooLateForTheElectionIsNoOffence) {
   EXPECT_TRUE(c.hear(2, wire::Promise{TermId{2}, kAnchor, voter("tokyo").report}).empty());
 }
 
-TEST_F(Lead, OneThatComesLaterIsTheVoterItWas) {
+TEST_F(Lead, AVoterThatComesLaterKeepsItsVote) {
   installed(elected());
   wire::Join lima = voter("lima");
   const auto back = c.hear(3, lima);
@@ -188,7 +188,7 @@ TEST_F(Lead, APredecessorsDecisionIsCommittedThoughOneSiteHadNotAcceptedIt) {
   EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes) << "what lima sent is in the mean";
 }
 
-TEST_F(Lead, ADecisionThatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
+TEST_F(Lead, AnAttemptThatAVoterHasNotAcceptedIsGivenUpAndKeepsItsSlices) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   const auto actions = c.come(2, voter("tokyo"));
   EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is given up: not all had accepted it"));
@@ -279,7 +279,7 @@ TEST_F(LeadWithoutTheMean, SitesWaitForAGraceThenContinueAsAnotherRun) {
   EXPECT_EQ(voters[0].acceptor, renounced("paris")) << "as it is known there";
 }
 
-TEST_F(LeadWithoutTheMean, TheyContinueAtOnceIfNoSiteIsMissing) {
+TEST_F(LeadWithoutTheMean, SitesContinueAtOnceIfNoSiteIsMissing) {
   static_cast<void>(both());
   const auto actions = c.hear(3, without("lima"));
   EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 5: no missing site could bring it"));
@@ -314,7 +314,7 @@ TEST_F(Lead, ASiteSilentDuringTheElectionIsDropped) {
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"applicants\":[\"paris\"]"));
 }
 
-TEST_F(Lead, TheyContinueAsAnotherRunIfTooFewHaveTheirRecords) {
+TEST_F(Lead, SitesContinueAsAnotherRunIfTooFewHaveTheirRecords) {
   static_cast<void>(c.come(1, voter("paris")));
   EXPECT_THAT(sent<wire::Welcome>(c.come(2, forgetful("tokyo"))), IsEmpty()) << "lima may know of more than these two";
   const auto later = c.pass(seconds(61), {1, 2});
@@ -359,7 +359,7 @@ class LeadAfterAllWereRebooted : public Lead {
   }
 };
 
-TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewUnderAnotherNameAfterAGrace) {
+TEST_F(LeadAfterAllWereRebooted, SitesBeginAnewAsAnotherRunAfterAGrace) {
   EXPECT_THAT(sent<wire::InstallAnchor>(two()), IsEmpty()) << "lima may bring round 4";
   EXPECT_THAT(sent<wire::InstallAnchor>(c.pass(seconds(59), {1, 2})), IsEmpty());
   const auto later = c.pass(seconds(2), {1, 2});
@@ -367,7 +367,7 @@ TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewUnderAnotherNameAfterAGrace) {
   expect_begun_anew(later, 2);
 }
 
-TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewAtOnceWhereAllAreHere) {
+TEST_F(LeadAfterAllWereRebooted, SitesBeginAnewAtOnceIfAllAreHere) {
   static_cast<void>(two());
   const auto actions = c.hear(3, rebooted("lima"));
   EXPECT_THAT(notes(actions), HasSubstr("no site has brought back round 4: no missing site could bring it"));
@@ -457,7 +457,7 @@ TEST_F(Lead, ASiteThatClaimsALaterRoundIsNotElectedByItsOwnWord) {
   EXPECT_THAT(again.at(0).second.reason, HasSubstr("[join.record-disproved]"));
 }
 
-TEST_F(Lead, ItIsElectedAfterAGraceIfTheOthersDoNotComeBack) {
+TEST_F(Lead, ASiteThatDeposedALeaderIsElectedAfterAGraceIfTheOthersStayAway) {
   installed(elected());
   wire::Join lima = voter("lima");
   lima.report.record.anchor.round = RoundId{9};
@@ -467,7 +467,7 @@ TEST_F(Lead, ItIsElectedAfterAGraceIfTheOthersDoNotComeBack) {
   EXPECT_EQ(sent<wire::Welcome>(c.elect(c.pass(seconds(2), {3}))).size(), 1U);
 }
 
-TEST_F(Lead, OneVoterDeposesThreeTimesAGrace) {
+TEST_F(Lead, OneVoterDeposesALeaderAtMostThreeTimesAGrace) {
   installed(elected());
   const auto deposed = [&](std::uint64_t link, std::uint64_t promised) {
     const auto actions = c.come(link, voter("lima", promised));
@@ -519,7 +519,7 @@ TEST_F(Lead, TheTermOfAnotherSwarmDoesNotDeposeThatOne) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-TEST_F(Lead, TheTermOfANewcomerOrAHelperDoesNotDeposeIt) {
+TEST_F(Lead, TheTermOfANewcomerOrAHelperDoesNotDeposeTheLeader) {
   installed(elected());
   wire::Join newcomer = voter("oslo", 99);
   wire::Join helper = voter("boat", 99);
@@ -534,7 +534,7 @@ TEST_F(Lead, TheTermOfANewcomerOrAHelperDoesNotDeposeIt) {
 }
 
 // Both are back on new links while their old ones are dead, and know a newer term: the first of them ends this one.
-TEST_F(Lead, TwoSitesBackAtOnceWithANewerTermEndIt) {
+TEST_F(Lead, TwoSitesBackAtOnceWithANewerTermEndTheLeadership) {
   installed(elected());
   for (const std::uint64_t link : {5U, 6U}) {
     wire::Join back = voter(link == 5 ? "paris" : "tokyo", 9);
@@ -548,7 +548,7 @@ TEST_F(Lead, TwoSitesBackAtOnceWithANewerTermEndIt) {
 }
 
 // It may have promised that to a successor: the membership that is just asked for counts from the next round on.
-TEST_F(Lead, ANewerTermAtASiteThatItIsAskingDeposesIt) {
+TEST_F(Lead, ANewerTermAtASiteOfTheNextMembershipDeposesTheLeader) {
   installed(elected());
   installed(c.hear(3, [] {
     wire::Join oslo = join_of("oslo");

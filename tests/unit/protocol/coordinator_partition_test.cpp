@@ -89,7 +89,7 @@ TEST_F(Shares, FollowTheRatesAndAreTold) {
   EXPECT_THAT(status, HasSubstr(R"("up_mbit":10,"down_mbit":10,"share":0,)"));
 }
 
-TEST_F(Shares, StayWhereMovingThemGainsLittle) {
+TEST_F(Shares, StayIfMovingThemGainsLittle) {
   gather(3);
   const Owned first = shares(1, {{100, 100}, {100, 100}, {50, 50}});
   EXPECT_GT(first.at(0), 0.4);
@@ -101,14 +101,14 @@ TEST_F(Shares, StayWhereMovingThemGainsLittle) {
   EXPECT_THAT(notes(last), HasSubstr("[partition] round 3"));
 }
 
-TEST_F(Shares, AreEqualWhereAllLinesNearlyAre) {
+TEST_F(Shares, AreEqualIfAllLinesAreNearlyEqual) {
   gather(4);
   EXPECT_EQ(shares(1, {{100, 95}, {98, 100}, {101, 99}, {100, 100}}),
             (Owned{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}}));
 }
 
 // Parts of a whole do not add up to it exactly.
-TEST_F(Shares, ThatAreEqualAreNotMovedToEqualOnes) {
+TEST_F(Shares, DoNotMoveFromEqualToEqual) {
   gather(7);
   std::vector<Told> alike(7, Told{97, 101});
   for (std::uint64_t round = 1; round < 6; ++round) {
@@ -129,7 +129,7 @@ TEST_F(Shares, AreEqualAgainOnceAllLinesNearlyAre) {
   EXPECT_THAT(notes(last), HasSubstr("[partition] round 2"));
 }
 
-TEST_F(Shares, AWayInIsTakenToBeAsFastAsTheWayOutWithinWhatWasSeen) {
+TEST_F(Shares, TakeADownlinkForAsFastAsItsUplinkWithinMeasuredRates) {
   gather(4);
   EXPECT_EQ(shares(1, {{20, 100}, {20, 100}, {100, 20}, {20, 100}}), (Owned{{2, 1}}));
 }
@@ -208,7 +208,7 @@ class EqualShares : public Shares {
         }()) {}
 };
 
-TEST_F(EqualShares, WhateverTheRates) {
+TEST_F(EqualShares, IgnoreTheRates) {
   gather(2);
   EXPECT_EQ(shares(1, {{1, 1}, {1000, 1000}}), (Owned{{0, 0.5}, {1, 0.5}}));
 }
@@ -242,7 +242,7 @@ class Helped : public Shares {
   }
 };
 
-TEST_F(Helped, TheHelperOwnsWhatNobodyElseCan) {
+TEST_F(Helped, TheHelperOwnsAllIfNoSiteCanBeDialled) {
   gather_with_helper();
   EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0))).empty());
   static_cast<void>(c.hear(1, H::ready(1)));
@@ -269,7 +269,7 @@ TEST_F(Helped, ARoundWaitsForAHelperAsForASite) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0))).size(), 3U);
 }
 
-TEST_F(Helped, WithTheHelperALoneSurvivorOfTwoGoesOn) {
+TEST_F(Helped, ALoneSurvivorOfTwoContinuesWithTheHelper) {
   gather_with_helper();
   for (const std::uint64_t round : {1, 2}) {
     for (const std::uint64_t link : {3, 1, 2}) last = c.hear(link, H::ready(round, link == 3 ? 0 : 1));
@@ -300,7 +300,7 @@ TEST_F(Helped, ASiteThatCannotReachTheAnchorWaitsForAHelper) {
   EXPECT_EQ(at_last[0].second.sources, std::vector<SiteId>{SiteId{2}});
 }
 
-TEST_F(Helped, WithoutAHelperItIsToldInTheEnd) {
+TEST_F(Helped, AJoinerWithoutAHelperIsSentToTheSourceAfterAGrace) {
   for (std::uint64_t link = 1; link <= 2; ++link) {
     wire::Join join = join_with("site" + std::to_string(link), 2);
     join.address.clear();
@@ -335,7 +335,7 @@ TEST_F(Helped, AHelperAloneBeginsNoSwarm) {
 }
 
 // An index is for a site to ask for, even if a helper comes first.
-TEST_F(Helped, AHelperTakesNoIndexOfASiteThatIsStillToCome) {
+TEST_F(Helped, AHelperTakesNoIndexThatASiteMayAskFor) {
   static_cast<void>(c.hear(1, join_with("site1", 2)));
   static_cast<void>(c.hear(3, helper()));
   wire::Join second = join_with("site2", 2);
@@ -362,7 +362,7 @@ TEST_F(Helped, AStatusReportTellsWhatAHelperJoinsWith) {
   EXPECT_TRUE(after.at(0).second.tensors.empty()) << "no setting goes by them";
 }
 
-TEST(ModelReference, TensorsAreToldWhereASettingGoesByThem) {
+TEST(ModelReference, GivesTheTensorsOnlyIfASettingNeedsThem) {
   wire::Join join = join_of("paris");
   join.model = {{"wte.weight", "float32", {100, 8}, TensorKind::kAveraged, {}},
                 {"mask", "float32", {64}, TensorKind::kLeftOut, {}},

@@ -110,7 +110,7 @@ TEST_F(PeriodAtTheCoordinator, GoesByTheSettingsAllShare) {
   EXPECT_EQ(round(2, {{0.1, 1}, {0.1, 1}}), 100U);
 }
 
-TEST_F(PeriodAtTheCoordinator, BehindTheTrainingARoundEndsBeforeTheNext) {
+TEST_F(PeriodAtTheCoordinator, AnOverlappedRoundEndsBeforeTheNextBegins) {
   settings_.push_back({"overlap", "1"});
   gather({"paris", "tokyo"});
   EXPECT_EQ(round(1, {{}, {}}), 10U);
@@ -134,7 +134,7 @@ class PeriodBySamples : public PeriodAtTheCoordinator {
   }
 };
 
-TEST_F(PeriodBySamples, IsThatInWhichAllTogetherTrainOnSoMany) {
+TEST_F(PeriodBySamples, IsTheStepsInWhichAllSitesTogetherTrainOnTheSamples) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(counted(1, {{80, 10}, {160, 10}}), 40U) << "8 and 16 a step";
   EXPECT_THAT(notes(committed_), HasSubstr("[period] round 1: 40 steps until the next round instead of 10: the sites "
@@ -149,7 +149,7 @@ TEST_F(PeriodBySamples, IsShorterWhenMoreTakePart) {
   static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
   EXPECT_EQ(counted(2, {{320, 40}, {640, 40}, {96, 4}}), 20U) << "24 more, of which it has made few";
 }
-TEST_F(PeriodBySamples, IsAStepAtLeastAndWhatItWasWhereNobodyCounts) {
+TEST_F(PeriodBySamples, IsAtLeastAStepAndStaysIfNoSiteCountsSamples) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(counted(1, {{0, 0}, {0, 0}}), 10U);
   EXPECT_EQ(counted(2, {{1'000'000, 10}, {0, 10}}), 1U);
@@ -167,7 +167,7 @@ TEST_F(PeriodAtTheCoordinator, IsMeasuredFirstForASiteThatJoins) {
   EXPECT_EQ(round(4, {{0.1, 4}, {0.1, 4}, {0.2, 4}}), 1000U) << "at once, by the new ones alone";
 }
 
-TEST_F(PeriodAtTheCoordinator, WhenASiteIsGoneARoundWithoutItIsMeasuredFirst) {
+TEST_F(PeriodAtTheCoordinator, ARoundIsMeasuredAnewAfterASiteHasLeft) {
   gather({"paris", "tokyo", "lima"});
   round(1, {{}, {}, {}});
   EXPECT_EQ(round(2, {{0.1, 1}, {0.1, 1}, {0.1, 5}}), 2500U);
@@ -189,7 +189,7 @@ TEST_F(PeriodAtTheCoordinator, ATriggerWithoutARoundMeasuresNothing) {
 class Successor : public PeriodAtTheCoordinator {};
 
 // A new leader has measured nothing, and goes on from what the sites follow.
-TEST_F(Successor, GoesOnFromWhatTheSitesFollow) {
+TEST_F(Successor, ContinuesFromThePeriodThatTheSitesFollow) {
   gather({"paris", "tokyo"});
   EXPECT_EQ(round(1, {{0.1, 1}, {0.1, 1}}, 500), 500U);
   EXPECT_THAT(notes(committed_), Not(HasSubstr("[period]"))) << "of that round it does not know who waited for whom";

@@ -110,7 +110,7 @@ TEST_F(CoordinatorReachability, AHelperThatGoesIsMissed) {
   EXPECT_THAT(notices(actions, 2)[0], HasSubstr("helper has gone, and none of paris, tokyo, lima can be dialled"));
 }
 
-TEST_F(CoordinatorReachability, AtTheEndNobodyIsMissed) {
+TEST_F(CoordinatorReachability, ASiteThatLeavesAtTheEndIsNotMissed) {
   for (const std::uint64_t link : {1, 2}) static_cast<void>(undialable(link));
   EXPECT_TRUE(sent<wire::Notice>(c.hear(3, wire::Leave{"trained to the end"})).empty());
 }

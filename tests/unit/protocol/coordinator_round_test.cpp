@@ -160,7 +160,7 @@ TEST_F(Round, ASiteKnowsSinceWhenItsParametersStandStill) {
   EXPECT_EQ(start.participants[1], (wire::Participant{SiteId{1}, "tokyo", 1, AttemptId{1}}));
 }
 
-TEST_F(Round, ASinceNobodyHasFormedYetDoesNotCount) {
+TEST_F(Round, AReadySinceAnUnknownAttemptCountsAsSinceThisOne) {
   wire::Ready ready = H::ready(1);
   ready.since = AttemptId{77};
   static_cast<void>(c.hear(1, ready));
@@ -353,7 +353,7 @@ struct RoundOfGuests : Round {
   }
 };
 
-TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
+TEST_F(RoundOfGuests, OnlyTheFirstGuestTakesPartAfterALossAndNoneAfterTheNext) {
   ASSERT_EQ(with({11, 12, 13}).participants.size(), 6U);
   const auto once = c.close(13);
   EXPECT_THAT(notes(once),
@@ -372,7 +372,7 @@ TEST_F(RoundOfGuests, AfterOneIsLostOnlyTheFirstOfThemTakesPartThenNone) {
 }
 
 // An attacker's new names come after the sites that wait already.
-TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
+TEST_F(RoundOfGuests, AFailingNewerGuestKeepsNoOlderOneOutOfARound) {
   static_cast<void>(with({11, 12}));
   const wire::StartAttempt start = reformed(c.close(12));
   for (const std::uint64_t link : {1, 2, 11}) static_cast<void>(c.hear(link, H::done(start)));
@@ -381,7 +381,7 @@ TEST_F(RoundOfGuests, NewerNamesThatFailKeepAnOlderOneFromNoRound) {
   EXPECT_THAT(start.voters, testing::Contains(testing::Field(&wire::Voter::name, "guest11"))) << "it has a say now";
 }
 
-TEST_F(RoundOfGuests, TwoNewerNamesThatFailAtOnceKeepAnOlderOneFromNoRound) {
+TEST_F(RoundOfGuests, TwoFailingNewerGuestsKeepNoOlderOneOutOfARound) {
   const wire::StartAttempt start = with({11, 12, 13});
   for (const std::uint64_t link : {1, 2, 3, 11}) static_cast<void>(c.hear(link, H::done(start)));
   static_cast<void>(c.hear(12, H::done(start, kWrong)));
@@ -476,7 +476,7 @@ TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
 }
 
 // If it were only left out, no round could ever begin, and no error would say why.
-TEST(RoundOfTwo, OneThatIsBeyondRepairIsRefused) {
+TEST(RoundOfTwo, ASiteBeyondRepairIsRefused) {
   H c;
   c.gather({"paris", "tokyo"});
   wire::StartAttempt start = c.start(1, 2);
@@ -556,7 +556,7 @@ TEST(RoundWithoutAddress, ASiteThatCannotBeDialledOwnsNothing) {
   EXPECT_EQ(start.slices[0].owner, SiteId{1});
 }
 
-TEST(RoundOfALaterTerm, ItsAttemptsAreNumberedApart) {
+TEST(RoundOfALaterTerm, NumbersItsAttemptsApartFromThoseOfOtherTerms) {
   CoordinatorConfig config = H::defaults();
   config.term = TermId{2};
   H c(config);

@@ -40,7 +40,7 @@ class FarTerms : public testing::Test {
   H c{early_coordinator()};
 };
 
-TEST_F(FarTerms, OneAboveWhatTheClockAllowsIsNotHeardUntilItDoes) {
+TEST_F(FarTerms, ATermAboveTheClocksLimitIsIgnoredUntilTheClockAllowsIt) {
   elect();
   const auto actions = c.hear(3, voter("lima", kLimit + 1));
   EXPECT_THAT(all<CloseLink>(actions).at(0).why, HasSubstr("[join.far-term]"));
@@ -50,7 +50,7 @@ TEST_F(FarTerms, OneAboveWhatTheClockAllowsIsNotHeardUntilItDoes) {
   EXPECT_THAT(notes(c.hear(4, voter("lima", kLimit + 1))), HasSubstr("no longer leads"));
 }
 
-TEST_F(FarTerms, OneInAPromiseIsNotHeard) {
+TEST_F(FarTerms, AFarTermInAPromiseClosesTheLink) {
   static_cast<void>(c.hear(1, voter("paris")));
   static_cast<void>(c.hear(2, voter("tokyo")));
   const wire::Join lies = voter("tokyo", kLimit + 1);
@@ -59,7 +59,7 @@ TEST_F(FarTerms, OneInAPromiseIsNotHeard) {
   EXPECT_FALSE(c.coordinator.knows(LinkId{2}));
 }
 
-TEST_F(FarTerms, ASiteThatPromisedTheHighestAndLeavesKeepsNoFreshSiteOut) {
+TEST_F(FarTerms, ALeavingSiteWithTheHighestTermKeepsNoFreshSiteOut) {
   wire::Join liar = join_of("liar");
   liar.report.record.promised = TermId{kLimit};
   static_cast<void>(c.come(1, liar));
@@ -129,7 +129,7 @@ TEST(Rounds, FarAboveAllThatAreKnownAreRefused) {
 }
 
 // Each site has to remember them all, and to say them in one message.
-TEST(CoordinatorNames, ThatAreLongTogetherAreRefused) {
+TEST(CoordinatorNames, AreRefusedIfTheyAreTooLongInAll) {
   H c;
   const auto name = [](std::size_t i) { return std::string(250, 'x') + std::to_string(100'000 + i); };
   constexpr std::size_t kFit = (std::size_t{256} << 10) / 256;

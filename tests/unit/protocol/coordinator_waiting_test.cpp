@@ -14,7 +14,7 @@ const std::vector<wire::Voter> kThree = voters_of({"paris", "tokyo", "lima"});
 
 using Waiting = ThreeSites;
 
-TEST_F(Waiting, WaitingIsToldNowAndThen) {
+TEST_F(Waiting, AWaitIsReportedNowAndThen) {
   static_cast<void>(c.hear(1, H::ready(1)));
   const std::string text = notes(c.pass(seconds(125), {1, 2, 3}));
   for (const char* when : {"(10 s)", "(30 s)", "(60 s)", "(120 s)"}) {
@@ -148,7 +148,7 @@ TEST_F(Waiting, AMajorityStartsAtOnceWithoutASiteThatStandsInABarrierForIt) {
   EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier: x, which waits for paris"));
 }
 
-TEST_F(Waiting, OneOfThoseInACallMayTrainBesideIt) {
+TEST_F(Waiting, ASiteInACallMayTrainAlongside) {
   const InCall barrier{"barrier: x", {"paris"}, true};
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"tokyo", barrier}, {"lima", {"all_reduce", {"paris"}, false}}}}));
@@ -207,7 +207,7 @@ TEST_F(Waiting, ASiteThatLeftCountsForGood) {
   EXPECT_EQ(start.voters, voters_of({"paris"})) << "and is no part of the next membership";
 }
 
-TEST(WaitingOfTwo, OneThatReturnsWithItsRecordMakesAMajorityAgain) {
+TEST(WaitingOfTwo, AReturningSiteWithItsRecordMakesAMajorityAgain) {
   H c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.close(2));
@@ -268,7 +268,7 @@ TEST_F(SlowExchange, GoesOnWithoutTheSiteThatSendsNoContribution) {
   EXPECT_EQ(reformed(actions).participants.size(), 2U);
 }
 
-TEST_F(SlowExchange, WhereAllLinesAreSlowHasTimeWhileItGetsOn) {
+TEST_F(SlowExchange, GetsMoreTimeWhileAllSitesMakeProgress) {
   const wire::StartAttempt start = c.start(1, 3);
   for (int times = 0; times < 2; ++times) {
     const auto actions = exchange({1, 2, 3});
@@ -280,7 +280,7 @@ TEST_F(SlowExchange, WhereAllLinesAreSlowHasTimeWhileItGetsOn) {
 }
 
 // On two equal lines one is done first, and cannot go on alone.
-TEST_F(SlowExchange, IsWaitedForWhereThoseThatAreDoneAreTooFew) {
+TEST_F(SlowExchange, IsWaitedForWhileTooFewSitesAreDone) {
   const wire::StartAttempt start = c.start(1, 3);
   static_cast<void>(c.hear(1, H::done(start)));
   const auto actions = exchange({2, 3});
@@ -291,7 +291,7 @@ TEST_F(SlowExchange, IsWaitedForWhereThoseThatAreDoneAreTooFew) {
 }
 
 // One owner's word about another site sets nobody aside: here lima's own line is slow.
-TEST_F(SlowExchange, OneOfThreeThatLacksAPartBlamesNobody) {
+TEST_F(SlowExchange, BlamesNoSiteOnTheReportOfOne) {
   static_cast<void>(c.start(1, 3));
   slow_ = {{3, {SiteId{0}}}};
   const auto actions = exchange({1, 2, 3});
@@ -311,7 +311,7 @@ TEST_F(SlowExchange, EndsAtLastWithoutNamingAnybody) {
 }
 
 // Sites that trickle show movement, and get nowhere.
-TEST_F(SlowExchange, EndsAtOnceWhereItHardlyGetsOn) {
+TEST_F(SlowExchange, EndsIfSitesMakeHardlyAnyProgress) {
   static_cast<void>(c.start(1, 3));
   ahead_ = 1'000'000;
   EXPECT_TRUE(sent<wire::RoundSkipped>(exchange({1, 2, 3})).empty());

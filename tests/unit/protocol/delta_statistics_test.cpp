@@ -29,7 +29,7 @@ Sampled in_turn(float a, float b) {
   return sampled;
 }
 
-TEST(DeltaStatistics, EqualDeltasHaveNoSpreadAndThoseAtRightAnglesOne) {
+TEST(DeltaStatistics, TheSpreadOfEqualDeltasIsZeroAndOfOrthogonalDeltasOne) {
   DeltaStatistics deltas;
   const Sampled even = in_turn(1, 0);
   const Sampled odd = in_turn(0, 1);

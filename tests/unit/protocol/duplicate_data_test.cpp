@@ -35,7 +35,7 @@ TEST(DuplicateData, SampledElementsAreSpreadAndBounded) {
   EXPECT_LT(places.back(), 1'000'000'000U);
 }
 
-TEST(DuplicateData, TwoRoundsRunningAndOnce) {
+TEST(DuplicateData, IsReportedAfterTwoRoundsInARowAndOnce) {
   DuplicateData duplicate_data;
   const SampledDelta a = sampled_delta(1);
   const SampledDelta b = sampled_delta(1, 0.01F);

@@ -22,7 +22,7 @@ std::vector<unsigned> news_of(EgressBudget& budget, std::uint64_t rounds) {
   return news;
 }
 
-TEST(EgressBudget, WithoutOneNothingIsEverOver) {
+TEST(EgressBudget, ABudgetOfZeroIsNeverOver) {
   EgressBudget budget(0);
   EXPECT_EQ(news_of(budget, 3), (std::vector<unsigned>{0, 0, 0}));
   EXPECT_FALSE(budget.on());
@@ -72,7 +72,7 @@ TEST(EgressBudget, HalfIsSpentAtHalfAndNotBefore) {
   }
 }
 
-TEST(EgressBudget, GoesOnWhereAnEarlierProcessWas) {
+TEST(EgressBudget, ContinuesWithTheSpendingOfAnEarlierProcess) {
   EgressBudget budget(100 * kRound, {84 * kRound, kRound});
   budget.sent(kRound);
   budget.round_ended(kRound);
@@ -94,7 +94,7 @@ TEST(EgressBudget, ARoundThatCostMoreIsRememberedForAWhile) {
   EXPECT_EQ(budget.rounds_left(), 95U);
 }
 
-TEST(EgressBudget, OneThatIsOverspentIsOver) {
+TEST(EgressBudget, AnOverspentBudgetIsOver) {
   EgressBudget budget(kRound, {3 * kRound, 0});
   EXPECT_EQ(budget.left(), 0U);
   EXPECT_TRUE(budget.over());

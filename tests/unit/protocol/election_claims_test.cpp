@@ -65,7 +65,7 @@ TEST(ElectionClaims, ThePromisesThatCanDisproveItAreWaitedFor) {
   }
 }
 
-TEST(ElectionClaims, OneThatNeverPromisesHoldsNobodyUp) {
+TEST(ElectionClaims, AClaimingSiteThatNeverPromisesDelaysNobody) {
   Claim world;
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
   EXPECT_FALSE(world.promise(1));
@@ -77,7 +77,7 @@ TEST(ElectionClaims, OneThatNeverPromisesHoldsNobodyUp) {
 }
 
 // Of two of three nobody can tell: what the third has agreed on with one that is away may be so.
-TEST(ElectionClaims, OneThatTheOthersCannotDoWithoutIsBelieved) {
+TEST(ElectionClaims, AClaimingSiteNeededForAMajorityIsBelieved) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(3, claims(6, kNames)));
@@ -87,7 +87,7 @@ TEST(ElectionClaims, OneThatTheOthersCannotDoWithoutIsBelieved) {
   EXPECT_EQ(elected->anchor.round, RoundId{6});
 }
 
-TEST(ElectionClaims, AMembershipThatIsNotHereIsWaitedForForAGrace) {
+TEST(ElectionClaims, AClaimOfAnAbsentMembershipDelaysTheElectionByAGrace) {
   Claim world;
   EXPECT_FALSE(world.come(3, claims(6, {"lima", "oslo", "rome"})));
   EXPECT_THAT(world.lines, IsEmpty());
@@ -100,7 +100,7 @@ TEST(ElectionClaims, AMembershipThatIsNotHereIsWaitedForForAGrace) {
   EXPECT_EQ(elected->anchor, kAnchor);
 }
 
-TEST(ElectionClaims, AnotherRunThatIsNotHereIsWaitedForForAGrace) {
+TEST(ElectionClaims, AClaimOfAnotherRunDelaysTheElectionByAGrace) {
   for (const bool with_itself : {true, false}) {
     Claim world;
     const std::vector<std::string> names{"lima", "oslo"};
@@ -145,7 +145,7 @@ TEST(ElectionClaims, FewerSitesWithAnOlderAgreementDoNotSetAsideThoseThatWait) {
 }
 
 // Anyone with the name of an absent voter, and without a record, would have the term begun anew each time.
-TEST(ElectionClaims, ComersDoNotDisturbATermForWhichEnoughAreHere) {
+TEST(ElectionClaims, LateArrivalsDoNotDisturbATermThatHasEnoughSites) {
   Claim world;
   const TermId begun = world.term();
   for (std::uint64_t link = 3; link < 9; ++link) {
@@ -159,7 +159,7 @@ TEST(ElectionClaims, ComersDoNotDisturbATermForWhichEnoughAreHere) {
   EXPECT_TRUE(world.accept(2));
 }
 
-TEST(ElectionClaims, AfterThreeSecondsTheTermIsBegunAnewForThem) {
+TEST(ElectionClaims, ATermBeginsAnewForLateArrivalsAfterThreeSeconds) {
   Claim world;
   EXPECT_FALSE(world.promise(1));
   EXPECT_FALSE(world.come(3, forgetful("lima")));
@@ -187,7 +187,7 @@ TEST(ElectionClaims, ASiteTooLateForATermDoesNotCountInIt) {
 }
 
 // What is left when one is set aside cannot elect either, until the other is.
-TEST(ElectionClaims, TwoAtOnceHoldTheOthersUpForNoLongerThanAGrace) {
+TEST(ElectionClaims, TwoClaimsAtOnceDelayTheElectionByAGraceAtMost) {
   ElectionWorld world;
   const std::vector<std::string> five{"paris", "tokyo", "kyiv", "lima", "rome"};
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.come(link, voter(five[link - 1], 1, five)));
@@ -230,7 +230,7 @@ TEST(ElectionClaims, AClaimTheOthersMayHaveAgreedOnIsNotDisproved) {
 
 // Each time that it is counted again it seems to be enough; what it says does not come true, and the records do not
 // come.
-TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForRecords) {
+TEST(ElectionClaims, ARepeatedlyDisprovedClaimDoesNotProlongTheWaitForRecords) {
   Claim world;
   static_cast<void>(world.come(3, claims(6, kNames)));
   static_cast<void>(world.come(4, of_an_older_run("oslo")));
@@ -245,7 +245,7 @@ TEST(ElectionClaims, OneThatIsDisprovedTimeAfterTimeDoesNotProlongTheWaitForReco
 
 // The sites that are here know of no membership, so they wait for the one it names. An operator can say that this one
 // will not come.
-TEST(ElectionClaims, OneThatNeverPromisesIsMissedAfterAGraceAndMayBeForgotten) {
+TEST(ElectionClaims, AClaimingSiteThatNeverPromisesIsMissingAndMayBeForgotten) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(3, claims(90, {"lima"}, RunId{9})));
   for (const std::uint64_t link : {1, 2}) EXPECT_FALSE(world.come(link, fresh(kNames[link - 1])));
@@ -360,7 +360,7 @@ TEST(ElectionClaims, AClaimSetAsideCountsAgainIfTheOthersDoNotAnswer) {
 }
 
 // A look at all of them for twenty bytes, time after time, would leave no time for the others.
-TEST(ElectionClaims, AnAnswerThatChangesNothingIsToldApart) {
+TEST(ElectionClaims, AnAnswerThatChangesNothingIsRecognised) {
   Claim world;
   EXPECT_FALSE(world.election.on_accepted(LinkId{1}, wire::Accepted{world.term()})) << "nothing was to be accepted";
   const wire::Promise promise{world.term(), world.said.at(1).offer, world.said.at(1).report};

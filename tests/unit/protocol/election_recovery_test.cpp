@@ -44,7 +44,7 @@ TEST(Recovering, MakesUpTheNumber) {
   EXPECT_TRUE(world.elect());
 }
 
-TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
+TEST(Recovering, AnElectionBeginsAnewForARecoveringSiteThatIsNeeded) {
   ElectionWorld world;
   const std::vector<std::string> four{"paris", "tokyo", "lima", "oslo"};
   static_cast<void>(world.come(1, voter("paris", 1, four)));
@@ -65,7 +65,7 @@ TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
 }
 
 // Nothing is accepted by that membership before the next term, and the site is absent from it until then.
-TEST(Recovering, OneThatOnlyTheNextMembershipNamesNeedsNoNewTermAndIsLateForThisOne) {
+TEST(Recovering, ASiteOfTheNextMembershipOnlyIsTooLateAndBeginsNoNewTerm) {
   ElectionWorld world;
   wire::Proposal grown{{TermId{1}, 1, kModel, kAnchor.run, RoundId{5}, AttemptId{1}, {}, {}, {}}, true};
   grown.start.participants = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
@@ -88,7 +88,7 @@ TEST(Recovering, OneThatOnlyTheNextMembershipNamesNeedsNoNewTermAndIsLateForThis
     EXPECT_EQ(applicant.early, applicant.join.site != "oslo");
 }
 
-TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
+TEST(Recovering, IsTooLateForATermOnceItsPromisesAreFrozen) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, voter("tokyo")));
@@ -157,7 +157,7 @@ TEST(Recovering, ASiteOfAnotherRunHasNoRecordOfThisOne) {
 
 // ---- the way out -----------------------------------------------------------------------------------
 
-TEST(WayOut, TheyContinueAsAnotherRunAfterAGraceIfTooFewKeptTheirRecords) {
+TEST(WayOut, SitesContinueAsAnotherRunAfterAGraceIfTooFewKeptTheirRecords) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris", 8)));
   EXPECT_FALSE(world.come(2, forgetful("tokyo"))) << "lima may know of more than these two";
@@ -212,7 +212,7 @@ TEST(WayOut, ASiteThatComesAndGoesWaitsNoLongerThanTheGrace) {
   EXPECT_TRUE(world.pass(seconds(17)));
 }
 
-TEST(WayOut, AfterAnAbsenceLongerThanTheGraceItBeginsAnew) {
+TEST(WayOut, TheWaitBeginsAnewAfterAnAbsenceLongerThanTheGrace) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));
   static_cast<void>(world.come(2, forgetful("tokyo")));
@@ -236,7 +236,7 @@ wire::Join gone_on(const std::string& name, const wire::Offer& anchor = {RunId{8
 }
 
 // The others were forgotten there: without it they could not have gone on, by its name they would.
-TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
+TEST(GoneOn, ASiteOfALaterRunIsNoVoterOfTheRunThatItLeft) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris", 8, {"paris", "tokyo"})));
   const auto elected = world.come(2, gone_on("tokyo"));
@@ -247,7 +247,7 @@ TEST(GoneOn, ItIsNotCountedForWhatItHasLeftBehind) {
   EXPECT_FALSE(elected->founded);
 }
 
-TEST(GoneOn, AMajorityThatIsStillToElectDoesNotPassItOver) {
+TEST(GoneOn, AMajorityThatIsStillElectingTakesTheLaterRunIntoAccount) {
   ElectionWorld world;
   EXPECT_FALSE(world.come(1, voter("paris")));
   EXPECT_FALSE(world.come(3, gone_on("lima")));
@@ -257,7 +257,7 @@ TEST(GoneOn, AMajorityThatIsStillToElectDoesNotPassItOver) {
 }
 
 // A swarm of its own after the loss of its disk, an older one's state, a stranger's.
-TEST(GoneOn, OnlyAVoterAndWithMoreRoundsOfALaterRun) {
+TEST(GoneOn, CountsOnlyForAVoterWithMoreRoundsOfALaterRun) {
   for (const wire::Join& other :
        {gone_on("lima", {RunId{8}, RoundId{3}, kWrong}), gone_on("lima", {RunId{6}, RoundId{24}, kWrong}),
         gone_on("lima", {kAnchor.run, RoundId{5}, kWrong}), gone_on("oslo")}) {
@@ -273,7 +273,7 @@ TEST(GoneOn, OnlyAVoterAndWithMoreRoundsOfALaterRun) {
 }
 
 // Some hold it, and their word may have been set aside: the others would have settled it.
-TEST(GoneOn, NotInTheFaceOfARoundThatMayBeCommitted) {
+TEST(GoneOn, DoesNotOverrideARoundThatMayBeCommitted) {
   for (const std::uint64_t round : {std::uint64_t{4}, std::uint64_t{5}}) {
     ElectionWorld world;
     wire::Join paris = voter("paris"), tokyo = voter("tokyo");
@@ -317,7 +317,7 @@ TEST(Forgetting, AMajorityNeedsNobodyToBeForgotten) {
   EXPECT_EQ(elected->new_run, "");
 }
 
-TEST(Forgetting, AfterAWhileWhereThatIsAllowed) {
+TEST(Forgetting, HappensByItselfAfterTheConfiguredTime) {
   Election::Config config = ElectionWorld::config();
   config.forget_after = seconds(600);
   ElectionWorld world(config);
@@ -326,7 +326,7 @@ TEST(Forgetting, AfterAWhileWhereThatIsAllowed) {
   EXPECT_TRUE(world.pass(seconds(2)));
 }
 
-TEST(Forgetting, TheTimeIsThatOfTheSearchAndNotOfOneVisit) {
+TEST(Forgetting, CountsTheTimeOfAllVisitsTogether) {
   Election::Config config = ElectionWorld::config();
   config.forget_after = seconds(600);
   ElectionWorld world(config);
@@ -358,7 +358,7 @@ TEST(HasLeft, CountsByNameForGood) {
 }
 
 // Of two, the one that stays has half of the records, and both names.
-TEST(HasLeft, OneOfTwoGoesOnAlone) {
+TEST(HasLeft, ASiteContinuesAloneOnceTheOtherOfTwoHasLeft) {
   ElectionWorld world;
   wire::Join paris = voter("paris", 1, {"paris", "tokyo"});
   paris.report.record.voters[1].left = true;
@@ -388,7 +388,7 @@ TEST(HasLeft, MergesWhatEachSiteKnows) {
 }
 
 // It left the run before, or with a memory that counts no more.
-TEST(HasLeft, OnlyOfTheSameAnchorAndAcceptor) {
+TEST(HasLeft, CountsOnlyForTheSameAnchorAndAcceptor) {
   ElectionWorld world;
   wire::Join old = voter("tokyo");
   old.report.record.anchor.round = RoundId{3};
@@ -484,7 +484,7 @@ TEST(ElectionTime, AWaitForASilentSiteIsExplained) {
   EXPECT_THAT(world.lines, AllOf(HasSubstr("waiting for a leader to be elected"), Not(HasSubstr("records"))));
 }
 
-TEST(ElectionEnd, WhenAllHaveGoneNothingIsLeftOfIt) {
+TEST(ElectionEnd, NothingIsKeptOnceAllApplicantsHaveGone) {
   ElectionWorld world;
   wire::Join helper = join_of("helper");
   helper.helper = true;

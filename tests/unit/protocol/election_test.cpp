@@ -133,7 +133,7 @@ TEST(Election, APromiseHoldsWhatWasAcceptedSinceTheSiteCame) {
   EXPECT_FALSE(elected->given_up);
 }
 
-TEST(Election, OneOfThreeThatPromisedMayGo) {
+TEST(Election, ASiteOfThreeMayLeaveAfterItsPromise) {
   ElectionWorld world;
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.come(link, voter(kNames[link - 1])));
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.promise(link));
@@ -207,7 +207,7 @@ TEST(Election, ADecisionAcceptedByAllHereIsSettled) {
   EXPECT_EQ(asked.proposals[0].settled, asked.term) << "accepted once more, under the new term";
 }
 
-TEST(Election, OneThatHasNotAcceptedItRulesItOut) {
+TEST(Election, AVoterThatHasNotAcceptedAnAttemptRulesItOut) {
   ElectionWorld world;
   const auto elected =
       elect_two(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), false));
@@ -218,7 +218,7 @@ TEST(Election, OneThatHasNotAcceptedItRulesItOut) {
   EXPECT_THAT(world.accepts().at(0).proposals, IsEmpty());
 }
 
-TEST(Election, OneThatHasNeverHeardOfItRulesItOutToo) {
+TEST(Election, AVoterThatHasNeverHeardOfAnAttemptRulesItOutToo) {
   ElectionWorld world;
   const auto elected = elect_two(world, knows(voter("paris"), attempt(), true), voter("tokyo"));
   ASSERT_TRUE(elected);
@@ -226,7 +226,7 @@ TEST(Election, OneThatHasNeverHeardOfItRulesItOutToo) {
   EXPECT_TRUE(elected->given_up);
 }
 
-TEST(Election, OneThatHasAcceptedAnotherMeanRulesItOutToo) {
+TEST(Election, AVoterThatHasAcceptedAnotherMeanRulesTheAttemptOut) {
   ElectionWorld world;
   wire::Join tokyo = knows(voter("tokyo"), attempt(), true);
   tokyo.report.record.proposals[0].slices[1] = kWrong;
@@ -244,7 +244,7 @@ TEST(Election, AnAbsentSiteDoesNotRuleADecisionOut) {
   }
 }
 
-TEST(Election, OneThatHasLostItsRecordSinceDoesNotRuleItOut) {
+TEST(Election, AVoterThatHasLostItsRecordDoesNotRuleAnAttemptOut) {
   ElectionWorld world;
   static_cast<void>(world.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(world.come(2, forgetful("tokyo")));

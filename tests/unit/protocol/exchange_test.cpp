@@ -153,7 +153,7 @@ TEST(Exchange, DoneWhenOwnIsReducedAndAllOthersAreTaken) {
   EXPECT_TRUE(exchange.done());
 }
 
-TEST(Exchange, RefusesWhatDoesNotBelong) {
+TEST(Exchange, RefusesChunksThatDoNotBelongToIt) {
   Exchange exchange(plan_for(0));
   static_cast<void>(step(exchange, ExchangeStart{}));
   EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {2048, 3072}}), HasSubstr("[round.chunk-range]"));

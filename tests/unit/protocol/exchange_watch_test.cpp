@@ -51,7 +51,7 @@ TEST_F(Watch, ASiteThatWithholdsItsMeansHoldsUpWhenNoContributionIsMissing) {
   EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
 }
 
-TEST_F(Watch, WhileTwoMoveItIsWaitedFor) {
+TEST_F(Watch, AnExchangeIsWaitedForWhileTwoSitesMove) {
   lacks(kParis, {kLima});
   lacks(kRome, {kLima});
   moves(kOslo, 30);
@@ -61,7 +61,7 @@ TEST_F(Watch, WhileTwoMoveItIsWaitedFor) {
 }
 
 // They may be one peer, and say of the others what they like.
-TEST_F(Watch, NewcomersThatSayTheyMoveAreNotBelievedWhereNobodyWithASayDoes) {
+TEST_F(Watch, NewcomersThatClaimToMoveAreNotBelievedUnlessAVoterMoves) {
   const std::set<SiteId> say{kParis, kRome};
   for (const SiteId site : say) lacks(site, {kOslo, kLima});
   for (int second = 1; second < 100; ++second) {
@@ -79,7 +79,7 @@ TEST_F(Watch, NewcomersThatSayTheyMoveAreNotBelievedWhereNobodyWithASayDoes) {
 }
 
 // Contributions go before means: of two with a thin line between them half is to come when the others have it all.
-TEST_F(Watch, NewcomersThatSendToEachOtherAreGivenTwiceTheTimeThatTheOthersHad) {
+TEST_F(Watch, NewcomersThatSendToEachOtherGetTwiceTheTimeOfTheOthers) {
   const std::set<SiteId> say{kParis, kRome};
   for (int second = 1; second < 700; ++second) {
     for (const SiteId site : {kParis, kRome}) {
@@ -92,13 +92,13 @@ TEST_F(Watch, NewcomersThatSendToEachOtherAreGivenTwiceTheTimeThatTheOthersHad) 
   EXPECT_THAT(stall(600, {kLima}, say)->newcomers, ElementsAre(kLima)) << "oslo has said that it is done";
 }
 
-TEST_F(Watch, OneThatAloneSaysThatItMovesIsNotBelieved) {
+TEST_F(Watch, ASiteThatAloneClaimsToMoveIsNotBelieved) {
   for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima});
   for (int second = 1; second < 60; ++second) moves(kLima, second);
   EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
 }
 
-TEST_F(Watch, OneWordIsHeldAgainstThePairOnly) {
+TEST_F(Watch, OneSitesReportCountsAgainstThePairOnly) {
   lacks(kLima, {kParis});
   const auto found = stall(60);
   ASSERT_TRUE(found && found->pair);
@@ -114,7 +114,7 @@ TEST_F(Watch, NoSiteIsBlamedIfHalfOfThemLackTheOtherHalf) {
   EXPECT_FALSE(stall(60)->pair);
 }
 
-TEST_F(Watch, ASiteWithAllPartsThatIsNotDoneHoldsItUp) {
+TEST_F(Watch, ASiteWithAllPartsThatIsNotDoneHoldsTheExchangeUp) {
   EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo));
 }
 
@@ -130,7 +130,7 @@ TEST_F(Watch, TheSleepOfTheWatcherIsNobodysSilence) {
   EXPECT_TRUE(stall(160, {kOslo}));
 }
 
-TEST_F(Watch, ANewExchangeBeginsWithNothingSaid) {
+TEST_F(Watch, ANewExchangeForgetsEarlierReports) {
   for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima});
   watch.begin({kParis, kRome, kOslo}, at(60));
   EXPECT_FALSE(stall(119));
@@ -193,7 +193,7 @@ class HeldUp : public testing::Test {
   H c;
 };
 
-TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
+TEST_F(HeldUp, ASiteThatHoldsTheExchangeUpIsDroppedAfterAGrace) {
   static_cast<void>(c.start(1, 3));
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
   const auto actions = pass(3, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
@@ -203,7 +203,7 @@ TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
 }
 
-TEST_F(HeldUp, TwoNewcomersThatSayTheyMoveAreGoneOnWithoutAfterAGrace) {
+TEST_F(HeldUp, TwoNewcomersThatClaimToMoveAreLeftOutAfterAGrace) {
   H two;
   two.gather({"paris", "tokyo"});
   EXPECT_EQ(start_with_newcomers(two).participants.size(), 4U);
@@ -349,7 +349,7 @@ class HeldUpByMembers : public HeldUp {
   H five;
 };
 
-TEST_F(HeldUpByMembers, TwoThatSayInTurnThatTheyMoveHoldEachRoundUpToItsLimit) {
+TEST_F(HeldUpByMembers, TwoMembersThatClaimToMoveInTurnDelayEachRoundToItsLimit) {
   for (std::uint64_t round = 2; round <= 4; ++round) {
     static_cast<void>(five.start(round, 5));
     const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
@@ -363,7 +363,7 @@ TEST_F(HeldUpByMembers, TwoThatSayInTurnThatTheyMoveHoldEachRoundUpToItsLimit) {
 }
 
 // What it sends to paris moves there, too.
-TEST_F(HeldUpByMembers, OneThatSendsALittleNowAndThenHoldsEachRoundUpToItsLimit) {
+TEST_F(HeldUpByMembers, AMemberThatTricklesDelaysEachRoundToItsLimit) {
   static_cast<void>(five.start(2, 5));
   const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
     const std::uint64_t moved = link == 1 || link == 5 ? second / 50 : 0;
@@ -374,7 +374,7 @@ TEST_F(HeldUpByMembers, OneThatSendsALittleNowAndThenHoldsEachRoundUpToItsLimit)
 }
 
 // At the first limit all have moved since the begin. It says that it is somebody's contribution it waits for.
-TEST_F(HeldUpByMembers, OneThatKeepsItsMeansBackHoldsItUpForTwoLimitsThenTheOthersAverage) {
+TEST_F(HeldUpByMembers, AMemberThatWithholdsItsMeansDelaysARoundByTwoLimits) {
   static_cast<void>(five.start(2, 5));
   const auto [waited, next] = wait_for_the_next([](std::uint64_t link, std::uint64_t second) {
     const std::uint64_t moved = link == 1 || link == 5 ? second / 50 : 0;
@@ -386,7 +386,7 @@ TEST_F(HeldUpByMembers, OneThatKeepsItsMeansBackHoldsItUpForTwoLimitsThenTheOthe
 }
 
 // One after the other says so of them, when the limit for links has passed. Names that anybody can have.
-TEST_F(HeldUpByMembers, NewcomersWithoutALinkHoldItUpForAMinuteAndOneAttempt) {
+TEST_F(HeldUpByMembers, NewcomersWithoutALinkDelayARoundByAGraceAndAnAttempt) {
   for (const std::uint64_t link : {6, 7}) {
     wire::Join join = join_of("new" + std::to_string(link), 5);
     join.elements = 1 << 20;
@@ -412,7 +412,7 @@ TEST_F(HeldUpByMembers, NewcomersWithoutALinkHoldItUpForAMinuteAndOneAttempt) {
 }
 
 // As half of them are no more than half: nobody is to blame, and all train on.
-TEST_F(HeldUpByMembers, ASiteWhoseMeansHalfTheOthersLackHoldsItUpForThreeLimitsAtMost) {
+TEST_F(HeldUpByMembers, AMemberThatHalfOfTheOthersLackDelaysARoundByThreeLimits) {
   static_cast<void>(five.start(2, 5));
   std::uint64_t waited = 0;
   const auto [second_of_next, next] = wait_for_the_next([&](std::uint64_t link, std::uint64_t second) {

@@ -159,7 +159,7 @@ TEST(Forget, AMinorityGoesOnAsAnotherRunOnceTheMissingAreForgotten) {
 }
 
 // The coordinator's clock is behind that of the one that began the run.
-TEST(Forget, TheRunThatGoesOnIsTheLaterOneWhateverTheClocksSay) {
+TEST(Forget, TheContinuingRunIsTheLaterOneDespiteAClockThatIsBehind) {
   Candidate candidate;
   wire::Join a = join_of("a", membership({"a", "b", "c"}));
   a.offer.run = a.report.record.anchor.run = RunId{kFreshRun.value + 1000};
@@ -171,7 +171,7 @@ TEST(Forget, TheRunThatGoesOnIsTheLaterOneWhateverTheClocksSay) {
 }
 
 // Its record is gone, as it ended in good order; those who were forgotten come back with theirs.
-TEST(Forget, TheAgreementSinceIsTheAnchorOnceTheOthersAreBack) {
+TEST(Forget, ForgottenSitesThatReturnBringTheNewerAnchor) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b"})));
   wire::Join b = join_of("b", {});
@@ -208,7 +208,7 @@ TEST(Forget, TheNewestAnchorOfTwoRunsThatMeetIsContinuedFrom) {
   }
 }
 
-TEST(Forget, TheWordAboutSomeSaysNothingAboutTheOthers) {
+TEST(Forget, ForgettingOneSiteLeavesTheOthersMissing) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   const wire::Notice first = candidate.forget({"b"});
@@ -222,7 +222,7 @@ TEST(Forget, TheWordAboutSomeSaysNothingAboutTheOthers) {
   EXPECT_TRUE(told<wire::Welcome>(candidate.last, 1));
 }
 
-TEST(Forget, ANameThatNobodyMissesIsAMistake) {
+TEST(Forget, ANameThatNoSiteMissesIsRefused) {
   Candidate candidate;
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   const wire::Notice misspelt = candidate.forget({"b", "x"});
@@ -255,7 +255,7 @@ TEST(Forget, ASiteThatReturnsIsForgottenNoMore) {
   EXPECT_FALSE(told<wire::Welcome>(candidate.last, 1));
 }
 
-TEST(Forget, TheWordOutlivesAVisitElsewhereAndNotTheGrace) {
+TEST(Forget, SurvivesAVisitElsewhereButNotTheGrace) {
   for (const bool soon : {true, false}) {
     Candidate candidate;
     const auto voters = membership({"a", "b", "c"});
@@ -282,7 +282,7 @@ TEST(Forget, AMajorityWaitsForNobody) {
   }
 }
 
-TEST(Forget, ALeaderThatIsLeftWithAMinorityGoesOnWithItAtOnce) {
+TEST(Forget, ALeaderLeftWithAMinorityContinuesAtOnce) {
   Candidate candidate;
   const auto voters = membership({"a", "b", "c"});
   candidate.come(1, join_of("a", voters));
@@ -355,7 +355,7 @@ TEST(Forget, TheStatusNamesWhoIsMissingAndWhoHasLostItsRecord) {
 }
 
 // The membership of an attempt that may have been committed has to be there, too; a site that left it is not missed.
-TEST(Forget, TheMissingAreThoseOfAnAttemptThatMayBeCommittedToo) {
+TEST(Forget, TheMissingIncludeSitesOfAnAttemptThatMayBeCommitted) {
   Candidate candidate;
   auto voters = membership({"a", "b"});
   wire::Proposal proposal;
@@ -373,7 +373,7 @@ TEST(Forget, TheMissingAreThoseOfAnAttemptThatMayBeCommittedToo) {
   EXPECT_THAT(candidate.status(), HasSubstr(R"("missing":["c"])"));
 }
 
-TEST(Forget, ASiteThatWaitsSaysForWhom) {
+TEST(Forget, AWaitingSiteNamesTheMissingSites) {
   SiteConfig config;
   config.coordinators = {"x:1"};
   config.join_timeout = 300 * kSecond;

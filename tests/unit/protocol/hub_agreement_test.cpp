@@ -57,7 +57,7 @@ TEST(HubAgreement, NoResultIsGivenOutBeforeAllHoldIt) {
   EXPECT_TRUE(sums.given({0, 1, 2}, 1, kSoon));
 }
 
-TEST(HubAgreement, AHubThatToldOneAndDiedHasDecidedNothing) {
+TEST(HubAgreement, AHubThatDiedAfterTellingOneRankHasDecidedNothing) {
   Sums sums({"paris", "oslo", "bern"});
   for (const std::uint32_t rank : {1U, 2U}) sums.world.rank(rank).deaf = true;
   sums.sum({0, 1, 2}, 1);
@@ -88,7 +88,7 @@ TEST(HubAgreement, AStepThatOneHasCompletedStandsForTheOthers) {
   EXPECT_EQ(HubTestWorld::text_of(sums.result(2, 1).parts[0]), "part");
 }
 
-TEST(HubAgreement, TwoHubsAndThreeSites) {
+TEST(HubAgreement, ASiteAloneAtTheSecondHubFailsWhileTheOthersContinue) {
   Sums sums({"paris", "paris", "oslo", "bern"});
   sums.world.block(2, 0);  // it finds the other hub
   sums.sum({0, 1, 2, 3}, 1);
@@ -123,7 +123,7 @@ TEST(HubAgreement, ALoneSurvivorGoesOnWhenTheHubDiedWithTheOther) {
   EXPECT_THAT(sums.result(1, 1).absent, ElementsAre(0U));
 }
 
-TEST(HubAgreement, TwoThatGoOnApartStayApart) {
+TEST(HubAgreement, TwoRanksThatContinueApartStayApart) {
   Sums sums({"paris", "oslo"});
   sums.world.block(1, 0);
   sums.world.block(0, 1);
@@ -139,7 +139,7 @@ TEST(HubAgreement, TwoThatGoOnApartStayApart) {
   EXPECT_THAT(sums.error(0, 2), HasSubstr("rank 0 of paris was left out of its world's collectives"));
 }
 
-TEST(HubAgreement, TwoThatAreLeftOfThreeAreTwo) {
+TEST(HubAgreement, ALoneSurvivorContinuesOfTwoThatWereLeftOfThree) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.kill_rank(2);
   sums.sum({0, 1}, 1);
@@ -152,7 +152,7 @@ TEST(HubAgreement, TwoThatAreLeftOfThreeAreTwo) {
   EXPECT_THAT(sums.result(0, 2).absent, ElementsAre(1U, 2U));
 }
 
-TEST(HubAgreement, AMinorityOfThreeFailsInWords) {
+TEST(HubAgreement, AMinorityOfThreeFailsWithTheReason) {
   Sums sums({"paris", "paris", "oslo", "bern"});
   for (const std::uint32_t rank : {2U, 3U}) sums.world.kill_rank(rank);
   sums.sum({0, 1}, 1);
@@ -161,7 +161,7 @@ TEST(HubAgreement, AMinorityOfThreeFailsInWords) {
   EXPECT_THAT(sums.error(0, 1), HasSubstr("only 1 of 3 sites can reach this coordinator"));
 }
 
-TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
+TEST(HubAgreement, AMinorityOfFiveFailsWithTheReason) {
   Sums sums({"a", "b", "c", "d", "e"});
   for (const std::uint32_t rank : {2U, 3U, 4U}) {
     sums.world.block(rank, 0);
@@ -178,7 +178,7 @@ TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
 }
 
 // The only hub has died, and an error of a later step has come to a rank before it came to the steps in between.
-TEST(HubAgreement, ARankBehindAnOnlyHubsSuccessorIsToldSo) {
+TEST(HubAgreement, ARankThatMissedStepsOfALostHubGetsErrorsForThem) {
   Sums sums({"paris", "oslo", "bern"}, 1);
   sums.sum({0, 1, 2}, 1);
   sums.world.rank(2).deaf = true;

@@ -43,7 +43,7 @@ TEST(HubBounds, AStepCarriesAtMostSixtyFourMiB) {
   EXPECT_EQ(hub.hub().bytes_held(), 72 * kMiB);
 }
 
-TEST(HubBounds, ARankHoldsAtMostItsPartsAndHasThemBackWhenTheyAreTaken) {
+TEST(HubBounds, ARankRegainsItsShareOnceItsPartsAreTaken) {
   HubFixture hub;
   hub.gather(2, groups(9));
   std::uint64_t group = 2;
@@ -71,7 +71,7 @@ TEST(HubBounds, ManySmallPartsCountForMoreThanTheirBytes) {
   EXPECT_LE(brought * kPartCost, kMaxRankParts);
 }
 
-TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
+TEST(HubBounds, ARankThatContributesAgainIsCountedOnce) {
   HubFixture hub;
   hub.gather(2, groups(1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), 16 * kMiB), "");
@@ -358,7 +358,7 @@ TEST_F(HubClientBounds, HoldsABoundedNumberOfResultsOfAnUnopenedGroup) {
   EXPECT_TRUE(fails(GroupId(100), kMaxHeldOfGroup + 2).empty());
 }
 
-TEST_F(HubClientBounds, AHubThatLetsItInAndClosesIsDialledLessAndLess) {
+TEST_F(HubClientBounds, AHubThatAdmitsAndClosesIsDialledLessAndLessOften) {
   TimePoint now{};
   Duration pause{0};
   for (std::uint64_t link = 1; link <= 10; ++link) {
@@ -416,7 +416,7 @@ TEST_F(HubWorldsOfHosts, WorldsAreFewAndRememberedWhileTheirRanksMayComeBack) {
   EXPECT_EQ(begin("another", 1002), "") << "all of world 4 have left";
 }
 
-TEST_F(HubWorldsOfHosts, OneHostBeginsSoManyAndTakesNoRoomFromOthers) {
+TEST_F(HubWorldsOfHosts, OneHostBeginsABoundedNumberAndTakesNoRoomFromOthers) {
   for (std::uint64_t world = 1; world <= kMaxWorldsOfHost; ++world) EXPECT_EQ(begin("greedy", world), "");
   EXPECT_THAT(begin("greedy", 100),
               AllOf(HasSubstr("16 worlds that ranks of the same host have begun"), HasSubstr("[hub.too-many-worlds]")));
@@ -427,7 +427,7 @@ TEST_F(HubWorldsOfHosts, OneHostBeginsSoManyAndTakesNoRoomFromOthers) {
 }
 
 // As a host that restarts its ranks after each crash.
-TEST_F(HubWorldsOfHosts, ThoseOfAHostThatHaveDiedMakeRoomForItsNextTheLongestSilentFirst) {
+TEST_F(HubWorldsOfHosts, DeadWorldsOfAHostMakeRoomForItsNextLongestSilentFirst) {
   constexpr std::uint64_t kLinked = 2;
   constexpr std::uint64_t kOfAnother = 100;
   EXPECT_EQ(begin("other", kOfAnother), "");

@@ -115,7 +115,7 @@ void run_seeds(Faults faults) {
   }
 }
 
-TEST(HubFaults, None) { run_seeds({}); }
+TEST(HubFaults, RunsWithoutFaultsAreSound) { run_seeds({}); }
 TEST(HubFaults, LinksFallAndComeBack) { run_seeds({.cuts = true}); }
 TEST(HubFaults, ARankDiesAtAnyMoment) { run_seeds({.kills = true}); }
 TEST(HubFaults, ARankDiesWhileLinksFall) { run_seeds({.kills = true, .cuts = true}); }

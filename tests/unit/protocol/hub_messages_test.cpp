@@ -41,7 +41,7 @@ TEST(HubMessages, TheOnlyHubBelievesNoRankAboutTheMembership) {
 }
 
 // Else it would begin the world again, and end the others' steps another way.
-TEST(HubMessages, AnExpelledRankIsToldSoAfterTheOthersHaveLeft) {
+TEST(HubMessages, AnExpelledRankIsRefusedEvenAfterTheOthersHaveLeft) {
   HubFixture hub;
   for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 2));
   hub.pass(std::chrono::seconds(40));
@@ -54,7 +54,7 @@ TEST(HubMessages, AnExpelledRankIsToldSoAfterTheOthersHaveLeft) {
   EXPECT_THAT(hub.says(LinkId(77), late), HasSubstr("[hub.left-out]"));
 }
 
-TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
+TEST(HubMessages, NoRanksClaimChangesAMembershipWhileTheHubLeads) {
   HubFixture hub;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     wire::Enter enter = HubFixture::enter(rank, 3, 1, 3);

@@ -216,9 +216,9 @@ void go_well_where_strangers_have_left(std::size_t bytes) {
   EXPECT_EQ(hub.hub().bytes_held(), bytes);
 }
 
-TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellOnceTheyHaveDied) { go_well_where_strangers_have_left(8 * kMiB); }
+TEST(HubRoom, AHubFilledByStrangersRecoversOnceTheyHaveDied) { go_well_where_strangers_have_left(8 * kMiB); }
 
-TEST(HubRoom, AHubThatStrangersHaveFilledGoesWellWhereThereIsJustRoomForThePartsBytes) {
+TEST(HubRoom, AHubFilledByStrangersRecoversWithJustEnoughRoomForTheParts) {
   go_well_where_strangers_have_left(kMaxHubParts - kOfStrangers - kPartCost / 2);
 }
 

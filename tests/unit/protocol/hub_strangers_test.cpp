@@ -100,7 +100,7 @@ class Babble {
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
 };
 
-TEST(HubStrangers, TheHubStands) {
+TEST(HubStrangers, TheHubSurvivesRandomMessages) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Babble babble(seed);
     CollectiveHub hub({"default", std::chrono::milliseconds(100), std::chrono::seconds(2), std::chrono::seconds(3)});
@@ -127,7 +127,7 @@ TEST(HubStrangers, TheHubStands) {
   }
 }
 
-TEST(HubStrangers, TheClientStands) {
+TEST(HubStrangers, TheClientSurvivesRandomMessages) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Babble babble(seed);
     wire::Enter self{"default", 7, RankId(0), {"a", "b"}, {0, 0, 1}, 1, false, AcceptorId(1)};

@@ -131,7 +131,7 @@ TEST_F(CollectiveHubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   EXPECT_THAT(error(2, 4), HasSubstr("rank 1 of paris is in all_gather [3]"));
 }
 
-TEST_F(CollectiveHubTest, ReportsWhoWaitsInACallAndForWhom) {
+TEST_F(CollectiveHubTest, ReportsTheRanksThatWaitInACallAndTheMissingOnes) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
@@ -145,7 +145,7 @@ TEST_F(CollectiveHubTest, ReportsWhoWaitsInACallAndForWhom) {
   EXPECT_THAT(world.hub(0)->calls_under_way(kAll).sites, IsEmpty());
 }
 
-TEST_F(CollectiveHubTest, OnlyOfSitesThatSayThatTheyAreInThatWorldCallsAreTold) {
+TEST_F(CollectiveHubTest, CallsAreReportedOnlyOfSitesThatClaimTheirWorld) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
@@ -186,7 +186,7 @@ TEST_F(CollectiveHubTest, ATimeOutNamesWhoDidNotCome) {
   EXPECT_THAT(error(1, 1), HasSubstr("was given up"));
 }
 
-TEST_F(CollectiveHubTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
+TEST_F(CollectiveHubTest, SumsContinueWithoutALostRankAndGathersNameIt) {
   world.run_for(kSoon);
   world.kill_rank(3);
   const TimePoint died = world.now();
@@ -231,7 +231,7 @@ TEST_F(CollectiveHubTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
   EXPECT_THAT(parts(1, 1), ElementsAre("part 0", "", "part 2", "part 3"));
 }
 
-TEST_F(CollectiveHubTest, ASilentRankIsLeftOutAndToldSo) {
+TEST_F(CollectiveHubTest, ASilentRankIsLeftOutWithTheReason) {
   world.run_for(kSoon);
   world.pause(2, true);
   for (const std::uint32_t rank : {0U, 1U, 3U}) reduce(rank, 1);
@@ -261,7 +261,7 @@ TEST_F(CollectiveHubTest, ASuccessorGivesTheSameResult) {
   EXPECT_TRUE(world.run_until([&] { return all_done(2, {0, 1, 2, 3}); }, kSoon));
 }
 
-TEST_F(CollectiveHubTest, WithoutAnyHubItEndsInWords) {
+TEST_F(CollectiveHubTest, CallsFailWithTheReasonIfAllHubsAreGone) {
   world.run_for(kSoon);
   world.kill_hub(0);
   world.kill_hub(1);

@@ -117,7 +117,7 @@ TEST_F(TheFirstAnchor, IsThatOfTheNamedSite) {
   begin_with(0, {1}, "site0");
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(TheFirstAnchor, IsNotThatOfAFreshOneWhereOneResumed) {
+TEST_F(TheFirstAnchor, IsNotThatOfAFreshSiteIfAnotherResumed) {
   begin_with(0, {1});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("with the parameters of site 0, not with those of site1")));
 }
@@ -129,7 +129,7 @@ TEST_F(TheFirstAnchor, WaitsForTheNamedSite) {
   begin_with(0, {}, "rome");
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("began without rome")));
 }
-TEST_F(TheFirstAnchor, MayBeAnyWhereOneIsHeld) {
+TEST_F(TheFirstAnchor, MayBeAnyIfASiteHoldsAnAnchor) {
   wire::Join join;
   join.site = "site3";
   join.offer = {RunId{5}, RoundId{0}, {9, 9}};
@@ -179,7 +179,7 @@ class RenamedTest : public InvariantsTest {
   static SiteId id(std::uint64_t link) { return SiteId{static_cast<std::uint32_t>(link - 11)}; }
 };
 
-TEST_F(RenamedTest, TheNewestAnchorIsGoneOnFrom) {
+TEST_F(RenamedTest, ARenamedRunMayContinueFromTheNewestAnchor) {
   committed(7, 40);
   committed(8, 2);
   comes(11, "tokyo", 7, 40);
@@ -312,7 +312,7 @@ TEST_F(Durable, APromiseThatTellsOfMoreThanTheRecordIsABreach) {
   says(Persisted{1, {}}, promise(record(TermId{2}, {settled()})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
 }
-TEST_F(Durable, APromiseThatIsTooLateToCountIsNoHarm) {
+TEST_F(Durable, APromiseThatIsTooLateToCountIsNoBreach) {
   site("paris", Received{LinkId{1}, wire::Welcome{TermId{2}, SiteId{0}, 1, 1}}, {});
   says(Tick{}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), IsEmpty());
@@ -324,7 +324,7 @@ TEST_F(Durable, AWriteThatWasOvertakenAndFailsEndsTheMemory) {
   says(Persisted{1, unavailable("no space")}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
 }
-TEST_F(Durable, AWriteThatFailedIsNone) {
+TEST_F(Durable, AFailedWriteMakesNothingDurable) {
   write("paris", 1, record(TermId{2}));
   says(Persisted{1, unavailable("no space")}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
@@ -550,11 +550,11 @@ class Unknown : public InvariantsTest {
   }
 };
 
-TEST_F(Unknown, IsTheAnswerWhereNobodyHasToldOfTheCommit) {
+TEST_F(Unknown, IsTheAnswerIfNoMemberHasReportedTheCommit) {
   told({});
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(Unknown, IsNoAnswerWhereAMemberHas) {
+TEST_F(Unknown, IsABreachIfAMemberHasReportedTheCommit) {
   told({{RunId{7}, RoundId{1}, AttemptId{1}, {"paris"}, {}}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("whose commit paris has told of")));
 }

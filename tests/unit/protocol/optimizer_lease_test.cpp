@@ -144,7 +144,7 @@ TEST_F(Lease, AFetcherThatKeepsSilentLosesTheCopy) {
   EXPECT_EQ(all<DropCopy>(over).size(), 1U);
 }
 
-TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
+TEST_F(Lease, AStepThatDoesNotEndIsReportedAndItsCopyDropped) {
   static_cast<void>(ask(kLate));
   now += seconds(60);
   const auto over = step(LeaseTick{});

@@ -44,7 +44,7 @@ TEST(PeriodChoice, OneRoundIsEnoughOnSteadyLines) {
   EXPECT_EQ(choice.in_force(), 500U);
 }
 
-TEST(PeriodChoice, TheFirstChoiceIsToldWhateverItIs) {
+TEST(PeriodChoice, TheFirstChoiceIsReportedEvenIfItChangesNothing) {
   PeriodChoice choice;
   choice.go_on_from(10);
   EXPECT_TRUE(choice.measured({1, 0.2}, kBlocking));
@@ -74,7 +74,7 @@ TEST(PeriodChoice, ChangesOfLessThanATenthAreNotMade) {
   EXPECT_EQ(choice.in_force(), 495U);
 }
 
-TEST(PeriodChoice, AShortOneDoesNotGoUpAndDownByRounding) {
+TEST(PeriodChoice, AShortPeriodDoesNotOscillateByRounding) {
   PeriodChoice choice;
   choice.go_on_from(10);
   std::uint32_t changes = 0;

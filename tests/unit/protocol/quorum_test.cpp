@@ -25,7 +25,7 @@ Quorum quorum(const std::vector<wire::Voter>& list, std::size_t code) {
   return quorum_of(list, [&](const wire::Voter& voter) { return digit(code, voter.site.value); });
 }
 
-TEST(Quorum, AnySetThatAcceptsAndAnyThatPromisesShareOneThatRemembers) {
+TEST(Quorum, AnAcceptingAndAPromisingQuorumShareAVoterWithItsRecord) {
   for (std::size_t n = 1; n <= 6; ++n) {
     const auto list = voters(n);
     for (std::size_t accepts = 0; accepts < power_of_3(n); ++accepts) {
@@ -59,7 +59,7 @@ TEST(Quorum, AnyTwoSetsThatAcceptShareOne) {
   }
 }
 
-TEST(Quorum, ThoseWithRecordsThatAreHereAreEnoughWhereverOthersAreToo) {
+TEST(Quorum, NeedsEnoughVotersByNameAndEnoughWithTheirRecords) {
   struct Case {
     std::size_t voters, by_name, with_record;
     bool accept, promise;

@@ -77,7 +77,7 @@ TEST(RateMeter, RisesAtOnceAndFallsSlowly) {
   EXPECT_NEAR(meter.kbit_per_second(), 72'000, 800) << "a round without payloads says nothing";
 }
 
-TEST(RateMeter, ALineOfTerabitsIsToldWithinTheBound) {
+TEST(RateMeter, ARateOfTerabitsIsReportedAsTheMaximum) {
   RateMeter meter;
   for (int i = 0; i < 100; ++i) meter.add(at(0.01 * i), std::uint64_t{1} << 40);
   meter.begin_round();

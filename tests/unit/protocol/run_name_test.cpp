@@ -20,7 +20,7 @@ TEST(RunName, LaterIsLargerWhateverIsDrawn) {
   EXPECT_GT(run_name(kIn300Years, 0), run_name(kNow, kAllBits));
 }
 
-TEST(RunName, OneThatGoesOnFromAnotherIsLargerThoughAClockIsBehind) {
+TEST(RunName, IsLargerThanItsPredecessorsThoughAClockIsBehind) {
   const RunId known = run_name(kNow, kAllBits);
   const RunId behind = run_name(kNow - seconds(2), 0x1234'5678'9ABC'DEF0);
   const RunId other = run_name(kNow - seconds(2), 0x8765'4321'9ABC'DEF0);

@@ -107,7 +107,7 @@ TEST(SiteAcceptorAlone, ReportsFewerCommitsWithLongNames) {
 
 // ---- promises --------------------------------------------------------------------------------------
 
-TEST_F(SiteAcceptor, APromiseIsSaidOnceItIsDurable) {
+TEST_F(SiteAcceptor, APromiseIsSentOnceItIsDurable) {
   ask_again();
   const auto prepared = s.hear(5, wire::Prepare{TermId{4}});
   EXPECT_THAT(sent<wire::Promise>(prepared), IsEmpty());
@@ -121,7 +121,7 @@ TEST_F(SiteAcceptor, APromiseIsSaidOnceItIsDurable) {
   EXPECT_EQ(promises[0].second.report.record, record);
 }
 
-TEST_F(SiteAcceptor, OneItHasPromisedItFollowsAndNoOlder) {
+TEST_F(SiteAcceptor, FollowsNoTermOlderThanItHasPromised) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{4}}))));
   for (const std::uint64_t term : {1, 3, 4}) {
@@ -144,7 +144,7 @@ TEST_F(SiteAcceptor, SaysNoDoneOnceTheRoundIsSkipped) {
 }
 
 // In another register than that of its promises it is another acceptor, and has promised nothing.
-TEST_F(SiteAcceptor, LetInAnewItForgetsWhatItHasPromised) {
+TEST_F(SiteAcceptor, ForgetsItsPromiseWhenLetInAnew) {
   ask_again();
   static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{9}}))));
   const auto actions = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000, true});
@@ -155,7 +155,7 @@ TEST_F(SiteAcceptor, LetInAnewItForgetsWhatItHasPromised) {
 
 // The terms would come to their end. However many a candidate asks for, they end at the clock's; a coordinator's may be
 // a minute ahead.
-TEST(SiteTerms, AboveWhatTheClockAllowsItFollowsNone) {
+TEST(SiteTerms, AboveTheClocksLimitAreNotFollowed) {
   constexpr std::uint64_t kLimit = (2'000'000ULL + 60) * 4096;
   SiteConfig config = H::defaults();
   config.terms.since_1970 = seconds(2'000'000);
@@ -175,7 +175,7 @@ TEST(SiteTerms, AboveWhatTheClockAllowsItFollowsNone) {
   EXPECT_THAT(all<CloseLink>(leads).at(0).why, HasSubstr("acts under term " + std::to_string(kLimit + 1)));
 }
 
-TEST_F(SiteAcceptor, AMemberPromisesNobodyAnything) {
+TEST_F(SiteAcceptor, AMemberMakesNoPromise) {
   const auto actions = s.hear(1, wire::Prepare{TermId{9}});
   EXPECT_THAT(all<Persist>(actions), IsEmpty());
   EXPECT_THAT(notes(actions), HasSubstr("[ignored]"));
@@ -197,7 +197,7 @@ TEST_F(SiteAcceptor, KeepsItsPromiseOverARestart) {
   EXPECT_EQ(sent<wire::Promise>(again.hear(1, wire::Prepare{TermId{9}})).size(), 1U);
 }
 
-TEST_F(SiteAcceptor, APromiseToAnotherLinkIsNotSaid) {
+TEST_F(SiteAcceptor, APromiseToAClosedLinkIsNotSent) {
   ask_again();
   const std::uint64_t number = asked(s.hear(5, wire::Prepare{TermId{4}}));
   static_cast<void>(s.step(Closed{LinkId{5}, unavailable("reset")}));
@@ -236,7 +236,7 @@ TEST_F(SiteAcceptor, AnAttemptIsWrittenDownWithoutWaiting) {
   EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2)}));
 }
 
-TEST_F(SiteAcceptor, TheLastOfSeveralWritesSaysAll) {
+TEST_F(SiteAcceptor, TheLastOfSeveralWritesCoversTheEarlierOnes) {
   exchange();
   const std::uint64_t first = asked(complete());
   const std::uint64_t second = asked(s.hear(1, H::start(1, 2, 2)));
@@ -312,7 +312,7 @@ TEST_F(SiteAcceptor, TheAnchorThatACommitMakesIsKeptWithItsMembership) {
   EXPECT_EQ(applies[0].membership.voters, H::start(1, 1, 2).voters) << "that of the attempt";
 }
 
-TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
+TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsIgnored) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt other = H::start(1, 1, 2);
   other.fingerprint = kWrong;
@@ -425,7 +425,7 @@ TEST_F(SiteAcceptor, MarksSitesThatLeftInItsMembership) {
   EXPECT_FALSE(record.voters.at(1).left);
 }
 
-TEST_F(SiteAcceptor, AnOlderTermsWordOfThatCountsForNothing) {
+TEST_F(SiteAcceptor, ADepartureReportedUnderAnOlderTermIsIgnored) {
   EXPECT_THAT(all<Persist>(s.hear(1, wire::MemberLeft{TermId{0}, "paris", acceptor_of("paris")})), IsEmpty());
   EXPECT_FALSE(s.site.record().voters.at(0).left);
 }
@@ -455,7 +455,7 @@ TEST_F(SiteAcceptor, ASiteBackInAnotherMembershipHasNotLeftThat) {
 }
 
 // It has ceded its vote: those who stay count on it, and those who do not know of that must not.
-TEST_F(SiteAcceptor, IsNoWitnessAnyMoreBeforeItSaysThatItLeaves) {
+TEST_F(SiteAcceptor, ChangesItsIdentityBeforeItSendsItsLeave) {
   const AcceptorId before = s.site.record().acceptor;
   const auto departs = s.step(Depart{"trained to the end"});
   EXPECT_THAT(sent<wire::Leave>(departs), IsEmpty());

@@ -101,7 +101,7 @@ TEST_F(SiteInquiry, TheLaterRunOfTwoSwarmsThatGrowAlikeStays) {
   become();
   EXPECT_TRUE(goes(leads(8, 0)));
 }
-TEST_F(SiteInquiry, AnEarlierRunThatHasAgreedOnAsMuchIsLeft) {
+TEST_F(SiteInquiry, TheSiteStaysIfAnEarlierRunElsewhereHasAgreedOnAsMuch) {
   become();
   EXPECT_FALSE(goes(leads(6, 2)));
 }
@@ -109,23 +109,23 @@ TEST_F(SiteInquiry, AnEarlierRunThatHasAgreedOnMuchMoreStays) {
   become();
   EXPECT_TRUE(goes(leads(6, 3)));
 }
-TEST_F(SiteInquiry, WhileTheyGrowAlikeTheLargerStays) {
+TEST_F(SiteInquiry, TheSiteStaysInTheLargerSwarmWhileBothGrowAlike) {
   become();
   wire::Leads small = leads(8, 0);
   small.members = 1;
   EXPECT_FALSE(goes(small));
 }
-TEST_F(SiteInquiry, WhileTheyGrowAlikeTheSmallerIsLeft) {
+TEST_F(SiteInquiry, TheSiteGoesToTheLargerSwarmWhileBothGrowAlike) {
   become();
   wire::Leads large = leads(6, 0);
   large.members = 3;
   EXPECT_TRUE(goes(large));
 }
-TEST_F(SiteInquiry, ItsOwnRunIsNoReasonToGo) {
+TEST_F(SiteInquiry, TheSiteStaysIfItsOwnRunIsLedElsewhere) {
   become();
   EXPECT_FALSE(goes(leads(7, 90)));
 }
-TEST_F(SiteInquiry, AnotherGenerationIsNoneEither) {
+TEST_F(SiteInquiry, TheSiteStaysIfAnotherGenerationIsLedElsewhere) {
   become();
   wire::Leads other = leads(8, 90);
   other.generation = 2;
@@ -273,7 +273,7 @@ TEST_F(SiteInquiry, AQuestionThatIsNotAnsweredIsGivenUp) {
       << "too late: it is nobody's link";
 }
 
-TEST_F(SiteInquiry, AnAnswerToAnEarlierQuestionIsNotTakenForThisOnes) {
+TEST_F(SiteInquiry, ALinkOfAnEarlierInquiryIsClosed) {
   become();
   static_cast<void>(wait(62));
   EXPECT_EQ(all<CloseLink>(s.step(CoordinatorConnected{LinkId{9}, true, 0})).size(), 1U);
@@ -297,7 +297,7 @@ TEST_F(SiteInquiry, AnAnswerAfterTheCoordinatorWasLostMovesNobody) {
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).at(0).candidate, 0U) << "the first in the list, as ever";
 }
 
-TEST_F(SiteInquiry, AnswersNobodyAskedForAreAStrangers) {
+TEST_F(SiteInquiry, AnUnrequestedAnswerClosesItsLink) {
   become();
   EXPECT_EQ(all<CloseLink>(s.hear(9, leads(8, 90))).at(0).link, LinkId{9});
   const auto uninvited = s.step(CoordinatorConnected{LinkId{8}, true});
@@ -340,7 +340,7 @@ class SiteInquiryAtThree : public SiteInquiry {
  protected:
   SiteInquiryAtThree() : SiteInquiry({"first:1", "second:2", "third:3"}) {}
 };
-TEST_F(SiteInquiryAtThree, TheyTakeTurns) {
+TEST_F(SiteInquiryAtThree, OtherCandidatesTakeTurns) {
   become();
   std::set<std::uint32_t> asked;
   for (int turn = 0; turn < 4; ++turn) {

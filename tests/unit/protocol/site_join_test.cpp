@@ -24,7 +24,7 @@ TEST(SiteJoin, DialsJoinsInstallsTheAnchorAndTrains) {
   EXPECT_EQ(all<JoinDone>(done)[0].site, SiteId{0});
 }
 
-TEST(SiteJoin, WithoutAddressesItFailsInWords) {
+TEST(SiteJoin, AMissingAddressIsAnErrorThatNamesTheKnob) {
   SiteHarness s{SiteConfig{}};
   EXPECT_THAT(all<Failed>(s.step(Begin{join_of("paris")}))[0].why.message(), HasSubstr("COLLAB_COORDINATOR"));
 }
@@ -70,7 +70,7 @@ TEST(SiteJoin, ASiteThatWasLetInMayAskForAsLongAgainOnce) {
   }
 }
 
-TEST(SiteJoin, ItsCoordinatorsTimesAreTakenButNotAGraceOfADay) {
+TEST(SiteJoin, TheCoordinatorsTimesAreTakenWithinBounds) {
   constexpr std::uint32_t kDay = 24 * 3600 * 1000;
   for (const auto& [own, heartbeat_ms, grace_ms, heartbeat, grace] :
        {std::tuple(60.0, 1000U, 600'000U, 1.0, 600.0), std::tuple(60.0, 1U, kDay, 0.01, 600.0),
@@ -131,13 +131,13 @@ class SiteJoinInTwoSeconds : public testing::Test {
   SiteHarness s{config()};
 };
 
-TEST_F(SiteJoinInTwoSeconds, WhereTheFirstIsSilentTheSecondIsJoinedInTimeThoughNobodyLeads) {
+TEST_F(SiteJoinInTwoSeconds, TheSecondCandidateIsDialledInTimeIfTheFirstIsSilent) {
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   EXPECT_TRUE(dials_the_second());
 }
 
-TEST_F(SiteJoinInTwoSeconds, WhereTheFirstDoesNotGreetTheSecondIsDialledInTime) {
+TEST_F(SiteJoinInTwoSeconds, TheSecondCandidateIsDialledInTimeIfTheFirstDoesNotConnect) {
   static_cast<void>(s.step(Begin{join_of("paris")}));
   EXPECT_TRUE(dials_the_second());
 }
@@ -198,7 +198,7 @@ TEST_F(SiteFetches, TheAnchorFromTheSource) {
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
-TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksForAnotherSource) {
+TEST_F(SiteFetches, OnceMoreAfterAWrongDigestAndThenRejoinsForAnotherSource) {
   static_cast<void>(install());
   s.link_to(0, "paris", 2);
   const auto again = s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong});
@@ -254,14 +254,14 @@ class SiteFetchesFromTwo : public testing::Test {
   SiteHarness s;
 };
 
-TEST_F(SiteFetchesFromTwo, BothAreAskedAtOnce) {
+TEST_F(SiteFetchesFromTwo, BothSourcesAreAskedAtOnce) {
   EXPECT_EQ(all<DialPeer>(begun).size(), 2U);
   EXPECT_EQ(all<ReceiveAnchor>(begun).size(), 1U);
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("the anchor of round 4 from paris, oslo"));
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
-TEST_F(SiteFetchesFromTwo, TheOneThatSentOtherBytesIsNamed) {
+TEST_F(SiteFetchesFromTwo, TheSourceThatSentOtherBytesIsNamed) {
   const auto wrong = s.step(AnchorSourceWrong{SiteId{0}, "its elements [0, 10) are not those agreed on"});
   EXPECT_THAT(notes(wrong),
               HasSubstr("[repair] the anchor of round 4 is no longer fetched from paris: its elements [0, 10)"));
@@ -407,12 +407,12 @@ TEST_F(SiteRebase, AContributionCountsInALaterAttemptToo) {
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 0U);
 }
 
-TEST_F(SiteRebase, UnknownIsCounted) {
+TEST_F(SiteRebase, AContributionThatMayHaveCountedIsTakenAsCounted) {
   done_with_round_1();
   EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 0U);
 }
 
-TEST_F(SiteRebase, UnknownCountsForNothingWhereNothingWasContributed) {
+TEST_F(SiteRebase, AnUnknownOutcomeIsIgnoredIfNothingWasContributed) {
   EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 8U);
 }
 
@@ -468,7 +468,7 @@ TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 12U);
 }
 
-TEST_F(SiteRebase, AnAnchorThatIsNotAwaitedAnyMoreDoesNotComeIntoPlace) {
+TEST_F(SiteRebase, ALostCoordinatorStopsTheTransferOfTheAnchor) {
   s.link_to(0, "paris", 2);
   EXPECT_EQ(
       all<ReceiveAnchor>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong})).size(),
@@ -527,7 +527,7 @@ TEST(SiteLeave, EndsWithTheAcknowledgementACloseOrAfterFiveSeconds) {
   }
 }
 
-TEST(SiteLeave, WithoutACoordinatorAtOnce) {
+TEST(SiteLeave, EndsAtOnceWithoutACoordinator) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
   EXPECT_EQ(all<Left>(s.step(Depart{"done"})).size(), 1U);
@@ -549,7 +549,7 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
 }
 
 // The first may answer after it was given up for the second: then it is the one this site is at.
-TEST(SiteJoin, ADialThatSucceedsLateIsKnownForWhatItIs) {
+TEST(SiteJoin, ADialThatSucceedsLateIsMatchedToItsCandidate) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("tokyo")}));
   const auto second = all<DialCoordinator>(s.pass(seconds(20)));

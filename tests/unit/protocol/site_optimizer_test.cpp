@@ -33,7 +33,7 @@ class Optimizer : public testing::Test {
   SiteHarness s;
 };
 
-TEST_F(Optimizer, IsAskedOfAMemberThatIsKnownAndTakenWhole) {
+TEST_F(Optimizer, StateIsFetchedWholeFromAKnownMember) {
   EXPECT_EQ(sent<wire::FetchOptimizer>(find()).at(0), std::pair(LinkId{2}, wire::FetchOptimizer{}));
   const auto offered = all<OptimizerOffered>(s.hear(2, offer()));
   EXPECT_EQ(offered.at(0).from, "paris");
@@ -71,7 +71,7 @@ TEST_F(Optimizer, ComesInPartsOfWhichABoundedNumberIsOnItsWay) {
   EXPECT_EQ(whole, 1U);
 }
 
-TEST_F(Optimizer, TheNextMemberIsAskedWhereOneHasNone) {
+TEST_F(Optimizer, TheNextMemberIsAskedIfOneHasNoState) {
   static_cast<void>(find());
   const auto next = s.hear(2, none("it has not made a step yet"));
   EXPECT_EQ(all<DialPeer>(next).at(0).site, SiteId{2}) << "the next above it";
@@ -87,13 +87,13 @@ TEST_F(Optimizer, TheNextMemberIsAskedWhereOneHasNone) {
             "there");
 }
 
-TEST_F(Optimizer, IsNotSoughtWhereNobodyIs) {
+TEST_F(Optimizer, StateIsNotSoughtIfNoOtherSiteIsHere) {
   s = SiteHarness{};
   s.become(0, {"paris"});
   EXPECT_EQ(all<NoOptimizer>(find()).at(0).why.message(), "no other site is here");
 }
 
-TEST_F(Optimizer, WaitsForNobodyWithoutLimit) {
+TEST_F(Optimizer, EachMemberIsWaitedForWithinALimit) {
   static_cast<void>(find());
   EXPECT_TRUE(all<NoOptimizer>(s.tick(seconds(64))).empty()) << "a grace, and a little for the answer";
   EXPECT_FALSE(all<DialPeer>(s.tick(seconds(1))).empty()) << "the next";
@@ -113,7 +113,7 @@ TEST_F(Optimizer, LostMidwayIsAskedOfAnother) {
   EXPECT_EQ(all<DialPeer>(find()).at(0).site, SiteId{2});
 }
 
-TEST_F(Optimizer, LostBeforeItIsTakenIsToldThen) {
+TEST_F(Optimizer, StateLostBeforeItIsTakenIsReportedWhenItIsTaken) {
   static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   EXPECT_TRUE(all<OptimizerLost>(s.step(Closed{LinkId{2}, unavailable("reset")})).empty());
@@ -149,7 +149,7 @@ TEST_F(Optimizer, OnceEveryByteIsHereItsSourceMayGo) {
 }
 
 // Each source may take its time; those that serve what is no good do not have the joiner wait one after the other.
-TEST_F(Optimizer, HoweverManyLieTheTryHasOneLimit) {
+TEST_F(Optimizer, TheTryHasOneLimitForAllMembers) {
   static_cast<void>(find());
   static_cast<void>(s.hear(2, offer()));
   static_cast<void>(s.step(TakeOptimizer{}));

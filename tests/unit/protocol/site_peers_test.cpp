@@ -36,7 +36,7 @@ TEST_F(Peers, ADiallerIsKnownByItsHello) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
 }
 
-TEST_F(Peers, StrangersAreHungUpOnWithAReason) {
+TEST_F(Peers, LinksOfStrangersAreClosedWithAReason) {
   EXPECT_THAT(hangup(5, wire::FetchAnchor{}), HasSubstr("FetchAnchor came before Hello"));
   EXPECT_THAT(hangup(6, hello(2, "lima", "other")),
               HasSubstr("belongs to the swarm \"other\", this site to \"swarm\""));
@@ -96,7 +96,7 @@ TEST_F(Peers, TheDialledPeerProvesItsKeyToo) {
   EXPECT_THAT(hangup(8, hello(0, "paris")), HasSubstr("does not prove that it is that site"));
 }
 
-TEST_F(Peers, NoKeyIsNoneThatFits) {
+TEST_F(Peers, APeerWithoutAKnownKeyIsRefused) {
   s.tells_keys = true;
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima", "oslo"})));
   static_cast<void>(s.step(PeerConnected{SiteId{3}, LinkId{8}}));
@@ -104,7 +104,7 @@ TEST_F(Peers, NoKeyIsNoneThatFits) {
   EXPECT_THAT(hangup(8, hello(3, "oslo")), HasSubstr("does not prove"));
 }
 
-TEST_F(Peers, ANewKeyIsShownToPeersThatMayKnowNoOther) {
+TEST_F(Peers, ANewKeyIsSentToPeersThatMayNotKnowTheOldOne) {
   s.tells_keys = true;
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
   const auto again = sent<wire::Hello>(s.hear(1, wire::Keys{{{SiteId{0}, {8, 8}}}}));
@@ -160,7 +160,7 @@ TEST_F(Peers, MessagesNoSiteSendsAnotherAreIgnored) {
   EXPECT_TRUE(s.hear(5, hello(2, "lima")).empty());
 }
 
-TEST(PeersEarly, AFetchBeforeOurOwnAnchorIsInPlaceIsAnsweredThen) {
+TEST(PeersEarly, AFetchBeforeOurAnchorIsInPlaceIsAnsweredOnceItIs) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
@@ -232,7 +232,7 @@ TEST(PeersHidden, ASiteThatCannotBeDialledDialsAFewAtATime) {
   EXPECT_EQ(dialled.size(), kSites - 1) << "each once before one is dialled again";
 }
 
-TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
+TEST(PeersHidden, TwoSitesThatCannotBeDialledFailWithTheReason) {
   SiteHarness s;
   wire::Join join = join_of("tokyo");
   join.address.clear();

@@ -54,7 +54,7 @@ class SiteReachability : public testing::Test {
   std::vector<SiteId> failed{};
 };
 
-TEST_F(SiteReachability, WithoutOneToTheAnchorItFailsAfterTheGrace) {
+TEST_F(SiteReachability, AJoinerWithoutALinkToTheAnchorFailsAfterTheGrace) {
   join();
   told();
   EXPECT_EQ(failure(wait(58)), "");
@@ -76,7 +76,7 @@ TEST_F(SiteReachability, ASiteThatCanBeDialledWaitsOn) {
   EXPECT_THAT(failure(wait(2)), HasSubstr("collab helper")) << "it has tried for longer than the grace";
 }
 
-TEST_F(SiteReachability, TwoThatReachEachOtherAllTheSameGoOn) {
+TEST_F(SiteReachability, TwoSitesThatReachEachOtherAfterAllContinue) {
   join();
   told();
   static_cast<void>(wait(30));

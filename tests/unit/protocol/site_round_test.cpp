@@ -67,7 +67,7 @@ TEST_F(SiteRound, TheHigherSiteDialsThenTheExchangeStarts) {
   EXPECT_EQ(all<StartExchange>(actions)[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}}));
 }
 
-TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
+TEST(SiteRoundLower, TheLowerSiteStartsOnceItIsDialledAndTheLinkIsConfirmed) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Trigger{8, 4}));
@@ -76,7 +76,7 @@ TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
   EXPECT_EQ(all<StartExchange>(s.hear(2, wire::Heartbeat{0, true})).size(), 1U);
 }
 
-TEST(SiteRoundLower, TheLowerSiteDialsWhereItCannotBeDialled) {
+TEST(SiteRoundLower, TheLowerSiteDialsIfItCannotBeDialled) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"}, "paris");
   static_cast<void>(s.step(Trigger{8, 4}));
@@ -86,7 +86,7 @@ TEST(SiteRoundLower, TheLowerSiteDialsWhereItCannotBeDialled) {
 }
 
 // Where the higher cannot reach the lower, the lower may reach the higher.
-TEST(SiteRoundLower, AfterAWhileItDialsToo) {
+TEST(SiteRoundLower, TheLowerSiteDialsTooAfterAWhile) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Trigger{8, 4}));
@@ -97,7 +97,7 @@ TEST(SiteRoundLower, AfterAWhileItDialsToo) {
   EXPECT_EQ(dials[0].site, SiteId{1});
 }
 
-TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
+TEST_F(SiteRound, ARoundIsDoneCommittedAndAppliedAndTheNextFollows) {
   exchange();
   const auto done = sent<wire::Done>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
   EXPECT_EQ(done[0].second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
@@ -378,7 +378,7 @@ TEST_F(SiteRound, ASkippedRoundAnswersTheTriggerAndNothingIsLost) {
 }
 
 // Its Ready had crossed the word that no round is formed. Without an answer the others would wait for it.
-TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
+TEST_F(SiteRound, AnAttemptWhileItIsNotReadyClosesTheLinkToTheLeader) {
   static_cast<void>(s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"}));
   const auto actions = s.hear(1, H::start(1, 1, 2));
   EXPECT_TRUE(all<StartExchange>(actions).empty());
@@ -388,7 +388,7 @@ TEST_F(SiteRound, AnAttemptThatFindsItNotReadyEndsTheLinkAndIsAnsweredSo) {
 }
 
 // By the next candidate of its list the script may have ended, and its Leave would reach nobody.
-TEST_F(SiteRound, ALeaderThatFindsItNotReadyIsDialledAgainAtOnce) {
+TEST_F(SiteRound, ALeaderThatStartedTooEarlyIsDialledAgainAtOnce) {
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
   CoordinatorConnected second{LinkId{5}};
@@ -403,7 +403,7 @@ TEST_F(SiteRound, ALeaderThatFindsItNotReadyIsDialledAgainAtOnce) {
 }
 
 // Its Leave waits for the disk: with the link it would be lost, and the others would miss a voter for ever.
-TEST_F(SiteRound, AnAttemptThatFindsItLeavingIsIgnoredAndItsLeaveIsSaid) {
+TEST_F(SiteRound, AnAttemptWhileItLeavesIsIgnoredAndItsLeaveIsSent) {
   s.writes_wait = true;
   const auto written = all<Persist>(s.step(Depart{"asked to end"}));
   ASSERT_EQ(written.size(), 1U);
@@ -461,7 +461,7 @@ TEST_F(SiteRound, AContributionThatMayBeCommittedIsSetAsideBeforeTrainingOn) {
   EXPECT_EQ(std::pair(done[0].round, done[0].samples), std::pair(RoundId{2}, std::uint64_t{20}));
 }
 
-TEST_F(SiteRound, ACommitThatIsOwedEndsTheTriggerWhereNothingWasTrainedSince) {
+TEST_F(SiteRound, AnOwedCommitEndsTheTriggerIfNothingWasTrainedSince) {
   complete();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(70)));
@@ -517,7 +517,7 @@ TEST_F(SiteOwes, ConfirmsARoundAppliedMeanwhile) {
   EXPECT_EQ(ready[0].second.round, RoundId{2});
 }
 
-TEST_F(SiteRound, ACommitOfWhatItHasNotDoneEndsTheLinkNotTheSite) {
+TEST_F(SiteRound, ACommitOfAnAttemptItHasNotDoneEndsTheLinkNotTheSite) {
   exchange();
   const auto actions = s.hear(1, commit);
   EXPECT_TRUE(all<Failed>(actions).empty());
@@ -529,7 +529,7 @@ TEST_F(SiteRound, ACommitOfWhatItHasNotDoneEndsTheLinkNotTheSite) {
   EXPECT_EQ(dials[0].candidate, 1U) << "the one after it";
 }
 
-TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
+TEST_F(SiteRound, ACommitOfALaterRoundEndsTheLinkAndOfAnEarlierOneIsIgnored) {
   complete();
   EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
   EXPECT_EQ(all<CloseLink>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
@@ -564,7 +564,7 @@ TEST_F(SiteRound, NoCallWaitsForeverEvenIfTheCoordinatorForgets) {
 }
 
 // Its leader has stepped down, and a candidate lets nobody in until others come: that one says who, and what to do.
-TEST(SiteWithoutALeader, SkipsInTheWordsOfTheCandidateWhereItWaits) {
+TEST(SiteWithoutALeader, SkipsARoundWithTheReasonOfItsCandidate) {
   H s;
   s.become(1, {"paris", "tokyo"});
   static_cast<void>(s.step(Closed{LinkId{1}, {}}));

@@ -15,14 +15,14 @@ double weight_by(WeightBy by, const Trigger& trained) {
   return sent<wire::Ready>(s.step(trained))[0].second.weight;
 }
 
-TEST(SiteWeight, IsWhatTheSitesWereToldToCountBy) {
+TEST(SiteWeight, FollowsTheKnob) {
   const Trigger trained{48, 3};
   EXPECT_EQ(weight_by(WeightBy::kSamples, trained), 48);
   EXPECT_EQ(weight_by(WeightBy::kSteps, trained), 3);
   EXPECT_EQ(weight_by(WeightBy::kEqual, trained), 1);
 }
 
-TEST(SiteWeight, IsNoMoreThanCanBeSaid) {
+TEST(SiteWeight, IsAtMostWhatTheProtocolAllows) {
   EXPECT_EQ(weight_by(WeightBy::kSamples, Trigger{UINT64_MAX, 1}), wire::kMaxWeight);
 }
 

@@ -96,7 +96,7 @@ TEST(PassOn, WithoutALossNothingChanges) {
   EXPECT_EQ(pass_on(before, three), before);
 }
 
-TEST(Lopsided, IsATableInWhichOneHasFarMoreThanItsShare) {
+TEST(Lopsided, IsATableInWhichAnOwnerHasFarMoreThanItsShare) {
   const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{1}, 1}};
   EXPECT_FALSE(lopsided({}, two));
   EXPECT_FALSE(lopsided({{SiteId{0}, {0, 60}}, {SiteId{1}, {60, 100}}}, two));

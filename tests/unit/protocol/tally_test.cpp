@@ -16,7 +16,7 @@ namespace {
 using H = CoordinatorHarness;
 using testing::ElementsAre;
 
-TEST(Tally, AddsUpByNameAndTellsTheMostFirst) {
+TEST(Tally, AddsUpByNameAndListsTheLargestFirst) {
   Tally tally;
   tally.add("paris", 10);
   tally.add("tokyo", 64);
@@ -75,7 +75,7 @@ TEST(TallyOfRounds, CountsASiteThatContributedAndWasLostBeforeTheCommit) {
               ElementsAre(Contributed{"lima", 8, 1}, Contributed{"paris", 8, 1}, Contributed{"tokyo", 8, 1}));
 }
 
-TEST(LossInStatus, StaysAsItWasToldLast) {
+TEST(LossInStatus, KeepsTheLastFiniteLoss) {
   H c;
   c.gather({"paris", "tokyo"});
   EXPECT_FALSE(c.coordinator.status(c.now).members[0].loss);

@@ -106,7 +106,7 @@ TEST(WaterFilling, MixedRatesGiveAHybrid) {
   EXPECT_EQ(exchange_time(lines, shares, 1), 1.0 / 5);
 }
 
-TEST(WaterFilling, TwoSitesWithRatesAlikeCarryTheSameWhateverTheShares) {
+TEST(WaterFilling, ExchangesOfTwoSymmetricLinesTakeTheSameTimeForAllShares) {
   const std::vector<Line> lines{line(0, 10, 10), line(1, 80, 80)};
   EXPECT_THAT(values(fill_lines(lines, 1)), Pointwise(DoubleNear(1e-12), {0.5, 0.5}));
   EXPECT_EQ(least_exchange_time(lines, 1), 0.1);

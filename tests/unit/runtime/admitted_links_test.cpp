@@ -52,7 +52,7 @@ TEST_F(AdmittedLinksTest, VotersAreClosedAfterAllOthers) {
 }
 
 // A peer that takes part in a round under many names is a voter under each.
-TEST_F(AdmittedLinksTest, ManyNamesWithASayPushNobodyOut) {
+TEST_F(AdmittedLinksTest, ManyVotersOfOneHostPushNobodyOut) {
   come_all(1, 30, "site");
   for (std::uint64_t link = 1000; link < 2000; ++link) {
     voters_.insert(std::to_string(link));

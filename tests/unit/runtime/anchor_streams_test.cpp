@@ -203,7 +203,7 @@ class Joiners : public ::testing::Test {
   std::map<LinkId, std::vector<std::uint64_t>> tokens_;
 };
 
-TEST_F(Joiners, ShareWhatMayBeOnItsWay) {
+TEST_F(Joiners, ShareThePartsInFlight) {
   ask(1, 64);
   ask(2, 64);
   EXPECT_EQ(on_their_way(1), 32U);
@@ -237,7 +237,7 @@ TEST_F(Joiners, HoldABoundedTotalEvenIfTheyTakeNothing) {
 // The system answers ENOMEM where there is no memory.
 bool is_mapped(std::span<std::byte> memory) { return ::msync(memory.data(), memory.size(), MS_ASYNC) == 0; }
 
-TEST_F(Joiners, LeaveNothingOfWhatTheyWereSent) {
+TEST_F(Joiners, LeaveNoSentPartInMemory) {
   ASSERT_TRUE(streams_->send({{kRun, kRound, wire::ChunkKind::kAnchor, {0, kLarge}}, LinkId{1}}).ok());
   testing::NotingTransport::Sent part = std::move(transport_.sent.front());
   transport_.sent.clear();

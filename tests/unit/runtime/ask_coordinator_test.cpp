@@ -39,7 +39,7 @@ TEST_F(AskCoordinator, ReportsAtOnceThatNobodyAnswers) {
   EXPECT_THAT(status.status().message(), HasSubstr("no coordinator answers: nobody listens at head:29400"));
 }
 
-TEST_F(AskCoordinator, WithoutAnAnswerItEndsAtTheLimit) {
+TEST_F(AskCoordinator, EndsAtTheLimitWithoutAnAnswer) {
   const auto status = query_status(coordinator([](const wire::Message&) { return std::vector<wire::Message>(); }),
                                    "head:1", seconds(0));
   EXPECT_EQ(status.status().code(), StatusCode::kTimeout);

@@ -6,14 +6,14 @@
 namespace collab {
 namespace {
 
-TEST(AuthenticatedNames, WithoutACertificateEveryNameWillDo) {
+TEST(AuthenticatedNames, AllowEveryNameWithoutACertificate) {
   AuthenticatedNames names;
   EXPECT_EQ(names.difference(LinkId{1}, "paris"), "");
   names.put(LinkId{2}, {"rome"});
   EXPECT_EQ(names.difference(LinkId{1}, "paris"), "") << "another link's certificate says nothing of this one";
 }
 
-TEST(AuthenticatedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
+TEST(AuthenticatedNames, AllowOnlyNamesOfTheCertificateAndReportBothNames) {
   AuthenticatedNames names;
   names.put(LinkId{1}, {"paris", "paris.example"});
   EXPECT_EQ(names.difference(LinkId{1}, "paris.example"), "");

@@ -30,14 +30,14 @@ SealedAnchor sealed(const wire::Offer& of, const Voters& voters) {
 
 Remains::State state(const wire::Offer& of, const Voters& voters) { return {of, membership(of, voters), false}; }
 
-TEST(Beginning, WithNothingItIsANewMemory) {
+TEST(Beginning, StartsWithANewAcceptorIfNothingWasSaved) {
   const Beginning site = begin_with({}, kFresh);
   EXPECT_EQ(site.record.acceptor, kFresh);
   EXPECT_EQ(site.record.anchor, wire::Offer{});
   EXPECT_FALSE(site.anchor);
 }
 
-TEST(Beginning, AnAnchorComesWithItsMembershipWhereThereIsNoRecord) {
+TEST(Beginning, TakesTheMembershipFromTheAnchorIfThereIsNoRecord) {
   const wire::Offer at = anchor(3, 7);
   const Beginning of_arena = begin_with({{}, sealed(at, {kParis, kOslo}), {}}, kFresh);
   const Beginning of_state = begin_with({{}, {}, state(at, {kParis, kOslo})}, kFresh);
@@ -66,7 +66,7 @@ TEST(Beginning, WaitsForNoSiteAfterAnOrderlyEnd) {
   EXPECT_EQ(begin_with(remains, kFresh).record.anchor, anchor(3, 7)) << "whose record is here has not ended";
 }
 
-TEST(Beginning, TheNewestAnchorCountsAndOfTwoAlikeThatInMemory) {
+TEST(Beginning, TheNewestAnchorCountsAndTheOneInMemoryIfBothAreEqual) {
   const auto begin = [](const wire::Offer& arena, const wire::Offer& on_disk) {
     return begin_with({{}, sealed(arena, {kParis}), state(on_disk, {kOslo})}, kFresh);
   };
@@ -76,7 +76,7 @@ TEST(Beginning, TheNewestAnchorCountsAndOfTwoAlikeThatInMemory) {
   EXPECT_EQ(begin(anchor(4, 1), anchor(3, 8)).record.voters, Voters{kParis}) << "a later run's";
 }
 
-TEST(Beginning, AStateOfTheRunThatItHadLeftIsNotTheNewest) {
+TEST(Beginning, AStateOfARunThatTheSiteHadLeftIsNotTheNewest) {
   const wire::Offer left = anchor(4, 17);
   const wire::Offer last = anchor(3, 15);
   Remains remains{membership(last, {kParis}), sealed(last, {kParis}), state(left, {kParis, kOslo})};
@@ -86,7 +86,7 @@ TEST(Beginning, AStateOfTheRunThatItHadLeftIsNotTheNewest) {
 }
 
 // Why a state that was passed over is given its name back only once the record is away, too.
-TEST(Beginning, ARecordOfAnotherRunHoldsAStateToItsMembership) {
+TEST(Beginning, ARecordOfALaterRunOverridesTheMembershipOfAState) {
   Remains remains{membership(anchor(8, 5), {kParis, kOslo}), {}, state(anchor(7, 24), {kParis})};
   const Beginning held = begin_with(remains, kFresh);
   EXPECT_TRUE(held.from_state);

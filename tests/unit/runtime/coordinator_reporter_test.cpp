@@ -11,7 +11,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(CoordinatorReporter, RoundsAndWhatElseIsNotableAreKeptApart) {
+TEST(CoordinatorReporter, RoundsAndOtherNotableEventsAreKeptApart) {
   CoordinatorReporter news(*EventsFile::open(""));
   const auto tell = [&](protocol::Note::Level level, const std::string& event, const std::string& text) {
     news.record(TimePoint(), {level, event, text, {}});

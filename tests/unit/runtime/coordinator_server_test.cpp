@@ -206,7 +206,7 @@ class CoordinatorOfFewFiles : private testing::FewFiles, public CoordinatorServe
   std::uint64_t settled_ = 100'000;
 };
 
-TEST_F(CoordinatorOfFewFiles, OneHostUnderManyNamesTakesAQuarterOfTheFilesAndNobodysPlace) {
+TEST_F(CoordinatorOfFewFiles, OneHostUnderManyNamesTakesAtMostAQuarterOfTheFiles) {
   for (std::uint64_t link = 1; link <= kMost + 30; ++link) {
     join(LinkId{link}, "10.6.6.6");
     settle();
@@ -220,7 +220,7 @@ TEST_F(CoordinatorOfFewFiles, OneHostUnderManyNamesTakesAQuarterOfTheFilesAndNob
   EXPECT_EQ(closed(1, kHonest), 31U);
 }
 
-TEST_F(CoordinatorOfFewFiles, RanksOfOneHostTakeAQuarterOfTheFilesAndNobodysPlace) {
+TEST_F(CoordinatorOfFewFiles, RanksOfOneHostTakeAtMostAQuarterOfTheFiles) {
   for (std::uint64_t link = 1; link <= kMost + 30; ++link) {
     enter(LinkId{link}, "10.6.6.6", 1, 1'000);
     settle();

@@ -144,7 +144,7 @@ TEST_F(DataPlaneCodec, ACancelledAttemptSendsTheSameBytesAgain) {
   }
 }
 
-TEST_F(DataPlaneCodec, ACommitThatIsHeardOfLateCountsWhatWasContributed) {
+TEST_F(DataPlaneCodec, ALateCommitCountsWhatWasContributed) {
   begin(CodecId::kInt4);
   run_round();
   const std::vector<float> before = left_out();
@@ -249,7 +249,7 @@ TEST_F(DataPlaneCodec, NonFiniteTensorsOfOurOwnSliceAreNamedToo) {
   EXPECT_THAT(unfit->reason, HasSubstr("NaN in parameter \"h.0.weight\" (element 904 of"));
 }
 
-TEST_F(DataPlaneCodec, APassOverAllElementsSaysOnItsWayThatItGoesOn) {
+TEST_F(DataPlaneCodec, APassOverAllElementsReportsItsProgress) {
   tile_elements_ = vector_.tile_elements = 4096;
   begin({CodecId::kInt8, CodecId::kInt8});
   EXPECT_EQ(std::exchange(passed_, 0), 4 + 4) << "the parameters and the digest of the anchor, tile by tile";

@@ -109,7 +109,7 @@ TEST_F(DataPlaneEarly, WaitingChunksAreDroppedWhenAnotherRunsAnchorIsInstalled) 
   EXPECT_EQ(plane_->early().bytes(), 0U);
 }
 
-TEST_F(DataPlaneEarly, BeyondTheBoundTheAttemptFailsAndTheNextOneIsWhole) {
+TEST_F(DataPlaneEarly, AFloodFailsTheAttemptAndTheNextOneIsWhole) {
   const std::vector<float> before = anchor();
   const std::vector<float> trained = vector_.values;
   floods(1);
@@ -130,7 +130,7 @@ TEST_F(DataPlaneEarly, BeyondTheBoundTheAttemptFailsAndTheNextOneIsWhole) {
   expect_committed(before, trained);
 }
 
-TEST_F(DataPlaneEarly, AnAttemptThatIsDueToBeCommittedOutlivesAFlood) {
+TEST_F(DataPlaneEarly, ACompleteAttemptSurvivesAFlood) {
   const std::vector<float> before = anchor();
   const std::vector<float> trained = vector_.values;
   start(1);

@@ -76,7 +76,7 @@ TEST_F(FragmentsOfASite, ARoundMovesOneFragmentAndLeavesTheRest) {
   }
 }
 
-TEST_F(FragmentsOfASite, ItsBoundsNeedNotBeThoseOfTiles) {
+TEST_F(FragmentsOfASite, BoundsOfAFragmentNeedNotBeThoseOfTiles) {
   begin(CodecId::kInt8);
   const ElementRange odd{3 * 1024, 7 * 1024};
   const std::vector<float> before = anchor();

@@ -125,7 +125,7 @@ TEST_F(RadialStepOfASite, ATensorsStepIsAsLongAsTheDeltasAreOnAverage) {
   }
 }
 
-TEST_F(RadialStepOfASite, OtherNormsAreAnotherMean) {
+TEST_F(RadialStepOfASite, OtherNormsChangeTheDigestOfTheMean) {
   std::vector<std::vector<Digest>> said;
   for (const bool lies : {false, true}) {
     random_ = Prng(51);
@@ -188,7 +188,7 @@ TEST_F(RadialStepOfASite, WithOneContributorEqualsTheAverageBitForBit) {
   EXPECT_EQ(anchors[0], anchors[1]);
 }
 
-TEST_F(RadialStepOfASite, AnAttemptThatIsFormedAgainAndACommitThatComesLateGiveTheSameBits) {
+TEST_F(RadialStepOfASite, ARepeatedAttemptAndALateCommitGiveTheSameBits) {
   std::vector<std::vector<float>> anchors;
   for (const int way : {0, 1, 2}) {
     random_ = Prng(51);

@@ -29,7 +29,7 @@ TEST_F(DiallerQuotasTest, ALinkMayAskForTheStatusFourTimesASecond) {
   EXPECT_EQ(answered(1, 100, wire::StatusQuery{}), 4);
 }
 
-TEST_F(DiallerQuotasTest, AHostMaySixteenTimesAndAllSixtyFourButForThisMachine) {
+TEST_F(DiallerQuotasTest, AHostAsksSixteenTimesASecondAndAllRemoteHostsSixtyFour) {
   int in_all = 0;
   for (std::uint64_t host = 0; host < 10; ++host) {
     int of_host = 0;
@@ -52,7 +52,7 @@ TEST_F(DiallerQuotasTest, SmallQuestionsAreTwentyASecondAndOtherMessagesNone) {
   EXPECT_EQ(answered(1, 1000, wire::Heartbeat{}), 1000);
 }
 
-TEST_F(DiallerQuotasTest, HostsThatAskNoMoreAreForgottenWhereTheyAreMany) {
+TEST_F(DiallerQuotasTest, HostsThatStoppedAskingAreForgottenIfThereAreMany) {
   for (std::uint64_t link = 1; link <= DiallerQuotas::kFewHosts + 1; ++link) {
     dialler_quotas_.on_accepted(LinkId{link}, std::to_string(link));
     answered(link, 1, wire::StatusQuery{});

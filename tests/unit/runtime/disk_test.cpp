@@ -41,7 +41,7 @@ class DiskTest : public ::testing::Test {
   const std::string path_ = folder_ + "state";
 };
 
-TEST_F(DiskTest, ANewFileIsTheOldOneUntilItTakesItsPlace) {
+TEST_F(DiskTest, TheOldFileStaysUntilTheNewOneTakesItsPlace) {
   put(path_, "old");
   auto file = NewFile::make(system_disk(), path_);
   ASSERT_TRUE(file.ok()) << file.status().to_string();
@@ -54,7 +54,7 @@ TEST_F(DiskTest, ANewFileIsTheOldOneUntilItTakesItsPlace) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
 }
 
-TEST_F(DiskTest, OneThatIsGivenUpLeavesNothingBehind) {
+TEST_F(DiskTest, AnAbandonedNewFileLeavesNothingBehind) {
   put(path_, "old");
   {
     auto file = NewFile::make(system_disk(), path_);
@@ -67,7 +67,7 @@ TEST_F(DiskTest, OneThatIsGivenUpLeavesNothingBehind) {
   EXPECT_EQ(text_of(path_), "old");
 }
 
-TEST_F(DiskTest, ItsNameIsDurableToo) {
+TEST_F(DiskTest, TheNameOfANewFileIsDurableToo) {
   NotingDisk disk;
   auto file = NewFile::make(disk, path_);
   ASSERT_TRUE(file.ok() && file->write(0, bytes("new")).ok() && file->sync().ok() && file->place().ok());

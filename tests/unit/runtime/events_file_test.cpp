@@ -40,7 +40,7 @@ TEST_F(EventsFileTest, IsItsOwnersAloneAndGrows) {
   EXPECT_THAT(text_of(path), HasSubstr(R"("site":"\u202erome\u001b","event":"join")"));
 }
 
-TEST_F(EventsFileTest, OneThatOthersCanReadStaysSoAndIsWarnedOf) {
+TEST_F(EventsFileTest, WarnsOfAFileThatOthersCanReadAndKeepsItsMode) {
   const std::string path = folder_ + "/events.jsonl";
   std::ofstream(path) << "";
   for (const fs::perms mode : {fs::perms(0644), fs::perms(0600)}) {
@@ -108,7 +108,7 @@ TEST_F(EventsFileTest, TheNumberOfKindsIsBounded) {
   EXPECT_EQ(notes.kinds(), Notes::kMostKinds);
 }
 
-TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
+TEST_F(EventsFileTest, TheCodeOfAMessageIsWrittenBesideTheReason) {
   const std::string path = folder_ + "/events.jsonl";
   auto file = EventsFile::open(path);
   Notes notes(*file, "paris");
@@ -119,7 +119,7 @@ TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason":"tokyo has joined"})"));
 }
 
-TEST_F(EventsFileTest, AfterALineThatWasTornTheOthersAreWhole) {
+TEST_F(EventsFileTest, LinesAfterATornOneAreWhole) {
   const std::string path = folder_ + "/events.jsonl";
   testing::FailingDisk disk;
   {

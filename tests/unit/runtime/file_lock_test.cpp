@@ -30,7 +30,7 @@ TEST_F(FileLockTest, TheSecondProcessIsToldTheHolder) {
   EXPECT_THAT(FileLock::holder_of(path_), HasSubstr(us())) << "who only asks hears it too";
 }
 
-TEST_F(FileLockTest, GivenUpItLeavesItsNameAndNobody) {
+TEST_F(FileLockTest, AReleasedLockLeavesItsFileWithoutAHolder) {
   { ASSERT_TRUE(FileLock::take(path_).ok()); }
   EXPECT_TRUE(std::filesystem::exists(path_));
   EXPECT_EQ(FileLock::holder_of(path_), "");

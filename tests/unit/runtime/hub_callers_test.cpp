@@ -44,7 +44,7 @@ TEST(HubCallers, OnlyCallersThatWaitForAdmissionAreNotified) {
   EXPECT_EQ(refused.get().message(), "the hub is gone");
 }
 
-TEST(HubCallers, ItLeavesOnceAndNotWhereItCannotGoOn) {
+TEST(HubCallers, LeavesOnceAndNotIfItIsBroken) {
   HubCallers callers;
   std::promise<void> leaves, again;
   auto left = leaves.get_future();

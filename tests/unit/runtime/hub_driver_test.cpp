@@ -94,7 +94,7 @@ TEST_F(HubDriverTest, ARankThatTakesItsResultsMayHaveAnyNumberOfSteps) {
   EXPECT_THAT(transport_.closed, IsEmpty());
 }
 
-TEST_F(HubDriverTest, ACallUnderWayIsNewsOnceWhileARoundWaits) {
+TEST_F(HubDriverTest, ACallUnderWayIsReportedOnceWhileARoundWaits) {
   enter();
   EXPECT_EQ(news(true, 1), std::nullopt) << "there is none, as it was told before";
   contribute(kParis, 1, part_);

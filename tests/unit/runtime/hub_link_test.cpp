@@ -45,14 +45,14 @@ TEST_F(HubLinkAlone, IdentifiesItselfAndIsAdmitted) {
   EXPECT_THAT(heard_->dialled, Each("first:1"));
 }
 
-TEST_F(HubLinkAlone, ARefusalEndsTheWaitInTheHubsWords) {
+TEST_F(HubLinkAlone, ARefusalEndsTheWaitWithTheHubsReason) {
   const auto link = enter([](const wire::Message&) -> std::vector<wire::Message> {
     return {wire::Refuse{"rank 1 is gone from this world"}};
   });
   EXPECT_THAT(link.status().message(), HasSubstr("rank 1 is gone from this world"));
 }
 
-TEST_F(HubLinkAlone, WithoutAHubOrWithAWorldThatCannotTravelNobodyIsDialled) {
+TEST_F(HubLinkAlone, NothingIsDialledWithoutAHubOrWithAnInvalidWorld) {
   options_.site_of = {0, 5};
   EXPECT_FALSE(enter(let_in).ok()) << "there is no site 5";
   options_.hubs.clear();

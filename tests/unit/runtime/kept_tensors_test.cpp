@@ -40,20 +40,20 @@ TEST(KeptTensors, WordsArePartsOfNames) {
   EXPECT_THAT(kept.unmatched, IsEmpty());
 }
 
-TEST(KeptTensors, WordsThatNameNothingAreTold) {
+TEST(KeptTensors, WordsThatMatchNothingAreReported) {
   const KeptTensors kept = kept_tensors("embeding,ln,small", kModel, kElements, UINT64_MAX);
   EXPECT_THAT(kept.unmatched, ElementsAre("embeding"));
   EXPECT_THAT(kept_tensors("small", {}, kElements, UINT64_MAX).unmatched, IsEmpty()) << "small is no name";
 }
 
-TEST(KeptTensors, BuffersAreKeptBesideWhatWordsName) {
+TEST(KeptTensors, BuffersAreKeptBesideTheMatchedTensors) {
   EXPECT_THAT(kept_tensors("mlp", kModel, kElements, kParameters).ranges,
               ElementsAre(ElementRange{140'200, 140'200 + 65'536}, ElementRange{kParameters, kElements}));
   EXPECT_THAT(kept_tensors("small", kModel, kElements, kParameters).ranges,
               ElementsAre(ElementRange{140'000, 140'200}, ElementRange{kParameters - 1, kElements}));
 }
 
-TEST(KeptTensors, AModelThatIsLongerThanTheVectorEndsWithIt) {
+TEST(KeptTensors, RangesAreCutAtTheEndOfTheVector) {
   EXPECT_THAT(kept_tensors("wte", kModel, 1000, UINT64_MAX).ranges, ElementsAre(ElementRange{0, 1000}));
   EXPECT_THAT(kept_tensors("ln", kModel, 1000, UINT64_MAX).ranges, IsEmpty());
 }

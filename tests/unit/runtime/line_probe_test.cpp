@@ -213,7 +213,7 @@ class Brief final : public Transport {
   }};
 };
 
-TEST(LineMeasured, ALinkThatIsClosedBehindTheLastAnswerWasMeasured) {
+TEST(LineMeasured, ALinkClosedAfterTheLastAnswerCountsAsMeasured) {
   const auto figures = measure_line(std::make_unique<Brief>(), "there:1", milliseconds(10), "");
   EXPECT_TRUE(figures.ok()) << figures.status().to_string();
 }

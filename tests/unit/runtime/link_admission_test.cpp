@@ -41,7 +41,7 @@ TEST_F(LinkAdmissionTest, UselessLinksAreClosedAndKnownOnesAreNot) {
   EXPECT_EQ(links_.next_deadline(), kNever);
 }
 
-TEST_F(LinkAdmissionTest, OneHostsLinksAtTheDoorMakeRoomForItsNext) {
+TEST_F(LinkAdmissionTest, PendingLinksOfOneHostMakeRoomForItsNext) {
   for (std::uint64_t link = 1; link <= PendingLinks::kMostOfHost + 1; ++link) {
     clock_.advance(std::chrono::milliseconds(1));
     links_.on_accepted(LinkId{link}, "10.0.0.1:" + std::to_string(link));

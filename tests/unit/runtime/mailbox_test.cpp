@@ -39,7 +39,7 @@ TEST(Mailbox, ACallIsNotBehindALinkThatSendsMuch) {
   EXPECT_TRUE(called);
 }
 
-TEST(Mailbox, EachEventComesWithAllThatTheTransportSaid) {
+TEST(Mailbox, EventsCarryAllDetailsFromTheTransport) {
   Mailbox mailbox;
   mailbox.on_accepted(kParis, "10.0.0.1:5");
   mailbox.on_authenticated(kParis, {"paris", "paris.example"});
@@ -57,7 +57,7 @@ TEST(Mailbox, EachEventComesWithAllThatTheTransportSaid) {
   EXPECT_EQ(std::get<LinkClosed>(events[5]).why.message(), "it went");
 }
 
-TEST(Mailbox, ClosedItHandsOutWhatItHoldsAndTakesNothingMore) {
+TEST(Mailbox, AClosedMailboxHandsOutItsEventsAndTakesNoMore) {
   Mailbox mailbox;
   mailbox.on_sent(kParis, 1);
   mailbox.close();

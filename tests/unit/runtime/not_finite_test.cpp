@@ -61,12 +61,12 @@ TEST_F(NotFinite, FiniteValuesMayLieTooFarApart) {
   EXPECT_THAT(words(), HasSubstr("since the last round is beyond float32"));
 }
 
-TEST_F(NotFinite, AnAnchorThatIsNotFiniteIsNotTheSitesFault) {
+TEST_F(NotFinite, ANonFiniteAnchorIsReportedAsTheAnchors) {
   anchor_[200'002] = -kInfinity;
   EXPECT_THAT(words(), HasSubstr("-infinity in the anchor's parameter \"bias\" (element 2 of"));
 }
 
-TEST_F(NotFinite, WithoutNamesTheElementIsTold) {
+TEST_F(NotFinite, TheElementIsReportedIfThereAreNoNames) {
   (*this)[12] = kInfinity;
   EXPECT_THAT(not_finite_text(vector_, anchor_, {}, UINT64_MAX),
               HasSubstr("infinity in parameter element 12 of the vector"));

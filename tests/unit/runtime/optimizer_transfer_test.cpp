@@ -87,7 +87,7 @@ TEST_F(OptimizerTransferTest, SaysAtOnceWhyThereIsNothingToServe) {
   EXPECT_EQ(told().reason, "its budget is half spent");
 }
 
-TEST_F(OptimizerTransferTest, AWaitingSiteIsToldThatThereIsNone) {
+TEST_F(OptimizerTransferTest, AWaitingSiteIsToldWhyThereIsNoState) {
   ask();
   transfer_.given(OptimizerCopy{"{}", {}, nullptr});
   EXPECT_EQ(told().reason, "its optimizer keeps no state");
@@ -108,7 +108,7 @@ TEST_F(OptimizerTransferTest, ACopyThatNobodyTakesIsDropped) {
 }
 
 // The transport holds on to it until it is acknowledged, and it to all of the copy.
-TEST_F(OptimizerTransferTest, WhileAPartOfACopyIsOnItsWayNoOtherIsWanted) {
+TEST_F(OptimizerTransferTest, NoOtherCopyIsWantedWhileAPartOfTheLastIsInFlight) {
   ask();
   give();
   const std::uint64_t snapshot = told().snapshot;

@@ -55,7 +55,7 @@ TEST_F(PendingLinksTest, MembersTakeNoRoom) {
   }
 }
 
-TEST_F(PendingLinksTest, ThereAreSoManyInAll) {
+TEST_F(PendingLinksTest, TheTotalIsBounded) {
   std::size_t closed = 0;
   for (std::uint64_t i = 1; i <= 2 * PendingLinks::kMost; ++i) {
     closed += come(i, "10.0." + std::to_string(i % 100) + ".1:1").size();

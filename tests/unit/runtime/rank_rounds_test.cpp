@@ -88,7 +88,7 @@ TEST(RankRounds, StepsOfASkippedRoundCountInTheNextOne) {
   EXPECT_EQ(rounds.steps_to_count(), 0U);
 }
 
-TEST(RankRounds, OneWithoutANewAnchorIsSkippedWhateverItIsCalled) {
+TEST(RankRounds, ARoundWithoutANewAnchorCountsAsSkipped) {
   Rounds rounds(2);
   rounds.train(2);
   rounds.call([&rounds](Decision& decided) { decided.round = rounds.round(); });
@@ -105,7 +105,7 @@ TEST(RankRounds, ARoundStillDueIsRequestedByTheNextStepAndCountedOnce) {
   EXPECT_EQ(rounds.steps_not_common(), 3U);
 }
 
-TEST(RankRounds, BehindTheTrainingTheStepsBeforeTheBeginAreCountedByTheMerge) {
+TEST(RankRounds, AMergeCountsTheStepsBeforeTheRoundsTrigger) {
   Rounds rounds(2, 1, true);
   rounds.train(2);
   EXPECT_TRUE(rounds.is_due_behind());
@@ -135,7 +135,7 @@ TEST(RankRounds, ASkippedMergeCarriesOnlyWhatWasInFlight) {
   EXPECT_EQ(rounds.steps_not_common(), 0U);
 }
 
-TEST(RankRounds, AfterAMergeTheParametersAreNotTheAnchorUntilARoundIsWaitedFor) {
+TEST(RankRounds, ALastRoundIsNeededAfterAMerge) {
   Rounds rounds(2, 1, true);
   rounds.train(2);
   rounds.start();

@@ -58,7 +58,7 @@ TEST_F(RecordFilesTest, EachIsFoundOnceWithItsOwner) {
   EXPECT_TRUE(find_records(folder_ + "/nowhere").empty());
 }
 
-TEST_F(RecordFilesTest, OnlyWhatIsOldAndNobodysIsRemoved) {
+TEST_F(RecordFilesTest, OnlyOldRecordsWithoutAHolderAreRemoved) {
   const std::string old = keep("oslo");
   const std::string young = keep("lima");
   std::ofstream(old + ".other-1") << "some bytes";

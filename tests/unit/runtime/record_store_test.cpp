@@ -358,7 +358,7 @@ TEST_F(RecordStoreTest, ACleanEndLeavesNothing) {
 
 // ---- torn by nothing
 
-TEST_F(RecordStoreTest, AProcessThatEndsAtAnyCallLeavesTheOldRecordOrTheNew) {
+TEST_F(RecordStoreTest, ACrashAtAnyCallLeavesTheOldRecordOrTheNew) {
   bool was_new = false;
   bool was_old = false;
   for (int at = 1;; ++at) {
@@ -393,7 +393,7 @@ TEST_F(RecordStoreTest, BytesAreDurableBeforeTheyHaveTheName) {
 
 // ---- where it cannot be kept
 
-TEST_F(RecordStoreTest, WithoutAFolderItIsInMemoryAndSaysNothing) {
+TEST_F(RecordStoreTest, ARecordWithoutAFolderIsInMemoryAndLogsNothing) {
   ::testing::internal::CaptureStderr();
   Result<RecordStore> store = RecordStore::open("", scope_);
   ASSERT_TRUE(store.ok());
@@ -405,7 +405,7 @@ TEST_F(RecordStoreTest, WithoutAFolderItIsInMemoryAndSaysNothing) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(RecordStoreTest, AFileInPlaceOfTheFolderIsSaidOnceAndTheRecordIsInMemory) {
+TEST_F(RecordStoreTest, AFileInPlaceOfTheFolderIsReportedOnce) {
   std::ofstream(folder_) << "a file";
   ::testing::internal::CaptureStderr();
   RecordStore store = open();
@@ -443,7 +443,7 @@ TEST_F(RecordStoreTest, AFullDiskRemovesTheRecordOfAnEarlierProcess) {
   EXPECT_EQ(kept(), "");
 }
 
-TEST_F(RecordStoreTest, AWriteThatFailsIsToldOnceAndLeavesNothingStale) {
+TEST_F(RecordStoreTest, AFailedWriteIsReportedOnceAndLeavesNoOldRecord) {
   for (std::atomic<int> FailingDisk::*const call :
        {&FailingDisk::making, &FailingDisk::writing, &FailingDisk::syncing, &FailingDisk::renaming}) {
     fs::remove_all(folder_);

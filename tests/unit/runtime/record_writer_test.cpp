@@ -54,7 +54,7 @@ class RecordWriterTest : public testing::InOwnFolder {
   std::optional<RecordWriter> writer_;
 };
 
-TEST_F(RecordWriterTest, EveryNumberIsToldOnceItLiesThere) {
+TEST_F(RecordWriterTest, EachWriteIsConfirmedOnceItIsDurable) {
   start(system_disk());
   for (std::uint64_t number = 1; number <= 3; ++number) {
     write(number);
@@ -91,7 +91,7 @@ TEST_F(RecordWriterTest, WritesTheWaitingRecordBeforeItEnds) {
   EXPECT_EQ(next().first, 2U);
 }
 
-TEST_F(RecordWriterTest, ItDoesNotWaitForADiskThatHangsAndTellsNothingAfterwards) {
+TEST_F(RecordWriterTest, AHangingDiskDoesNotDelayTheEndAndConfirmsNothingLater) {
   // Not destroyed before the thread that stands in it.
   static GatedDisk disk(GatedDisk::Of::kSync);
   start(disk, std::chrono::milliseconds(20));
@@ -108,7 +108,7 @@ TEST_F(RecordWriterTest, ItDoesNotWaitForADiskThatHangsAndTellsNothingAfterwards
   EXPECT_EQ(told_.pop_until(TimePoint{}), std::nullopt);
 }
 
-TEST_F(RecordWriterTest, AWriteThatFailsIsToldAndTheNextSucceedsInMemory) {
+TEST_F(RecordWriterTest, AFailedWriteIsReportedAndTheNextSucceedsInMemory) {
   FailingDisk disk;
   start(disk);
   write(1);
@@ -123,7 +123,7 @@ TEST_F(RecordWriterTest, AWriteThatFailsIsToldAndTheNextSucceedsInMemory) {
   EXPECT_EQ(kept(), std::vector<std::byte>());
 }
 
-TEST_F(RecordWriterTest, ARecordThatCannotBeRemovedIsStaleWhenItsFailureIsTold) {
+TEST_F(RecordWriterTest, ARecordThatCannotBeRemovedIsStaleOnceItsFailureIsReported) {
   FailingDisk disk;
   start(disk);
   write(1);

@@ -94,7 +94,7 @@ TEST_F(Lifetime, TakesMemoryOnlyWhereACodecNeedsIt) {
   for (const CodecId id : kAllCodecs) EXPECT_EQ(on(id, true), needs_error_feedback(id));
 }
 
-TEST_F(Lifetime, WithoutItPayloadsAreTheCodecs) {
+TEST_F(Lifetime, PayloadsWithoutAResidualAreTheCodecsOwn) {
   residual = Residual({CodecId::kInt4, CodecId::kInt8}, false, kElements, kChunk);
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
   begin(start);
@@ -210,7 +210,7 @@ TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
 
 // A joiner owns slices before it has contributed, and later counts for half: its mean's error must not come back many
 // times over.
-TEST_F(Lifetime, ASmallShareDoesNotBlowUpWhatIsOwed) {
+TEST_F(Lifetime, ASmallWeightDoesNotBlowUpTheResidual) {
   for (const double weight : {0.0, 1e-9}) {
     residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk);
     const wire::StartAttempt first = start_of({weight, 1}, {0, 8192});

@@ -86,7 +86,7 @@ TEST_F(SavedSiteTest, RoundsOfTheArenaBeyondTheStateFileCountAsSent) {
   EXPECT_EQ(remains.egress().spent, 2000U) << "by earlier sessions of this process";
 }
 
-TEST_F(SavedSiteTest, AnotherModelsStateIsRefusedAndAnotherRunsUnlessARendezvousGaveItsName) {
+TEST_F(SavedSiteTest, AStateOfAnotherModelOrRunIsRefused) {
   leave(kLength + 1);
   const auto memory = arena();
   EXPECT_THAT(SavedSite(options_).find(*memory, kLength).message(), HasSubstr("[state.other-model]"));

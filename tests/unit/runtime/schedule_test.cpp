@@ -37,7 +37,7 @@ std::uint64_t steps_until_due(SyncSchedule& schedule) {
   return steps;
 }
 
-TEST(SyncSchedule, TheLeadersWordCountsUntilItSaysAnother) {
+TEST(SyncSchedule, TheLeadersPeriodHoldsUntilItChoosesAnother) {
   SyncSchedule schedule({.steps = 3, .time = milliseconds(0), .automatic = true});
   schedule.round_ended(TimePoint{}, RoundId(0), 0);
   EXPECT_EQ(steps_until_due(schedule), 3U) << "it has said nothing yet";
@@ -112,7 +112,7 @@ TEST(SyncSchedule, ShrinksByTheRoundNumberWhateverSitesJoin) {
   EXPECT_EQ(steps_until_due(first), 12U) << "of another run";
 }
 
-TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
+TEST(SyncSchedule, WarmsUpToTheLeadersPeriod) {
   SyncSchedule schedule({.steps = 10, .time = milliseconds(0), .automatic = true}, 900);
   schedule.round_ended(TimePoint{}, RoundId(2), 3);
   EXPECT_EQ(steps_until_due(schedule), 1U);
@@ -122,7 +122,7 @@ TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
   EXPECT_EQ(steps_until_due(schedule), 5'000U);
 }
 
-TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
+TEST(StepPace, LeavesOutTheTimeThatTheScriptStoodStill) {
   StepPace pace;
   const TimePoint start = TimePoint{} + seconds(100);
   pace.begin(start, 0);
@@ -174,7 +174,7 @@ TEST(StepPace, CountsAllRoundsAtOneStep) {
   EXPECT_EQ(pace.measured().waited_ppm, 300'000U) << "3 s of 10 s";
 }
 
-TEST(StepPace, TellsNoLongerTimesThanTheProtocolHasRoomFor) {
+TEST(StepPace, ReportsNoLongerTimesThanTheProtocolAllows) {
   StepPace pace;
   pace.begin(TimePoint{}, 0);
   pace.round_over(TimePoint{} + std::chrono::hours(30), true);
@@ -214,7 +214,7 @@ TEST(SyncSchedule, EveryRankStopsAtTheAnnouncedStep) {
   EXPECT_FALSE(*follower.due_by_announcement(3)) << "that round has been";
 }
 
-TEST(SyncSchedule, AMissedAnnouncementIsAnErrorInWords) {
+TEST(SyncSchedule, AMissedAnnouncementIsAnErrorThatNamesBothSteps) {
   SyncSchedule follower({.steps = 0, .time = seconds(30)});
   for (int i = 0; i < 5; ++i) follower.count_step();
   const Result<bool> due = follower.due_by_announcement(4);
@@ -223,7 +223,7 @@ TEST(SyncSchedule, AMissedAnnouncementIsAnErrorInWords) {
   EXPECT_NE(due.status().message().find("at step 5"), std::string::npos);
 }
 
-TEST(SyncSchedule, TheNextRoundIsDueByTheTriggerOfTheOneBehindTheTraining) {
+TEST(SyncSchedule, TheNextRoundIsDueByTheTriggerOfTheOverlappedOne) {
   SyncSchedule by_steps({.steps = 4, .time = {}});
   for (int i = 0; i < 4; ++i) by_steps.count_step();
   by_steps.round_started(TimePoint{});
@@ -252,7 +252,7 @@ TEST(SyncSchedule, AnElementsPeriodIsThatOfItsFragment) {
   EXPECT_EQ(period_of_elements({.steps = 32, .time = {}, .automatic = true}, 4), 128U) << "a round every 32";
 }
 
-TEST(SyncSchedule, AShorterPeriodThanTheOneThatIsSetIsNotCalledLate) {
+TEST(SyncSchedule, ARoundIsNotOverdueDuringWarmUpOrBeforeTheLeadersChoice) {
   SyncSchedule warm({.steps = 8, .time = {}}, 3);
   warm.round_ended(TimePoint{}, RoundId(0), 0);
   warm.count_step();

@@ -84,7 +84,7 @@ TEST_F(ArenaChannel, AnErrorThatIsTooLongKeepsItsCode) {
 }
 
 // On GPUs a rank's gradients are no sign that the leader has come so far, too.
-TEST_F(ArenaChannel, ARankThatIsAheadWaitsForWhatTheLeaderMayYetAnnounce) {
+TEST_F(ArenaChannel, ARankThatIsAheadWaitsForTheLeadersAnnouncement) {
   const auto leads = leader(kLong);
   ASSERT_TRUE(leads->announcement(0, 4).ok());
   EXPECT_FALSE(followers_[0]->is_ahead(6));

@@ -142,7 +142,7 @@ TEST_F(SiteDriverTest, ADialThatWasAskedForIsAnsweredAndTheSiteJoinsOverIt) {
   EXPECT_EQ(seen<protocol::CoordinatorConnected>().size(), 1U) << "a dial is answered once";
 }
 
-TEST_F(SiteDriverTest, AnEndIsThatOfTheDialOrOfTheLink) {
+TEST_F(SiteDriverTest, ACloseEndsTheDialFirstAndThenTheLink) {
   begin();
   driver_->on_closed(LinkId{1001}, unavailable("nobody there"));
   const auto failed = seen<protocol::DialFailed>();
@@ -166,7 +166,7 @@ TEST_F(SiteDriverTest, AMalformedMessageIsWarnedOfWithItsPeer) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a message of 10.0.0.1:5 was refused"));
 }
 
-TEST_F(SiteDriverTest, ADoctorThatTriesThePortIsNoBreachOfTheProtocol) {
+TEST_F(SiteDriverTest, AProbeByTheDoctorIsNotReportedAsAProtocolError) {
   driver_->on_accepted(kStranger, "10.0.0.1:5");
   ::testing::internal::CaptureStderr();
   driver_->on_message(kStranger, {Lane::kControl, encode_line({.kind = LineMessageKind::kPing, .number = 1}), nullptr});
@@ -220,7 +220,7 @@ TEST_F(SiteDriverTest, InputDuringAStepWaitsForItsEnd) {
   EXPECT_TRUE(std::holds_alternative<protocol::Tick>(events_[1]));
 }
 
-TEST_F(SiteDriverTest, ItsCoordinatorHearsAMemberThatPassesOverALargeModel) {
+TEST_F(SiteDriverTest, HeartbeatsAreSentDuringAPassOverALargeModel) {
   const LinkId link{1001};
   begin();
   driver_->on_connected(link);
@@ -283,7 +283,7 @@ class SiteDriverOfFewFiles : private testing::FewFiles, public SiteDriverTest {
   }
 };
 
-TEST_F(SiteDriverOfFewFiles, LinksOfOthersAreAQuarterOfThemAndHostsShareThem) {
+TEST_F(SiteDriverOfFewFiles, LinksOfPeersTakeAQuarterOfTheFilesAndHostsShareThem) {
   begin();
   for (std::uint64_t link = 1; link <= kMost; ++link) hello(link, "10.6.6.6");
   EXPECT_THAT(transport_.closed, IsEmpty());

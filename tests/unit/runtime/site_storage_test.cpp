@@ -51,7 +51,7 @@ class SiteStorageTest : public testing::InOwnFolder {
   FairQueue<std::uint64_t> told_;
 };
 
-TEST_F(SiteStorageTest, AnAnchorIsDueEachSoManyRounds) {
+TEST_F(SiteStorageTest, AnAnchorIsDueByTheConfiguredNumberOfRounds) {
   const auto storage = make(saving(3));
   EXPECT_FALSE(storage->is_due(RoundId(3))) << "there is none";
   seal(3);
@@ -60,7 +60,7 @@ TEST_F(SiteStorageTest, AnAnchorIsDueEachSoManyRounds) {
   EXPECT_FALSE(make({})->is_due(RoundId(3))) << "nothing is saved";
 }
 
-TEST_F(SiteStorageTest, IsSavedWithWhatAllItsStatesHaveInCommon) {
+TEST_F(SiteStorageTest, AStateIsSavedWithItsSiteSpendingAndModel) {
   const auto storage = make(saving());
   seal(5);
   wire::Record known;

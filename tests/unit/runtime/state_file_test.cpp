@@ -118,7 +118,7 @@ TEST_F(StateFileTest, BuffersLeftOutAreToldApartFromFrozenOnes) {
   EXPECT_EQ(got_.model[2].digest, (Digest{7, 8}));
 }
 
-TEST_F(StateFileTest, WithoutOuterState) {
+TEST_F(StateFileTest, AStateWithoutOuterStateComesBack) {
   header_.outer_state = false;
   header_.digest = digest_of_state(digest_of_vector(anchor_), Digest{});
   ASSERT_TRUE(write_state(path_, header_, anchor_, {}).ok());
@@ -190,7 +190,7 @@ TEST_F(StateFileTest, AnEndInGoodOrderIsMarkedInPlaceAndTakenBack) {
   EXPECT_EQ(bytes(), before) << "who writes it goes on";
 }
 
-TEST_F(StateFileTest, AMarkThatCannotBeWrittenIsToldAndTheFileStaysAsItWas) {
+TEST_F(StateFileTest, AFailedMarkIsReportedAndLeavesTheFileUnchanged) {
   ASSERT_TRUE(write().ok());
   testing::FailingDisk disk;
   disk.writing = ENOSPC;
@@ -212,7 +212,7 @@ TEST_F(StateFileTest, KeepsTheSentResidual) {
   EXPECT_EQ(got_.egress, header_.egress);
 }
 
-TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
+TEST_F(StateFileTest, AFolderThatCannotBeWrittenIsReportedBeforehand) {
   ASSERT_TRUE(check_state_writable(path_).ok());
   EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "the probe leaves nothing behind";
   std::ofstream(folder_ + "/file").put('x');

@@ -102,7 +102,7 @@ TEST_F(StateSaverTest, AnEndInGoodOrderIsMarkedBehindWhatIsBeingSaved) {
 }
 
 // A run that was gone on with apart, and that the swarm does not go on from.
-TEST_F(StateSaverTest, AStateThatIsPassedOverIsMovedAside) {
+TEST_F(StateSaverTest, AnUnusedStateIsMovedAside) {
   save(24);
   ASSERT_EQ(saved_round(), 24U);
   saver_.emplace(path_, disk_);
@@ -140,7 +140,7 @@ TEST_F(StateSaverTest, StateTheSwarmContinuesFromOrHasPassedIsNotMovedAside) {
   EXPECT_FALSE(fs::exists(path_ + ".not-used-1"));
 }
 
-TEST_F(StateSaverTest, OnlyAStateOfTheRunThatIsGoneOnWithIsMarked) {
+TEST_F(StateSaverTest, OnlyAStateOfTheContinuedRunIsMarked) {
   save(24);
   for (const std::uint64_t round : {3U, 24U, 90U}) {
     saver_->takes({RunId{8}, RoundId{round}, Digest{2, 2}});
@@ -168,7 +168,7 @@ TEST_F(StateSaverTest, NothingIsMovedAsideIfNoFileIsThere) {
   EXPECT_FALSE(fs::exists(path_ + ".not-used-1"));
 }
 
-TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords) {
+TEST_F(StateSaverTest, NeededMemoryIsFreeAtOnceAndTheSaveIsDroppedWithAMessage) {
   save(4);
   ASSERT_EQ(saved_round(), 4U);
   disk_.shut();
@@ -214,7 +214,7 @@ TEST_F(StateSaverTest, TheSourceMayChangeOnceCopied) {
   EXPECT_TRUE(all_are(saved_residual_, 3.0F));
 }
 
-TEST_F(StateSaverTest, OtherMemoryMayChange) {
+TEST_F(StateSaverTest, ChangesToOtherMemoryDoNotDropASave) {
   disk_.shut();
   save(4);
   disk_.wait_until_reached(1);
@@ -251,7 +251,7 @@ TEST_F(StateSaverTest, AQueuedSaveIsDroppedWhenItsMemoryIsNeeded) {
   EXPECT_EQ(saved_round(), 6U);
 }
 
-TEST_F(StateSaverTest, ADiskThatIsFullIsSaidAndTheOldStateStays) {
+TEST_F(StateSaverTest, AFullDiskIsReportedAndTheOldStateStays) {
   save(4);
   ASSERT_EQ(saved_round(), 4U);
   FailingDisk full;

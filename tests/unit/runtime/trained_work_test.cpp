@@ -6,7 +6,7 @@
 namespace collab {
 namespace {
 
-TEST(TrainedWork, SamplesAndStepsAddUpButForWhatWasDropped) {
+TEST(TrainedWork, SamplesAndStepsAddUpWithoutTheDroppedOnes) {
   TrainedWork work;
   work.count(100);
   EXPECT_EQ(work.trigger(10).samples, 100U);

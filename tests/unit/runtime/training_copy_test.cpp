@@ -36,14 +36,14 @@ struct Merging {
   ParameterChange change{};
 };
 
-TEST(TrainingCopy, ACommonRoundMovesParametersByWhatItChangedAndByPartOfTheDifferenceFromTheMean) {
+TEST(TrainingCopy, ARoundMovesParametersByItsChangeAndPartOfTheirDistanceFromTheMean) {
   Merging round({MergeRule::kRebase, 0.5});
   round.copy.displace(0, kAnchor, kMean);
   EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F + 0.5F + 0.5F, 2.5F, 3 - 1 - 1, 7)) << "a buffer is the mean";
   EXPECT_EQ(round.change, ParameterChange::kMoved);
 }
 
-TEST(TrainingCopy, WithAFactorOfOneProgressSinceTheTriggerIsPutOnTheAnchor) {
+TEST(TrainingCopy, AFactorOfOneAddsTheProgressSinceTheTriggerToTheAnchor) {
   Merging round({MergeRule::kRebase, 1});
   round.copy.displace(0, kAnchor, kMean);
   EXPECT_THAT(round.merged(kAnchor), ElementsAre(2.5F + 0.25F, 2 + 0.5F, 0, 7));
@@ -127,7 +127,7 @@ TEST(TrainingCopy, ARoundThatIsWaitedForLeavesTheParametersThemselves) {
   EXPECT_EQ(round.change, ParameterChange::kTakeCopy);
 }
 
-TEST(TrainingCopy, ItTakesWhatTheParametersAreNow) {
+TEST(TrainingCopy, TakesTheCurrentParameters) {
   Values values(4);
   TrainingCopy copy(values, {});
   HostVector parameters(kMovedOn);

@@ -177,7 +177,7 @@ TEST(TcpReadTurn, ManySmallFramesAreReadInShortTurns) {
   EXPECT_EQ(turn.most(kRoom), kRoom);
 }
 
-TEST(TcpLifecycle, OneThatEndsDoesNotBeginToGreet) {
+TEST(TcpLifecycle, AConnectionThatEndsDoesNotBeginToGreet) {
   Lifecycle life;
   EXPECT_EQ(life.state(), State::kConnecting);
   life.secure();
@@ -205,7 +205,7 @@ class TcpSecurityLayer : public ::testing::Test {
   std::shared_ptr<TlsKeys> keys_ = *TlsKeys::make({.token = "a-token-for-tests-0123456789abcdefghijklmnop"});
 };
 
-TEST_F(TcpSecurityLayer, TheFirstByteTellsWhetherAnAcceptedOneIsAsAllIsHere) {
+TEST_F(TcpSecurityLayer, TheFirstByteTellsWhetherAnAcceptedConnectionFitsTheKeys) {
   EXPECT_EQ(SecurityLayer().settle(kFrame, nullptr), FirstByte::kClear);
   EXPECT_EQ(SecurityLayer().settle(kRecord, keys_.get()), FirstByte::kProceeds);
   EXPECT_EQ(SecurityLayer().settle(kRecord, nullptr), FirstByte::kMismatch);
@@ -223,7 +223,7 @@ TEST_F(TcpSecurityLayer, APlainTextConnectionBeginsWithItsHello) {
   EXPECT_TRUE(security.hello_received());
 }
 
-TEST_F(TcpSecurityLayer, ADiallerOfTlsThatIsAnsweredInTheClearHearsARefusalAtMost) {
+TEST_F(TcpSecurityLayer, ATlsDiallerAnsweredInTheClearIsUnauthenticated) {
   SecurityLayer security;
   security.dial();
   ASSERT_TRUE(security.begin(keys_.get()).ok());

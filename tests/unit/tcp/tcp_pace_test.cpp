@@ -32,7 +32,7 @@ TEST(TcpTokenBucket, LetsItsRateThrough) {
   EXPECT_NEAR(static_cast<double>(passed), 100e6, 2e6);
 }
 
-TEST(TcpTokenBucket, NoCap) {
+TEST(TcpTokenBucket, IsAlwaysOpenWithoutACap) {
   TokenBucket bucket(0);
   bucket.take(1 << 30);
   EXPECT_TRUE(bucket.open(TimePoint()));
@@ -193,7 +193,7 @@ TEST(TcpLinkPace, AQueueOnTheWayBackIsNotOurs) {
   EXPECT_GT(line.share(20), 0.97);
 }
 
-TEST(TcpLinkPace, JitterAndALongerWayStarveNobody) {
+TEST(TcpLinkPace, JitterAndALongerPathDoNotStarveALink) {
   Line line;
   line.jitter = 0.03;
   line.run(5);
@@ -303,7 +303,7 @@ TEST(TcpConnectionSearch, WithoutABacklogNothingIsLearnt) {
   EXPECT_EQ(search.wanted(), 2);
 }
 
-TEST(TcpQueueDelay, IsTheSmallerOfWhatBothSightsSay) {
+TEST(TcpQueueDelay, IsTheSmallerOfTwoEstimates) {
   ManualClock clock;
   QueueDelay queue;
   EXPECT_FALSE(queue.known());

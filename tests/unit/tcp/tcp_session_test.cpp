@@ -151,7 +151,7 @@ TEST_F(TcpOutbox, ACopyThatIsLostIsSentAgainWhileTheOtherIsOnItsWay) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(TcpOutbox, OldNewsIsFineAndNewsOfTheFutureIsNot) {
+TEST_F(TcpOutbox, OldAcknowledgementsAreFineAndImpossibleOnesAreCorrupt) {
   for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
   for (int i = 0; i < 3; ++i) send(1);
   ASSERT_TRUE(arrive(2).ok());
@@ -177,7 +177,7 @@ TEST_F(TcpOutbox, TheWindowIsBounded) {
 
 // ---- what is not handled yet --------------------------------------------------------------------------
 
-TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
+TEST(TcpUnhandledInAll, NoLinkExceedsItsShareOnceTheTotalBudgetIsSpent) {
   const auto all = std::make_shared<UnhandledBytes>();
   std::vector<std::shared_ptr<Unhandled>> links;
   std::vector<std::shared_ptr<const void>> held;
@@ -222,7 +222,7 @@ TEST(TcpUnhandledInAll, UnhandledMessagesOfEndedLinksHoldNewLinksBack) {
 }
 
 // A loop may be busy for seconds. A peer that opens many links meanwhile, each with a whole payload, is bounded.
-TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoNewLinkIsReadAndBeyondTwiceNone) {
+TEST(TcpUnhandledInAll, NewLinksAreNotReadBeyondTheBudgetAndNoneBeyondTwiceIt) {
   const auto all = std::make_shared<UnhandledBytes>();
   const auto known = std::make_shared<Unhandled>(all, [] {});
   static_cast<void>(known->hold(1));
@@ -286,7 +286,7 @@ TEST_F(TcpControl, SmallMessagesCountForWhatTheyCost) {
   EXPECT_EQ(link.push(1000, 64), 1000U);
 }
 
-TEST_F(TcpControl, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
+TEST_F(TcpControl, NoLinkExceedsItsShareOnceTheTotalBudgetIsSpent) {
   constexpr std::size_t kMiB = kKiB * kKiB;
   std::deque<Link> links;
   for (int i = 0; i < 16; ++i) links.emplace_back(*this);
@@ -407,7 +407,7 @@ TEST_F(TcpInbox, UnfinishedMessagesOfALinkAreBounded) {
 }
 
 // One of several gives way, and not the others.
-TEST_F(TcpInbox, BeyondTheBudgetOfAllNoLinkHoldsMoreThanItsShare) {
+TEST_F(TcpInbox, NoLinkExceedsItsShareOnceTheTotalBudgetIsSpent) {
   all_->most = 40 * kKiB;
   const auto other_share = std::make_shared<UnfinishedShare>(all_);
   Inbox other(Lane::kData, pool_, other_share);

@@ -52,7 +52,7 @@ class TcpShifts : public ::testing::Test {
   Rotation rotation_;
 };
 
-TEST_F(TcpShifts, AThirdWorksAtATimeAndEachHasItsTurn) {
+TEST_F(TcpShifts, AThirdOfTheConnectionsWorksAtATimeInTurn) {
   EXPECT_THAT(at_work(), ElementsAre(3, 6));
   pass_a_shift();
   EXPECT_THAT(at_work(), ElementsAre(1, 4));
@@ -67,12 +67,12 @@ TEST_F(TcpShifts, AShiftLasts) {
   EXPECT_THAT(at_work(), ElementsAre(1, 4));
 }
 
-TEST_F(TcpShifts, AllWorkWhereNobodyNeedsARest) {
+TEST_F(TcpShifts, AllConnectionsWorkIfNoneNeedsARest) {
   for (std::size_t i = 0; i < connections_.size(); ++i) rotation_.attached(*connections_.at(i), "cubic");
   EXPECT_THAT(at_work(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST_F(TcpShifts, AllWorkWhereNobodyOnShiftIsThere) {
+TEST_F(TcpShifts, AllConnectionsWorkIfNoneOnShiftIsAvailable) {
   connections_.at(3)->slot.hold();
   connections_.take(6);
   EXPECT_THAT(at_work(), ElementsAre(1, 2, 4, 5));

@@ -147,7 +147,7 @@ Result<bool> admitted(const std::string& dialler_name, const std::string& listen
 
 // A site whose certificate says CA:TRUE is a site, and no authority: the chain of what it has signed ends at the
 // authority, and is one certificate too long.
-TEST(TcpTls, ASiteAdmitsNobodyElse) {
+TEST(TcpTls, ASitesCertificateCannotSignAnother) {
   EXPECT_TRUE(*admitted("site", "site"));
   EXPECT_TRUE(*admitted("branch", "site"));
   for (const auto& [dialler, listener] : {std::pair("guest", "site"), std::pair("site", "guest")}) {

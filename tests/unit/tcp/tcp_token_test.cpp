@@ -44,7 +44,7 @@ TEST(TcpToken, TheStretchIsThatOfRfc7914) {
             "2eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640");
 }
 
-TEST(TcpToken, TokensThatCollabMadeAreToldApartFromOthers) {
+TEST(TcpToken, GeneratedTokensAreToldApartFromOthers) {
   EXPECT_TRUE(is_made_token(kMade));
   EXPECT_TRUE(check_token(kMade).ok());
   for (const std::string& own : {kOwn, "clb_" + std::string(43, 'k'), "clb_" + std::string(51, 'k'), kMade + "0"}) {
@@ -57,7 +57,7 @@ TEST(TcpToken, TokensThatCollabMadeAreToldApartFromOthers) {
   EXPECT_TRUE(check_token(kOwn).ok()) << "stretched, and taken";
 }
 
-TEST(TcpToken, OnlyWhatSomebodyThoughtUpIsStretched) {
+TEST(TcpToken, OnlyAUsersOwnTokenIsStretched) {
   const auto straight = hkdf(kMade, kSwarmSalt, "identity", 8);
   EXPECT_EQ(*key_of_token(kMade, "identity", 8), *straight);
   const auto secret = *scrypt(kOwn, kSwarmSalt, {}, 32);

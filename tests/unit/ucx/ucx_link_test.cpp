@@ -43,7 +43,7 @@ TEST(UcxLane, TheWindowIsOfMessagesThatThePeerHasNotTaken) {
   EXPECT_TRUE(lane.has_room());
 }
 
-TEST(UcxLane, TheWindowIsOfTheirBytesAsWellAndOneMessageMore) {
+TEST(UcxLane, TheWindowBoundsTheBytesAsWellButForOneMessage) {
   UcxLane lane;
   lane.push(message_of(kLaneBytes - 1), 0);
   lane.push(message_of(2), 0);
@@ -106,7 +106,7 @@ TEST(UcxLane, ThePeerIsToldBeforeItsWindowIsFull) {
   EXPECT_TRUE(lane.ack_is_due());
 }
 
-TEST(UcxClosing, IsOverOnceEachSideHasAllAndTheOtherKnows) {
+TEST(UcxClosing, IsOverOnceBothSidesHaveAllAndKnowIt) {
   UcxClosing closing;
   EXPECT_FALSE(closing.may_say_bye());
   closing.begin();
@@ -173,7 +173,7 @@ TEST(UcxCalls, AreMadeOneByOneInTheOrderTheyWereNoted) {
             (std::vector<std::string>{"accepted 1 near", "connected 2 ", "message 1 4", "sent 2 9", "closed 1 broke"}));
 }
 
-TEST(UcxCalls, ThatAreDroppedAreNotMade) {
+TEST(UcxCalls, AreNotMadeOnceDropped) {
   Diary diary;
   UcxCalls calls;
   calls.start(&diary);

@@ -376,7 +376,7 @@ TEST(Rules, RosterAndCommitAscend) {
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
-TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
+TEST(Rules, ACommitNamesAnAttemptAndMayCountNoContributor) {
   expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, kMaxPeriod + 1}, "period: expected");
@@ -580,7 +580,7 @@ TEST(CollectiveHub, PartsAreBounded) {
   expect_not_sent(StepResult{GroupId(1), 1, {}, false, {2, 1}, ""}, "absent: expected ascending");
 }
 
-TEST(CollectiveHub, MembershipsAreLists) {
+TEST(CollectiveHub, MembershipsAreAscendingAndBounded) {
   const Epoch good{1, {RankId(0), RankId(3)}};
   const Epoch bad{1, {RankId(3), RankId(0)}};
   expect_travels(AcceptEpoch{{1, 2}, good});

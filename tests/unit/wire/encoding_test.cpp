@@ -182,7 +182,7 @@ TEST(Header, AnotherVersionIsRefusedWithBoth) {
   EXPECT_THAT(status.message(), HasSubstr("the peer speaks protocol version 9, but this site speaks version 1"));
 }
 
-TEST(Header, AStrangerIsToldApart) {
+TEST(Header, OfAnotherProtocolIsRecognised) {
   const std::string http = "GET / HTTP/1.1\r\nHost: example.org:29500\r\n\r\n";
   const auto bytes = std::as_bytes(std::span(http));
   EXPECT_THAT(corruption_of(Bytes(bytes.begin(), bytes.end())), HasSubstr("does not speak collab's protocol"));

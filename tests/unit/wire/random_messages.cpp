@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -32,7 +33,8 @@ U draw_number(Prng& prng, std::uint64_t max = std::numeric_limits<U>::max()) {
   switch (prng.below(4)) {
     case 0: return static_cast<U>(prng.below(std::min<std::uint64_t>(max, 9) + 1));
     case 1: return static_cast<U>(max);
-    default: return static_cast<U>(max == Prng::max() ? prng.next() : prng.below(max + 1));
+    default:
+      return static_cast<U>(max == std::numeric_limits<std::uint64_t>::max() ? prng.next() : prng.below(max + 1));
   }
 }
 
