@@ -1,4 +1,4 @@
-"""docs/messages.md against the codes that messages end in: "[join.model-mismatch]", an area, a dot, a name."""
+"""Compares docs/messages.md with the codes at the end of messages: "[join.model-mismatch]", an area, a dot, a name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROW = re.compile(rf"\| `({_NAME})` \|")
 
 
 def literals(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of each string; of Python those that are no docstrings."""
+    """(line, text) of each string literal; in Python without docstrings."""
     if path.endswith(".py"):
         nodes = list(ast.walk(ast.parse(text)))
         docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}

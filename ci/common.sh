@@ -1,4 +1,4 @@
-# Sourced by every script here: where the tree is, how to say things, which Python.
+# Sourced by every script here: the tree's root, functions for messages, the Python to use.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -7,7 +7,7 @@ cd "$root"
 
 # One cache serves every clone and every build folder of it.
 export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
-# The name under which scikit-build-core calls it too: the cache knows what one compiled under another as something else.
+# The compiler's name as scikit-build-core writes it, too: the cache treats another name as another compiler.
 export CXX="${CXX:-g++}"
 
 say() { printf '\n== %s\n' "$*"; }
@@ -31,7 +31,7 @@ configure_and_build() {
   cmake --build --preset "$preset" ${1+--target "$@"}
 }
 
-# A Python 3.11 that can make virtual environments and has its headers; the first on PATH is not always one.
+# A Python 3.11 with headers that can make virtual environments; the first one on PATH may lack these.
 find_python() {
   local candidate
   for candidate in python3.11 /usr/bin/python3.11 python3 /usr/bin/python3; do
@@ -48,7 +48,7 @@ PROBE
 }
 
 # environment_of_torch VERSION PYTHON FOLDER: FOLDER/venv with that torch from PyPI, and what pyproject.toml wants besides
-# to build and test collab without isolation. The constraint takes the place of those that this machine's pip has.
+# to build and test collab without isolation. The constraint replaces those of this machine's pip.
 environment_of_torch() {
   local version="$1" python="$2" folder="$3"
   [ ! -f "$folder/venv/installed" ] || return 0
@@ -60,7 +60,7 @@ environment_of_torch() {
     touch "$folder/venv/installed"
 }
 
-# Debian packages that are not there yet.
+# Installs the Debian packages that are still missing.
 install_packages() {
   local missing=() package
   for package in "$@"; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The torch-free core without optimisation, all its tests.
+# Builds the torch-free core without optimisation, and runs all its tests.
 . "$(dirname "$0")/common.sh"
 configure_and_build debug
 ctest --preset debug --no-tests=error

@@ -3,7 +3,7 @@
 # an error. `ci/docs.sh serve` shows them at http://127.0.0.1:8000 and follows changes.
 . "$(dirname "$0")/common.sh"
 use_venv
-export NO_MKDOCS_2_WARNING=1 # a notice of the theme's, about the years after this version
+export NO_MKDOCS_2_WARNING=1 # silences the theme's notice about MkDocs 2
 if [ "${1-}" = serve ]; then
   exec mkdocs serve
 fi

@@ -1,11 +1,11 @@
-"""The documents as MkDocs sees them: pages that lie elsewhere in the tree, and parts that the program knows.
+"""Prepares the documents for MkDocs: pages that lie elsewhere in the tree, and parts that the program generates.
 
-MkDocs calls what is here (`hooks` of mkdocs.yml). A page of INCLUDED is its file, read where it lies. Links between
-files of the tree become links between pages; a link to a file that is no page stays as its words, and one to nothing
-is an error. Markers in a page, each a comment of its own line:
+MkDocs calls the functions here (`hooks` of mkdocs.yml). A page of INCLUDED is a file, read where it lies. Links between
+files of the tree become links between pages. A link to a file that is no page is replaced by its text, and a link to
+nothing is an error. Markers in a page, each a comment on its own line:
 
     <!-- include: FILE#SECTION -->    a section of a file, without its heading
-    <!-- commands -->                 what argparse knows of the command line
+    <!-- commands -->                 the command line, as argparse describes it
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def rendered(markdown: str, file: str, page: str) -> str:
-    """The text of a file of the tree as it stands in a page."""
+    """The text of a file of the tree as it appears in a page."""
     lines = [line if code else _line(line, file, page) for line, code in _lines(markdown)]
     text = "\n".join(lines)
-    # Folded parts hold tables.
+    # Folded parts contain tables, which need Markdown inside.
     return text.replace("<details>", '<details markdown="1">')
 
 
@@ -66,7 +66,7 @@ def _line(line: str, file: str, page: str) -> str:
     if match := re.fullmatch(r"<!-- include: (\S+)#(\S+) -->", line):
         source, section = match.groups()
         return rendered(_section(source, section), source, page)
-    # A list in a list: two spaces for GitHub, four for MkDocs.
+    # Nested lists are indented by two spaces for GitHub, by four for MkDocs.
     line = re.sub(r"^( +)(?=[-*] )", r"\1\1", line)
     return _LINK.sub(lambda match: _link(match, file, page), line)
 
@@ -105,7 +105,7 @@ def _page_of(file: str) -> str | None:
 
 
 def _section(file: str, section: str) -> str:
-    """What stands under the heading of that anchor."""
+    """The text under the heading with that anchor."""
     text = (ROOT / file).read_text("utf-8")
     depth, found = 0, []
     for line, code in _lines(text):
@@ -122,7 +122,7 @@ def _section(file: str, section: str) -> str:
 
 
 def anchor_of(heading: str) -> str:
-    """As GitHub makes it of a heading."""
+    """The anchor that GitHub makes from a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -136,7 +136,7 @@ def commands() -> Iterator[str]:
         for name, sub in action.choices.items():
             sentence = about[name] or ""
             yield f"## `collab {name}`\n\n{sentence[:1].upper()}{sentence[1:]}.\n"
-            if name == "lab":  # reads its own command line
+            if name == "lab":  # lab parses its own command line
                 yield "See [the lab](../lab.md).\n"
                 continue
             sub.formatter_class = _Wide
@@ -144,7 +144,7 @@ def commands() -> Iterator[str]:
 
 
 class _Wide(argparse.RawDescriptionHelpFormatter):
-    """Not as wide as whatever terminal builds the documents."""
+    """A fixed width, whatever terminal builds the documents."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30, width=110)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every fuzz target for SECONDS each (default 60), starting from its corpus; what is found is kept in build/fuzz/found.
+# Runs every fuzz target for SECONDS (default 60), starting from its corpus, and keeps findings in build/fuzz/found.
 #
 #   ci/fuzz.sh [SECONDS]
 . "$(dirname "$0")/common.sh"

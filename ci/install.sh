@@ -2,7 +2,7 @@
 # Installs the torch-free core to a scratch prefix, then builds and runs tests/install, a project that knows only
 # find_package(collab).
 . "$(dirname "$0")/common.sh"
-use_venv # configured as the tests' build is, so that nothing is compiled again
+use_venv # configures as the tests' build does, so that nothing is compiled again
 
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT

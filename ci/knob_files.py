@@ -1,7 +1,7 @@
-"""What is made from the program's knob table: the tables of the documents and the fields that Python names.
+"""Generates files from the program's knob table: the tables of the documents, and the fields in Python.
 
-ci/tidy.py compares both with what is there; `ci/tidy.py --write-knobs` writes them. The program is asked, not the
-source, so it has to be installed: `ci/setup.sh`.
+ci/tidy.py compares both with the files in the tree; `ci/tidy.py --write-knobs` writes them. The table is read from the
+program, not from the source, so the program must be installed: `ci/setup.sh`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGE = "docs/reference/knobs.md"
 FIELDS = "python_shim/torch_collab/knob_fields.py"
 PAGE_PART = re.compile(r"(<!-- knobs -->\n)(.*?)(<!-- /knobs -->)", re.DOTALL)
 
-# By a row's type: of a field of Options, beside None, and of the value in force.
+# By type of a row: the type of an Options field (besides None), and that of the value in force.
 _TYPES = {
     "switch": ("bool", "bool"),
     "whole": ("int", "int"),
@@ -65,7 +65,7 @@ def program_markdown() -> str:
 
 
 def program_fields() -> str:
-    """Asks the compiled module itself: the Python beside it reads the very file that is made here."""
+    """Asks the compiled module itself, because the Python module beside it imports the file that is generated here."""
     script = "import json, torch\nfrom torch_collab import _C\nprint(json.dumps(_C.knob_table()))"
     return fields(json.loads(_asked("-c", script)))
 

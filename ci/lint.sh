@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Form: C++ and Python formatting, ruff, mypy, and the project's own rules (ci/tidy.py).
+# Checks the form: C++ and Python formatting, ruff, mypy, and the project's own rules (ci/tidy.py).
 . "$(dirname "$0")/common.sh"
 use_venv
 

@@ -7,8 +7,8 @@
 #   PYTHON=python3.12 ci/matrix.sh VERSION...    with another Python
 #   ci/matrix.sh VERSION... -- PYTEST-ARGUMENT... those tests of Python instead
 #
-# Environment and logs are in build/matrix/TORCH-PYTHON, the build beside it. The logs stay, all of it with KEEP=1, to be
-# gone on with.
+# Environment and logs are in build/matrix/TORCH-PYTHON, the build beside it. The logs stay; with KEEP=1 everything stays,
+# for further work.
 . "$(dirname "$0")/common.sh"
 
 # The drop-in, torch's internals, collectives, sites against plain torch, and torchrun.
@@ -52,20 +52,20 @@ step() {
   echo "$went"
 }
 
-# In a folder as deep as that of the tests' build, so that ccache knows the core.
+# Uses a folder as deep as that of the tests' build, so that ccache recognises the core.
 build_collab() {
   nice python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -v --config-settings build-dir="$build" \
     --config-settings cmake.define.BUILD_TESTING=ON --config-settings cmake.define.COLLAB_BUILD_TESTS=ON --config-settings cmake.define.COLLAB_WITH_UCX=OFF . &&
     python -c 'import torch; from torch_collab import _C; print(torch.__version__, torch.version.cuda, _C.build_info())'
 }
 
-# Those of the adapter.
+# Runs the adapter's C++ tests.
 test_cpp() {
   nice cmake --build "$build" --target torch_test torch_gloo_transport_test &&
     ctest --test-dir "$build" -L torch --no-tests=error --output-on-failure
 }
 
-# "120 passed, 3 deselected", of pytest's last line.
+# "120 passed, 3 deselected", from pytest's last line.
 counted() { tail -n 1 "$folder/pytest.log" | sed -nE 's/^=* ?([0-9].*) in [0-9].*$/\1/p'; }
 
 try_version() {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The agreement as a model (tests/model): every state of it within some bounds, then errors that are planted in it, each
-# of which must be found. Under a minute on two cores, 1 GiB.
+# Checks the agreement as a model (tests/model): every state within some bounds, then planted errors, each of which must
+# be found. Takes less than a minute on two cores, and 1 GiB.
 #
 #   ci/model.sh          as ci/test.sh runs it
 #   ci/model.sh --full   wider bounds as well: about five minutes, 3 GiB
 #
-# What is generated, and the way to an error, are in build/model.
+# Generated files, and the trace of an error, are in build/model.
 . "$(dirname "$0")/common.sh"
 
 full=no
@@ -17,7 +17,7 @@ esac
 command -v spin >/dev/null || die "spin is not installed: apt-get install spin (ci/setup.sh does)"
 
 memory_mib=3000
-# Two terms, an attempt a term, two rounds, all three sites are voters, one may lose its record: what is named differs.
+# By default two terms, one attempt a term, two rounds, three sites, all voters, and one may lose its record.
 bounds=(
   "-DTERMS=3 -DROUNDS=1"
   "-DATTEMPTS=2 -DROUNDS=1"
@@ -42,7 +42,7 @@ if [ "$full" = yes ]; then
     "-DRESTARTS=1 -DTERMS=3 -DVOTERS=5"
   )
 fi
-# The rule that is broken, and the least bounds under which that shows. Unbroken, all of these are right.
+# The rule that is broken, and the smallest bounds under which this shows. Unbroken, these bounds have no errors.
 planted=(
   "RECORDS half of those who promise need not have their records"
   "LATE a site that recovers counts in a term begun before it came"
@@ -66,7 +66,7 @@ search() {
   mkdir -p "$folder"
   cp tests/model/agreement.pml "$folder"
   (
-    # No partial order reduction: all variables are shared. -E: to have nothing left to do is no error.
+    # No partial order reduction, because all variables are shared. -E: a state without further steps is no error.
     cd "$folder" && spin -a "$@" agreement.pml &&
       "${CC:-cc}" -O2 -DSAFETY -DNOREDUCE -DNOBOUNDCHECK -DMEMLIM="$memory_mib" -w -o pan pan.c &&
       ./pan -E -m1000 -w23 >pan.log

@@ -1,5 +1,5 @@
-"""Rules of ci/tidy.py about the protocol's state machines: what tests/model says of the code is there, and the table
-at a dispatcher's head has a row for each message."""
+"""Rules of ci/tidy.py about the protocol's state machines: the names that tests/model cites exist in the code, and the
+table at a dispatcher's head has a row for each message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEMBER = re.compile(r"\b([A-Z]\w+)::(\w+)")  # Class::function
 
 
 def unknown_names(sources: Sequence[str], pages: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int, str]]:
-    """Page, line and name of each `Class::member` in `pages` that `sources`, C++, do not have."""
+    """Page, line and name of each `Class::member` in `pages` that does not exist in `sources` (C++)."""
     known = {(match[1], match[2]) for text in sources for match in MEMBER.finditer(text)}
 
     def declared(owner: str, name: str) -> bool:
@@ -25,7 +25,7 @@ def unknown_names(sources: Sequence[str], pages: Mapping[str, Sequence[str]]) ->
 
 
 def without_row(text: str) -> Iterator[tuple[int, str]]:
-    """Line and name of each message that a dispatcher handles and that the comment at its head does not name."""
+    """Line and name of each message that a dispatcher handles but the comment at its head does not name."""
     lines = text.splitlines()
     size = next((number for number, line in enumerate(lines) if not line.startswith("//")), len(lines))
     named = set(re.findall(r"\w+", "\n".join(lines[:size])))

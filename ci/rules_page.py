@@ -1,6 +1,6 @@
-"""tests/RULES.md, compared: every rule of the protocol and every knob has a row, and the tests that it names are there.
+"""Checks tests/RULES.md: every rule of the protocol and every knob has a row, and the tests that it names exist.
 
-Used by ci/tidy.py. Everything here is a function of texts.
+Used by ci/tidy.py. All functions here work on texts, not on files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def knob_names(text: str) -> list[str]:
 
 
 def tests_in(path: str, text: str) -> Iterator[str]:
-    """As `Suite.Name`, or `test_file.py::test_name`."""
+    """The tests as `Suite.Name`, or `test_file.py::test_name`."""
     if path.endswith(".py"):
         for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE):
             yield f"{path.rpartition('/')[2]}::{name}"
@@ -49,7 +49,7 @@ def tests_in(path: str, text: str) -> Iterator[str]:
 
 
 def unknown_tests(text: str, tests: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """(line, test) of the C++ tests that a page names as `Suite.Name` or `Suite.*` and that are not there."""
+    """(line, test) of the C++ tests that a page names as `Suite.Name` or `Suite.*` and that do not exist."""
     known = set(tests)
     known |= {f"{name.partition('.')[0]}.*" for name in known}
     for number, line in enumerate(text.splitlines(), 1):
@@ -59,7 +59,7 @@ def unknown_tests(text: str, tests: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def differences(page: str, protocol: str, knobs: str, tests: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """(line of the page, what is wrong there)"""
+    """(line of the page, what is wrong there)."""
     known = set(tests)
     wanted = [*protocol_rules(protocol), *(f"`{name}`" for name in knob_names(knobs))]
     rows: set[str] = set()

@@ -1,4 +1,4 @@
-"""Rules of ci/tidy.py about the Python shim: who imports whom, who writes a field, what is private to torch."""
+"""Rules of ci/tidy.py about the Python shim: which module imports which, who writes a field, private names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-# The shim's packages and top modules: which others each may import, for types alone too.
+# The shim's packages and top modules, and which others each may import, even for types alone.
 SHIM = "python_shim/torch_collab"
 _BASE = {"escape", "environment", "formatting", "log", "native", "options", "knob_fields", "torch_compat", "_C"}
 ARROWS: dict[str, set[str]] = {
@@ -21,7 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "torch_compat": set(),
     "log": {"escape"},
     "native": {"escape", "environment", "knob_fields", "log", "_C"},
-    "network": _BASE - {"torch_compat"},  # commands use it where torch does not load
+    "network": _BASE - {"torch_compat"},  # commands use it when torch does not load
     "model": {"formatting", "log", "torch_compat"},
     "world": _BASE | {"network", "model"},
     "swarm": _BASE | {"network", "model", "world"},
@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "planning": {"events", "formatting", "native"},
     "cli": _BASE - {"torch_compat"} | {"network", "planning", "swarm", "__init__"},
 }
-# Modules that import others of the shim inside functions, and why that has to wait.
+# Modules that import other modules of the shim inside functions, and why those imports have to wait.
 WAITS = {
     "__init__": "read at every `import torch`",
     "backend.registration": "read at every `import torch`",
@@ -43,7 +43,7 @@ WAITS = {
     "rendezvous": "read at every start of torchrun",
 }
 TORCH_COMPAT = f"{SHIM}/torch_compat.py"
-NOT_TORCHS = {"_sslobj", "_actions", "_choices_actions"}  # of Python's ssl and argparse
+NOT_TORCHS = {"_sslobj", "_actions", "_choices_actions"}  # private names of Python's ssl and argparse
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def module_of(path: str) -> str:
 
 
 def way(after: dict[str, set[str]], start: str, end: str) -> list[str]:
-    """The shortest from one module to another, both ends included; empty: there is none."""
+    """The shortest path from one module to another, including both ends; empty if there is none."""
     ways = [[start]]
     seen: set[str] = set()
     for so_far in ways:
@@ -110,7 +110,7 @@ def way(after: dict[str, set[str]], start: str, end: str) -> list[str]:
 
 
 def fields(tree: ast.AST) -> set[str]:
-    """Of the classes there: what they declare, and what their methods set."""
+    """The fields that the classes declare, and those that their methods set."""
     inside = [node for each in ast.walk(tree) if isinstance(each, ast.ClassDef) for node in ast.walk(each)]
     declared = {
         each.target.id for each in inside if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
@@ -127,7 +127,7 @@ def own(node: ast.Attribute) -> bool:
 
 
 def foreign_writes(texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """(path, line, what to do) where a module writes a field of a class that others have; told apart by their names."""
+    """(path, line, what to do) where a module writes a field that only other modules' classes have, by its name."""
     trees = {path: ast.parse(text) for path, text in texts.items()}
     known = {path: fields(tree) for path, tree in trees.items()}
     everywhere = set().union(*known.values())
@@ -142,7 +142,7 @@ def private(name: str) -> bool:
 
 
 def private_names(node: ast.AST) -> Iterator[str]:
-    """Of another's: what this node reaches for that is private to it."""
+    """The private names of others that this node uses."""
     if isinstance(node, ast.Attribute) and private(node.attr):
         if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
             yield node.attr
@@ -159,7 +159,7 @@ def private_names(node: ast.AST) -> Iterator[str]:
 
 
 def private_uses(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """(line, what to do) of each private name of another's."""
+    """(line, what to do) of each use of another module's private name."""
     if path == TORCH_COMPAT:
         return
     for node in ast.walk(ast.parse(text)):

@@ -4,8 +4,8 @@
 #   ci/setup.sh          everything, for development and tests
 #   ci/setup.sh --run    only what running collab and the examples needs
 #
-# Safe to run again: what is there already is left alone. Wants Debian 12, whose names of packages it uses, and root or
-# sudo for those that are missing. torch comes from the indexes pip is configured for. PyPI's is the CUDA build, several
+# Safe to run again: installed parts are left alone. Needs Debian 12, whose package names it uses, and root or
+# sudo to install missing ones. torch comes from the indexes pip is configured for. PyPI's is the CUDA build, several
 # gigabytes; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu adds the CPU build, which pip then prefers.
 . "$(dirname "$0")/common.sh"
 
@@ -31,8 +31,8 @@ make_venv() {
   "$python" -m venv --clear .venv
 }
 
-# The pins, unless exactly these are installed already. Python compiles a module when it is first imported: most of these
-# never are, and to compile all of them takes longer than to unpack them.
+# Installs the pins, unless exactly these are installed. Python compiles a module at its first import. Most of these
+# modules are never imported, and compiling all of them takes longer than unpacking them.
 install_pins() {
   local requirements="$1" stamp=".venv/installed-$2" digest
   digest="$(cat ci/requirements-run.txt "$requirements" | sha256sum)"
@@ -40,14 +40,14 @@ install_pins() {
     echo "$requirements is installed"
     return
   fi
-  rm -f "$stamp" # what is interrupted is not believed
+  rm -f "$stamp" # an interrupted installation must not count as complete
   python -m pip install --disable-pip-version-check --no-compile -r "$requirements"
   echo "$digest" >"$stamp"
 }
 
-# What the tests of other people's frameworks run with. Not in site-packages, where transformers would load half of it
-# in every other test. torchvision, from PyPI made for a torch with CUDA, fails on import beside another: it
-# lies apart once more, for the one test that knows.
+# Packages for the tests of third-party frameworks. Not in site-packages, where transformers would load half of them
+# in every other test. PyPI's torchvision is built for a torch with CUDA, and fails on import beside another: it
+# has a folder of its own, for the one test that uses it.
 install_frameworks() {
   local requirements=ci/requirements-frameworks.txt folder=.venv/frameworks digest
   digest="$(sha256sum <"$requirements")"
@@ -82,6 +82,6 @@ else
 fi
 
 say "collab"
-# Not isolated: the extension is compiled against the torch in .venv. The kept build folder makes the next time fast.
+# Not isolated: the extension is compiled against the torch in .venv. The kept build folder makes the next build fast.
 python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --config-settings build-dir=build/wheel .
 python -c 'import torch, torch_collab; print("torch", torch.__version__, "with torch_collab from", torch_collab.__path__[0])'

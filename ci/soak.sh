@@ -68,7 +68,7 @@ for ((job = 0; job < jobs; ++job)); do
 done
 failed=0
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
-# A member that lies, and one that claims rounds that nobody has agreed on, are drawn with no other fault.
+# Members that lie, or claim rounds that nobody agreed on, are simulated without other faults.
 for liar in "lie --rounds 40" "claim --rounds 20"; do
   # shellcheck disable=SC2086  # a name and its option
   build/soak/tests/sim/collab_sim --first "$first" --count $((seeds / 20 + 1)) --sites 4 --candidates 1 --hubs 0 --faults $liar || failed=1

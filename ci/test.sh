@@ -17,7 +17,7 @@ esac
 logs="$root/build/ci"
 mkdir -p "$logs"
 
-# part NAME COMMAND...: runs it, keeps its output, notes how it went.
+# part NAME COMMAND...: runs the command, keeps its output, notes the result.
 part() {
   local name="$1" begin=$SECONDS verdict=ok
   shift
@@ -33,19 +33,19 @@ part setup ci/setup.sh
 ! grep -q FAILED "$logs/setup.result" || die "the set-up failed; nothing can be tested (see above)"
 use_venv
 
-# The Python tests mostly wait, for processes to start and graces to pass. What they leave of the processors does the
-# build, of which their last ones need the attacker (test_hostile.py), and what measures no time.
+# The Python tests mostly wait, for processes to start and graces to pass. The spare processor time goes to the
+# build, whose attacker the last tests need (test_hostile.py), and to parts that measure no time.
 part configure cmake --preset ci
 beside() {
   renice -n 19 "$BASHPID"
-  # Not by cmake, which would leave ninja behind when it ends.
+  # Not through cmake, which would leave ninja running when it is ended.
   ninja -C build/wheel collab_hostile && ninja -C build/wheel ||
     echo "the build beside the tests failed; it goes on after them, and says with what"
   part lint ci/lint.sh
   part docs ci/docs.sh
   part model ci/model.sh
 }
-set -m # a group of processes of its own, to end all of it
+set -m # its own process group, so that all of it can be ended
 beside </dev/null >"$logs/beside.log" 2>&1 &
 beside=$!
 set +m
@@ -67,7 +67,7 @@ fi
 
 say "summary"
 cat $(ls -tr "$logs"/*.result)
-# What failed in C++ stands far above, between the tests that passed.
+# C++ failures are far above, between the tests that passed.
 [ ! -f "$logs/ctest.log" ] || grep -E -A 6 ': Failure$|ERROR: |SUMMARY: |^\[  FAILED  \]' "$logs/ctest.log" | head -n 40 || :
 last_match pytest '^[0-9]+ tests? passed at a second try'
 last_match ctest 'tests passed'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The project's rules about itself, checked: arrows, rooms, bans, sizes, dead files, headers, changelog, knob table.
+"""Checks the project's own rules: arrows, rooms, bans, sizes, dead files, headers, changelog, knob table.
 
-    ci/tidy.py [--root DIR]     prints every breach as `path:line: rule: what to do`; exit status 1 when there is one
-    ci/tidy.py --write-knobs    writes what is made of the program's knob table: the documents' and Python's fields
+    ci/tidy.py [--root DIR]     prints every violation as `path:line: rule: what to do`; exit status 1 when there is one
+    ci/tidy.py --write-knobs    writes the documents' tables and Python's fields from the program's knob table
 
-Each rule is a function from a Tree to problems, listed in RULES; tests/tidy tests each on a small tree.
+Each rule is a function from a Tree to problems, listed in RULES; tests/tidy tests each rule on a small tree.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import rules_shim
 import rules_torch
 import rules_words
 
-MAX_FILE_LINES = 600  # about 500 is meant; a warning from there on
+MAX_FILE_LINES = 600  # aim for about 500; a warning beyond
 WARN_FILE_LINES = 500
-MAX_FUNCTION_LINES = 80  # about 70 is meant
+MAX_FUNCTION_LINES = 80  # aim for about 70
 WARN_FUNCTION_LINES = 70
 
 CODE = (".h", ".cpp", ".py", ".sh")
 SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "out", "node_modules"}
 
 _MACHINE = {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"}
-# Which folders of plugin/ a folder may include from, itself apart; `collab/...` headers are for all.
+# Which folders of plugin/ a folder may include from, besides itself; all may include `collab/...` headers.
 ARROWS: dict[str, set[str]] = {
     "core/base": set(),
     "core/wire": {"core/base"},
@@ -90,7 +90,7 @@ ARROWS: dict[str, set[str]] = {
     "tools/lab": {"core/base"},
 }
 
-# Third parties and the only places that may include them.
+# Third-party libraries, and the only places that may include them.
 ROOMS: list[tuple[str, tuple[str, ...]]] = [
     (
         r"(torch|ATen|c10|pybind11)/",
@@ -117,25 +117,25 @@ CLOCKS_AND_CHANCE = [
     (r"\bunordered_(multi)?(map|set)\b", "has an order that differs between machines"),
 ]
 SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyncio\.sleep)\b")
-# Bounded polls where real sockets or processes are waited for and nothing could wake us.
+# Bounded polls: they wait for real sockets or processes, and nothing could wake them.
 MAY_POLL = {
     "tests/python/ranks.py",
-    "tests/python/scripts/besieged.py",  # is in calls at a pace
-    "tests/python/scripts/folds.py",  # trains at a pace
-    "tests/python/scripts/generations.py",  # likewise
+    "tests/python/scripts/besieged.py",  # makes calls at a fixed pace
+    "tests/python/scripts/folds.py",  # trains at a fixed pace
+    "tests/python/scripts/generations.py",  # the same
     "tests/python/scripts/guest.py",
-    "tests/python/scripts/lab_probe.py",  # sends at a pace
-    "tests/python/scripts/nat_site.py",  # trains at a pace
-    "tests/python/scripts/restarted.py",  # waits for another rank to be in a call
+    "tests/python/scripts/lab_probe.py",  # sends at a fixed pace
+    "tests/python/scripts/nat_site.py",  # trains at a fixed pace
+    "tests/python/scripts/restarted.py",  # waits until another rank is in a call
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",
-    "tests/python/test_page.py",  # the page is asked again and again, as a browser does
+    "tests/python/test_page.py",  # asks for the page again and again, as a browser does
     "tests/python/test_examples.py",
     "tests/python/test_quickstart.py",
-    "tests/bench/bench_auto.py",  # trains at a pace
-    "tests/bench/bench_overlap.py",  # likewise
-    "tests/bench/bench_wait.py",  # likewise
+    "tests/bench/bench_auto.py",  # trains at a fixed pace
+    "tests/bench/bench_overlap.py",  # the same
+    "tests/bench/bench_wait.py",  # the same
     "tests/bench/bench_recovery.py",
     "tests/bench/in_process.py",
     "tests/python/hostiles.py",
@@ -144,7 +144,7 @@ MAY_POLL = {
     "tests/python/labs.py",
     "tests/python/torchruns.py",
     "tests/integration/overlap_ranks_test.cpp",  # one rank is slow
-    "tests/integration/overlap_test.cpp",  # trains at a pace
+    "tests/integration/overlap_test.cpp",  # trains at a fixed pace
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
     "tests/transport/tcp_world.h",
@@ -153,7 +153,7 @@ MAY_POLL = {
 
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}\])/-])/(work|root|home/[a-z]\w*|Users/\w+)/\w")
-SELF = ("ci/tidy.py", "tests/tidy/")  # speak of what they forbid
+SELF = ("ci/tidy.py", "tests/tidy/")  # these name what they forbid
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Problem:
 
 
 class Tree:
-    """The project's files: what git knows or would add, or, without git, what is there."""
+    """The project's files: those that git knows or would add, or, without git, those on disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -211,7 +211,7 @@ def rule(check: Rule) -> Rule:
 
 
 def code_only(text: str) -> str:
-    """C++ without comments and the insides of strings, line breaks kept."""
+    """C++ without comments and the contents of strings; line breaks stay."""
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.DOTALL)
 
     def blank(match: re.Match[str]) -> str:
@@ -229,7 +229,7 @@ def includes(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
 
 @rule
 def arrows(tree: Tree) -> Iterator[Problem]:
-    """A folder includes only from itself and what lies before it."""
+    """A folder includes only from itself and from the folders listed before it."""
     for path in tree.named(".h", ".cpp", under="plugin/"):
         folder = str(Path(path).parent.relative_to("plugin"))
         if folder not in ARROWS:
@@ -240,7 +240,7 @@ def arrows(tree: Tree) -> Iterator[Problem]:
                 continue
             to = str(Path(target).parent)
             allowed = ARROWS[folder]
-            # <torch/...> of torch itself looks like our plugin/torch; that one is judged by the rooms.
+            # torch's own <torch/...> looks like our plugin/torch; the rooms judge it.
             ours = to == "torch" and (tree.root / "plugin" / target).is_file()
             within = {f"{parent}/*" for parent in Path(to).parents}
             if to == folder or to in allowed or within & allowed or (to == "torch" and not ours):
@@ -259,21 +259,21 @@ def _shim(tree: Tree) -> dict[str, str]:
 
 @rule
 def shim_arrows(tree: Tree) -> Iterator[Problem]:
-    """The shim's imports are a graph without circles whose arrows point down, all of them at the top of a file."""
+    """The shim's imports form a graph without cycles whose arrows point down, and are at the top of each file."""
     for path, line, text in rules_shim.arrows(_shim(tree)):
         yield Problem(path, line, "shim arrows", text)
 
 
 @rule
 def shim_fields(tree: Tree) -> Iterator[Problem]:
-    """A field of a class of the shim is written in that class's module alone."""
+    """Only a class's own module writes its fields."""
     for path, line, text in rules_shim.foreign_writes(_shim(tree)):
         yield Problem(path, line, "shim fields", text)
 
 
 @rule
 def guest_of_torch(tree: Tree) -> Iterator[Problem]:
-    """What is private to torch is touched in one module and one header, which say what they expect."""
+    """One module and one header touch torch's private names, and say what they expect."""
     for path, source in _shim(tree).items():
         for line, text in rules_shim.private_uses(path, source):
             yield Problem(path, line, "guest of torch", text)
@@ -284,11 +284,11 @@ def guest_of_torch(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def rooms(tree: Tree) -> Iterator[Problem]:
-    """A third party is included only in its own room."""
+    """A third-party library is included only in its own room."""
     for path in tree.named(".h", ".cpp", under=("include/", "plugin/", "tests/")):
         for number, target in includes(tree, path):
             if (tree.root / "plugin" / target).is_file():
-                continue  # ours, whatever it is called
+                continue  # our own header, whatever its name
             for pattern, places in ROOMS:
                 if re.match(pattern, target) and not path.startswith(places):
                     where = f"belongs to {', '.join(places)}" if places else "is for nobody: APIs for any device do"
@@ -297,7 +297,7 @@ def rooms(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def determinism(tree: Tree) -> Iterator[Problem]:
-    """No clock, sleep, chance, environment or unordered container where bytes and decisions are made."""
+    """No clock, sleep, chance, environment or unordered container in code that makes bytes and decisions."""
     for path in tree.named(".h", ".cpp", under=DETERMINISTIC):
         for number, line in enumerate(code_only(tree.text(path)).split("\n"), 1):
             for pattern, why in CLOCKS_AND_CHANCE:
@@ -307,7 +307,7 @@ def determinism(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def words(tree: Tree) -> Iterator[Problem]:
-    """Code, messages, comments and documents call things as the glossary does."""
+    """Code, messages, comments and documents use the glossary's names."""
     documents = tree.named(".md")
     for path in [*tree.named(".h", ".cpp", ".py", under=("include/", "plugin/", "tests/", "python_shim/")), *documents]:
         for number, word in rules_words.found_in(path, tree.text(path), code_only):
@@ -334,7 +334,7 @@ def file_length(tree: Tree) -> Iterator[Problem]:
 
 
 def cpp_functions(text: str) -> Iterator[tuple[int, int]]:
-    """(first line, lines) of each function: clang-format closes a body at the indent its declaration begins at."""
+    """(first line, lines) of each function: clang-format closes a body at the indent of its declaration."""
     lines = code_only(text).split("\n")
     no_function = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|using|#|\}|template <.*> struct)\b")
     control = re.compile(r"^\s*(if|else|for|while|do|switch|case|default|try|catch|return)\b")
@@ -374,7 +374,7 @@ def function_length(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def built(tree: Tree) -> Iterator[Problem]:
-    """Every source is named in a CMakeLists.txt above it: a test that is never built is a lie."""
+    """Every source is named in a CMakeLists.txt above it: a test that is never built proves nothing."""
     for path in tree.named(".cpp", under=("plugin/", "tests/")):
         source = Path(path)
         for folder in source.parents:
@@ -392,7 +392,7 @@ def built(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def headers(tree: Tree) -> Iterator[Problem]:
-    """A header opens with its purpose, and public and core ones say which threads may use them."""
+    """A header begins with its purpose; public and core headers also say which threads may use them."""
     for path in tree.named(".h"):
         lines = tree.lines(path)
         if not lines or not lines[0].startswith("// "):
@@ -418,7 +418,7 @@ def python_docstrings(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def shell(tree: Tree) -> Iterator[Problem]:
-    """A script stops at what fails, and hides nothing."""
+    """A script stops at the first failure, and hides no errors."""
     for path in tree.named(".sh", under=("ci/", ".ci/", "tests/", "examples/")):
         text = tree.text(path)
         if "set -euo pipefail" not in text and "common.sh" not in text:
@@ -430,7 +430,7 @@ def shell(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def finished(tree: Tree) -> Iterator[Problem]:
-    """Nothing is left for later, and no file knows the machine it was written on."""
+    """Nothing is left for later, and no file names the machine it was written on."""
     for path in tree.files:
         if path.startswith(SELF) or path.endswith((".png", ".hex", ".bin")):
             continue
@@ -467,7 +467,7 @@ def changelog(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def tests_of_rules(tree: Tree) -> Iterator[Problem]:
-    """Every rule of the protocol and every knob names tests that are there."""
+    """Every rule of the protocol and every knob names tests that exist."""
     protocol = {path: tree.text(path) for path in tree.named(".md", under=rules_page.PROTOCOL)}
     if not protocol and rules_page.KNOBS not in tree.files:
         return
@@ -482,7 +482,7 @@ def tests_of_rules(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def names_of_the_model(tree: Tree) -> Iterator[Problem]:
-    """The functions and fields that tests/model says its steps are in the code are there."""
+    """The functions and fields that tests/model cites for its steps exist in the code."""
     sources = [tree.text(path) for path in tree.named(".cpp", ".h", under="plugin/core/")]
     pages = {path: tree.lines(path) for path in tree.named(".pml", ".md", under="tests/model/")}
     for path, number, name in rules_model.unknown_names(sources, pages):
@@ -499,7 +499,7 @@ def reactions(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def second_tries(tree: Tree) -> Iterator[Problem]:
-    """A test that fails is run once more only by the mark that says why."""
+    """A failed test is repeated only with the mark that gives the reason."""
     for path in tree.named(*CODE, under=("tests/", "ci/")):
         if path == "tests/python/second_tries.py" or path.startswith(SELF):
             continue
@@ -510,7 +510,7 @@ def second_tries(tree: Tree) -> Iterator[Problem]:
 
 @rule
 def message_codes(tree: Tree) -> Iterator[Problem]:
-    """docs/messages.md lists each code of a message, once; a code says one cause, in one file."""
+    """docs/messages.md lists each message code once; a code stands for one cause, in one file."""
     paths = tree.named(".h", ".cpp", ".py", under=("plugin/", "python_shim/"))
     page = tree.text(codes_page.PAGE) if codes_page.PAGE in tree.files else ""
     for path, line, text in codes_page.differences(page, [(path, tree.text(path)) for path in paths]):
@@ -518,7 +518,7 @@ def message_codes(tree: Tree) -> Iterator[Problem]:
 
 
 def check_knobs(tree: Tree, table: Callable[[], str], fields: Callable[[], str]) -> Iterator[Problem]:
-    """The documents' knob table and Python's fields are the program's."""
+    """The documents' knob table and Python's fields are those of the program."""
     page = tree.text(knob_files.PAGE) if knob_files.PAGE in tree.files else ""
     part = knob_files.PAGE_PART.search(page)
     if part is None:
@@ -545,13 +545,13 @@ def knobs(tree: Tree) -> Iterator[Problem]:
 
 
 KNOB_TABLE = "plugin/core/base/knobs.cpp"
-# The table, what is made of it, and values by name, which a preset is.
+# The table, the files generated from it, and the presets, which are values by name.
 MAY_LIST_KNOBS = (KNOB_TABLE, knob_files.FIELDS, "plugin/core/base/presets.cpp")
-MOST_KNOBS_NAMED = 6  # a few that belong together may be
+MOST_KNOBS_NAMED = 6  # a few knobs that belong together
 
 
 def lists_of_names(path: str, text: str) -> Iterator[tuple[int, set[str]]]:
-    """(line, names) of a literal collection or the fields of a class in Python; of a statement with strings in C++."""
+    """(line, names) of each literal collection or class with fields in Python, and of C++ statements with strings."""
     if path.endswith(".py"):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef):
@@ -569,7 +569,7 @@ def lists_of_names(path: str, text: str) -> Iterator[tuple[int, set[str]]]:
 
 @rule
 def knob_lists(tree: Tree) -> Iterator[Problem]:
-    """One row a knob: nothing else lists them by hand."""
+    """One row per knob: nothing else lists them by hand."""
     known = set(rules_page.knob_names(tree.text(KNOB_TABLE))) if KNOB_TABLE in tree.files else set()
     for path in tree.named(".py", ".cpp", ".h", under=("plugin/", "python_shim/", "include/")):
         if path in MAY_LIST_KNOBS:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the source distribution and from it a wheel, installs that in a fresh virtual environment, and trains there: it
+# Builds the source distribution and from it a wheel, installs that in a fresh virtual environment, and trains there. It
 # needs no source tree, no compiler, no header and not .venv's collab.
 #
 #   ci/wheel.sh                                beside .venv's torch; the wheel is then removed
@@ -7,8 +7,8 @@
 #   PYTHON=python3.12 ci/wheel.sh TORCH...     for another Python
 #
 # A torch that is not .venv's is fetched from PyPI (3 GB) into an environment in build/matrix; with KEEP=1 it stays there.
-# Into the wheel of several auditwheel puts the libraries of this system that it needs; its name says the oldest C
-# library that it runs with, which is this system's: a release is built where that is old (.github/workflows/wheels.yml).
+# auditwheel puts the system libraries that a wheel for several releases needs into it. The wheel's name says the oldest C
+# library that it runs with, which is this system's: releases are built on an old system (.github/workflows/wheels.yml).
 . "$(dirname "$0")/common.sh"
 use_venv
 
@@ -45,7 +45,7 @@ build_wheel() {
     --config-settings cmake.define.COLLAB_WITH_UCX=ON "$@" -w "$folder" "$scratch/source"
 }
 
-# One of its own for each release: `_C-torch2.13.cpython-311-x86_64-linux-gnu.so`. `native` chooses.
+# Each release has its own extension: `_C-torch2.13.cpython-311-x86_64-linux-gnu.so`. `native` chooses one.
 merge_wheels() {
   local version extension
   python -m venv "$scratch/tools"
@@ -60,12 +60,12 @@ merge_wheels() {
   mv "$scratch/extensions"/* "$scratch/${versions[0]}"/torch_collab-*/torch_collab/
   mkdir -p "$scratch/merged" build/wheels
   wheel pack --dest-dir "$scratch/merged" "$scratch/${versions[0]}"/torch_collab-*/
-  # torch's own come with torch.
+  # torch's own libraries come with torch.
   auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libgomp*' --wheel-dir "$scratch/dist" "$scratch"/merged/*.whl
   cp "$scratch"/dist/torch_collab-*.whl build/wheels/
 }
 
-# try_wheel VERSION: torch and the rest are linked rather than installed again; everything but collab itself.
+# try_wheel VERSION: links torch and everything else except collab, instead of installing it again.
 try_wheel() {
   local packages site entry fresh="$scratch/venv$1"
   environment_with "$1"

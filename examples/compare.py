@@ -87,7 +87,7 @@ def parse_args():
 
 
 def bytes_sent():
-    """By the site's device in the lab, headers and acknowledgements included."""
+    """Bytes sent by the site's device in the lab, including headers and acknowledgements."""
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, counters = line.partition(":")
         if name.strip().startswith("lab"):
@@ -96,7 +96,7 @@ def bytes_sent():
 
 
 def make_ddp(way, model, period):
-    """The model as DDP, and what makes its optimizer."""
+    """The model as DDP, and a function that makes its optimizer."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
@@ -142,7 +142,7 @@ def train_here(args):
         print(json.dumps(line), file=log)
 
     def stop():
-        """In the middle of whatever it does: an exchange that has not ended by now is of no use to anybody."""
+        """Stops the process in the middle of its work: an exchange that has not ended by now is of no use."""
         say(end=True)
         log.flush()
         os._exit(0)
@@ -169,7 +169,7 @@ def train_here(args):
             one_step()
             step += 1
     except RuntimeError:
-        # The other site's clock is a little ahead, and it has ended.
+        # The other site's clock is a little ahead, and that site has ended.
         if time.monotonic() - start < args.seconds - AHEAD:
             raise
         timer.join()
@@ -203,7 +203,7 @@ def run_all(args):
             folder = args.out / f"{way}-{seed}"
             if not (folder / "done").exists():
                 print(f"{way}, seed {seed} …", file=sys.stderr, flush=True)
-                there = "wan" if way.startswith("every") else way  # the period is in its environment
+                there = "wan" if way.startswith("every") else way  # the environment has the period
                 worker = [__file__, "--worker", str(folder / "run"), "--ways", there, "--seed", str(seed), *given]
                 lab_runs.run(folder, line, SITES[:1] if way == "alone" else SITES, worker, WAYS[way][2])
                 (folder / "done").touch()
@@ -212,7 +212,7 @@ def run_all(args):
 
 
 def read_run(folder):
-    """Mean over the sites of what they saw at their n-th look; the bytes of both."""
+    """Mean over the sites of their n-th measurement, and the bytes of both."""
     sites = [lab_runs.read_lines(file) for file in sorted(folder.glob("run.*.jsonl"))]
     looks = [[line for line in lines if "validation" in line] for lines in sites]
     points = [
@@ -240,7 +240,7 @@ def spread(values):
 
 
 def seconds_to(loss, points):
-    """When the loss was first there, on a straight line between two looks; None if never."""
+    """When the loss was first reached, interpolated between two measurements; None if never."""
     if points[0]["validation"] <= loss:
         return points[0]["seconds"]
     for before, after in itertools.pairwise(points):
@@ -287,7 +287,7 @@ def picture(results, about, file):
                 name = WAYS[way][0] if number == 0 else None
                 axes.plot(x, y, color=COLOURS[way], linewidth=1, alpha=0.8, label=name)
         axes.set_xlabel(label)
-    all_axes[1].set_xscale("log")  # from 1 MB on: before it nothing has been averaged
+    all_axes[1].set_xscale("log")  # from 1 MB on: nothing has been averaged before
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
     all_axes[0].legend()
     figure.suptitle(about)

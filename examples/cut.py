@@ -1,12 +1,12 @@
-"""Three sites, of which one is cut off and comes back: after every round each says which model it has.
+"""Three sites, one of which is cut off and comes back: after every round each site prints which model it has.
 
 export COLLAB_SYNC_EVERY=4s COLLAB_LINK_GRACE=3s COLLAB_LOG_LEVEL=warning TORCH_CPP_LOG_LEVEL=ERROR OMP_NUM_THREADS=1
 cat examples/cut.txt
 collab lab --sites paris tokyo rome --rtt 80 --script examples/cut.txt -- torchrun --nnodes=3 --nproc-per-node=1 \
     --rdzv-backend=collab --rdzv-endpoint=paris:29400 --rdzv-id=cut examples/cut.py 2>&1 | cut -c -120
 
-A minute, of which docs/recording.py makes the recording of the documents. Rounds go by the clock, as the lab's cuts do,
-and all sites end after the same one: the ROUNDS-th.
+Takes a minute; docs/recording.py makes the documents' recording from it. Rounds go by the clock, as the lab's cuts do,
+and all sites end after the same round, number ROUNDS.
 """
 
 import argparse

@@ -84,7 +84,7 @@ def parse_args():
 
 
 def split_documents(data):
-    """Training, validation (a fifth of it) and test, the same at every site."""
+    """Training, validation (a fifth of the training part) and test, the same at every site."""
     import random
 
     import gpt2_ddp
@@ -100,7 +100,7 @@ def split_documents(data):
 
 
 def encoder_of(args):
-    """Text to tokens, and how many there are: of the model to fine-tune, else bytes."""
+    """A function from text to tokens, and the number of tokens: those of the model to fine-tune, else bytes."""
     import gpt2_ddp
     import torch
 
@@ -157,7 +157,7 @@ def load_data(args, rank, world):
 
 
 def train_here(args):
-    """One site: its losses, its perplexity before the last averaging and after it."""
+    """Trains one site: its losses, and its perplexity before and after the last averaging."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     lab_runs.take_cores(rank, len(SITES))
     import gpt2_ddp
@@ -219,7 +219,7 @@ def train_here(args):
 
 
 def run_all(args):
-    """The results by name: "alone", then N. What is done already is taken as it is."""
+    """The results by name: "alone", then each N. Results that exist are used again."""
     out, line = args.out, lab_runs.Line(args.line, args.rtt, args.loss)
     settings = {name: str(value) for name, value in vars(args).items()}
     lab_runs.keep(out, settings, ["scale", "data", "init", "size", "context", "batch", "lr", "pretrain", "line", "rtt"])
@@ -245,7 +245,7 @@ def run_all(args):
         site("start", SITES[:1], "gloo", {}, *tuning, "--save", init.resolve())
     tuning = ("--batch", args.batch, "--lr", args.lr, "--watch", watch, "--init", init.resolve())
     runs = {"alone": site("alone", SITES[:1], "gloo", {}, *tuning, "--steps", steps)}
-    # Half of a batch of 255 each: as many steps as alone see the same text.
+    # Half of a batch of 255 for each site: the same number of steps sees the same text as alone.
     ways = {f"N = {n}": (f"n{n}", {"COLLAB_SYNC_EVERY": scaled}) for n, scaled in every.items()}
     if args.beside:
         often = f"N = {min(every)}"
@@ -266,7 +266,7 @@ def read_run(folder):
         ],
         "perplexities": [lines[-1]["perplexity"] for lines in sites],
         "averaged": sites[0][-1]["averaged"],
-        # Evaluations before the last averaging end at different times: who comes last waits for nobody.
+        # Sites finish evaluating at different times before the last averaging; the last site waits for none.
         "seconds": max(lines[-1]["seconds"] for lines in sites) + min(lines[-1]["last_seconds"] for lines in sites),
         "steps": sites[0][-1]["steps"],
         "megabytes": sum(event["bytes_sent"] for events in rounds for event in events) / 1e6,

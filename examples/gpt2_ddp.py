@@ -119,7 +119,7 @@ def encode_bytes(documents):
 
 
 def encode_bpe(train, held_out, vocab, cache):
-    """Trains the BPE on the training documents; whoever comes first on a machine does it for all."""
+    """Trains the BPE on the training documents; the first rank on a machine does it for all."""
     from tokenizers import ByteLevelBPETokenizer
 
     key = hashlib.sha256("\0".join([str(vocab), *train, *held_out]).encode(errors="replace")).hexdigest()[:16]
@@ -143,7 +143,7 @@ def encode_bpe(train, held_out, vocab, cache):
 
 
 class Samples(Dataset):
-    """Consecutive pieces of `context` tokens."""
+    """Consecutive chunks of `context` tokens."""
 
     def __init__(self, tokens, context):
         self.pieces = tokens[: len(tokens) // context * context].view(-1, context)
@@ -194,7 +194,7 @@ def make_model(args, vocab):
 
 @torch.no_grad()
 def perplexity(model, held_out, device):
-    """Of this rank's model on the held-out samples, per token."""
+    """Perplexity per token of this rank's model on the held-out samples."""
     model.eval()
     losses = []
     for batch in DataLoader(held_out, batch_size=32):
@@ -218,7 +218,7 @@ def save(file, step, model, optimizer, scheduler):
 
 
 def batches(loader, sampler, first_step):
-    """An endless stream of batches, from the one of step `first_step` on."""
+    """An endless stream of batches, starting with that of step `first_step`."""
     epoch, skip = divmod(first_step, len(loader))
     while True:
         sampler.set_epoch(epoch)
@@ -292,7 +292,7 @@ def main():
             save(args.checkpoint, args.steps, model, optimizer, scheduler)
         print(f"{args.steps - first_step} steps in {seconds:.1f} s; held-out perplexity {mean:.3f}, mean over {world}")
     dist.barrier()
-    del ddp  # as the last to hold a group of Gloo it would wait for threads that wait for Python
+    del ddp  # if it held a Gloo group last, its end would wait for threads that wait for Python
     dist.destroy_process_group()
 
 

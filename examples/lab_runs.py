@@ -1,4 +1,4 @@
-"""What founding_table.py and compare.py share: a worker at every site of `collab lab`, and tables of what came of it.
+"""What founding_table.py and compare.py share: a worker at every site of `collab lab`, and tables of the results.
 
 A site is one rank with its part of the machine's cores. `collab lab` needs Linux with /dev/net/tun, and root or user
 namespaces; `collab lab --check` says whether it may run.
@@ -19,7 +19,7 @@ LAB = [sys.executable, "-m", "torch_collab.cli", "lab"]
 
 @dataclass(frozen=True)
 class Line:
-    """What joins the sites: rates as `collab lab` takes them, Mbit/s down/up."""
+    """The line between the sites: rates in Mbit/s down/up, as `collab lab` reads them."""
 
     rate: str
     rtt_ms: float
@@ -44,9 +44,9 @@ def check_lab():
 
 
 def run(folder, line, sites, worker, environment):
-    """Runs `worker` as rank i at site i, ends with the end of its log when it fails."""
+    """Runs `worker` as rank i at site i. If it fails, exits with the end of its log."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = folder.resolve() / "state"  # sites remember nothing of other runs
+    state = folder.resolve() / "state"  # sites must not know other runs' state
     shutil.rmtree(state, ignore_errors=True)
     ranks = {
         "MASTER_ADDR": f"{{address:{sites[0]}}}",
@@ -66,10 +66,10 @@ def run(folder, line, sites, worker, environment):
         command += ["--env", f"{name}={value}"]
     for site in sites:
         (folder / f"{site}.events").unlink(missing_ok=True)
-    # What a shell has set for collab is no part of a comparison.
+    # Variables for collab in the user's shell must not affect a comparison.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
     log = folder / "log"
-    for number in (signal.SIGINT, signal.SIGTERM):  # an exit by an exception takes the lab along
+    for number in (signal.SIGINT, signal.SIGTERM):  # an exit by an exception ends the lab, too
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     with log.open("w") as output:
         done = subprocess.run([*command, "--", sys.executable, *worker], env=kept, stdout=output, stderr=output)
@@ -79,7 +79,7 @@ def run(folder, line, sites, worker, environment):
 
 
 def take_cores(index, parts):
-    """This process gets one of so many equal parts of the machine's cores. Before torch starts its threads."""
+    """Gives this process one of several equal parts of the machine's cores. Call before torch starts its threads."""
     import torch
 
     cores = sorted(os.sched_getaffinity(0))
@@ -94,7 +94,7 @@ def read_lines(file):
 
 
 def rounds_of(file):
-    """A site's own rounds; a coordinator's in the same file have no bytes."""
+    """A site's own rounds; a coordinator's rounds in the same file have no bytes."""
     if not file.exists():
         return []
     return [event for event in read_lines(file) if event["event"] == "round" and "bytes_sent" in event]
@@ -114,7 +114,7 @@ def in_markdown(rows):
 
 
 def write_tables(folder, about, rows, results, picture):
-    """Writes table.md, table.json and what `picture(file)` draws, and prints the table. All name the command."""
+    """Writes table.md, table.json and the picture of `picture(file)`, and prints the table. All name the command."""
     command = "python " + " ".join(sys.argv)
     (folder / "table.md").write_text(f"{about}\n\n{in_markdown(rows)}\n\n`{command}`\n")
     (folder / "table.json").write_text(json.dumps({"command": command, "about": about, "runs": results}, indent=1))
@@ -130,7 +130,7 @@ def _alike(one, other):
 
 
 def keep(folder: Path, settings: Mapping[str, object], parts: Sequence[str]):
-    """Results in `folder` are of these settings, or there are none: a resumed comparison compares like with like."""
+    """Ensures that results in `folder` are from these settings: a resumed comparison compares like with like."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.json"
     if file.exists():

@@ -4,8 +4,8 @@ torchrun --standalone --nproc-per-node=1 examples/lora.py                       
 collab lab --sites paris:10/2 tokyo:10/2 --rtt 60 -- torchrun --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d \
     --rdzv-endpoint=paris:29400 examples/lora.py                                                        # two sites
 
-The adapters are modules by hand, those of a library (peft) are averaged alike: what counts is `requires_grad`. Every
-site loads the same base before the model is wrapped; collab compares the frozen weights, and refuses other ones.
+The adapters are written by hand; those of a library (peft) are averaged, too: `requires_grad` decides. Every site loads
+the same base before the model is wrapped. collab compares the frozen weights, and refuses a site with different ones.
 """
 
 import small
@@ -19,7 +19,7 @@ RANK, SCALE = 4, 2.0
 
 
 class LoRA(nn.Module):
-    """base(x) + SCALE * B A x; B begins at zero, so that training begins with the base's outputs."""
+    """base(x) + SCALE * B A x. B starts at zero, so training starts from the base's outputs."""
 
     def __init__(self, base):
         super().__init__()
@@ -32,7 +32,7 @@ class LoRA(nn.Module):
 
 
 def adapt(module):
-    """In place of every Linear of the model."""
+    """Replaces every Linear of the model."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
             setattr(module, name, LoRA(child))
@@ -43,7 +43,7 @@ def adapt(module):
 
 dist.init_process_group("collab")
 rank = dist.get_rank()
-torch.manual_seed(0)  # stands for weights that are loaded: the same at every site
+torch.manual_seed(0)  # stands for loading weights: the same at every site
 base = nn.Sequential(nn.Linear(32, 512), nn.GELU(), nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 8))
 teacher = torch.randn(32, 8)
 torch.manual_seed(1 + rank)

@@ -1,4 +1,4 @@
-"""A plain script: next byte of a text, DistributedDataParallel, and the word "collab". Nothing else is new.
+"""A plain script: predicts the next byte of a text with DistributedDataParallel. Only the word "collab" is new.
 
 torchrun --standalone --nproc-per-node=1 examples/plain.py                                              # alone
 collab lab --sites paris tokyo --rtt 60 -- torchrun --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d \
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("collab")
-torch.manual_seed(dist.get_rank())  # each rank draws batches of its own; the first round makes the models one
+torch.manual_seed(dist.get_rank())  # each rank draws its own batches; the first round makes the models equal
 with open(argparse.__file__, "rb") as file:
     text = torch.tensor(list(file.read()))
 model = DistributedDataParallel(
@@ -30,5 +30,5 @@ for _ in range(small.STEPS):
     optimizer.step()
     losses.append(loss.item())
 rank = dist.get_rank()
-dist.destroy_process_group()  # runs the last round: from here on all sites hold one model
+dist.destroy_process_group()  # runs the last round: after it all sites hold one model
 print(f"rank {rank}: loss {small.fell(losses)}, model {small.digest(model)}\n", end="")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass
 class Run:
-    """One rank's training: losses, the summary line, the rounds its site took part in."""
+    """One rank's training: its losses, its summary line, and the rounds that its site took part in."""
 
     times: list = field(default_factory=list)
     losses: list = field(default_factory=list)
@@ -46,7 +46,7 @@ def read_run(folder, losses, process, events=None):
         sys.exit(f"plot.py: {folder / losses} has no summary line: that training did not end")
     run.launched = float((folder / f"{process}.launched").read_text())
     if events:
-        # The coordinator's own lines about rounds carry no bytes.
+        # The coordinator's own lines about rounds have no bytes.
         lines = read_lines(folder / events)
         run.rounds = [line for line in lines if line["event"] == "round" and "bytes_sent" in line]
     return run
@@ -77,7 +77,7 @@ def mean(values):
 
 
 def wall(runs):
-    """Seconds from the first step to the end of the last round, of the slower site."""
+    """Seconds from the first step to the end of the last round, at the slower site."""
     return max(run.summary["train_seconds"] for run in runs)
 
 
@@ -114,7 +114,7 @@ def table(parts):
 
 
 def smooth(values, keep=0.95):
-    """Exponential moving average without the bias of its start."""
+    """Exponential moving average, corrected for the bias at its start."""
     total = weight = 0.0
     result = []
     for value in values:

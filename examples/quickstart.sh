@@ -17,12 +17,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 setup=yes lab=yes out=out/quickstart
-# A step's gradients take three seconds on this line, a round about two.
+# On this line a step's gradients take three seconds, and a round about two.
 line=(--line 20 --rtt 60 --loss 0) training=(--seconds 45 --look 3 --batch 4)
 batch=128
 model=(--data stdlib --size nano --context 64)
 pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)
-# So few steps that sites average more often than by default.
+# With so few steps, sites average more often than by default.
 steps=160 tuning=(--lr 4e-4 --warmup 10) sync=40
 while [ $# -gt 0 ]; do
   case $1 in
@@ -67,7 +67,7 @@ PY
 
 pids=() logs=()
 stop_children() {
-  set +e # a child that was stopped has a status of its own
+  set +e # a stopped child exits with an error status
   for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; done
   pids=()
 }
@@ -85,7 +85,7 @@ start() {
   pids+=($!) logs+=("$log")
 }
 
-# finish LABEL LOSSES: waits for all that was started; the first failure stops the rest and shows its log.
+# finish LABEL LOSSES: waits for all started processes; the first failure stops the rest and shows its log.
 finish() {
   while [ ${#pids[@]} -gt 0 ]; do
     for i in "${!pids[@]}"; do
@@ -123,7 +123,7 @@ start "$out/a.log" "$cpu_a" 1 "${alone[@]}" --batch "$batch" --seed 1 --log-file
 finish "a  alone" "$out/a.rank0.jsonl"
 
 begun=$SECONDS
-# Not one of those that outgoing connections get: it could be taken again before torchrun listens there.
+# Not an ephemeral port: an outgoing connection could take it before torchrun listens there.
 port=$("$python" - <<'PY'
 import socket
 for port in range(29400, 30000):

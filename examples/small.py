@@ -1,4 +1,4 @@
-"""What the small examples share: how long they train, and how they say what came of it."""
+"""Shared by the small examples: how long they train, and how they report results."""
 
 import hashlib
 import os
@@ -7,12 +7,12 @@ STEPS = int(os.environ.get("STEPS", "200"))
 
 
 def fell(losses):
-    """The mean of the first ten and of the last ten."""
+    """The mean of the first ten losses and of the last ten."""
     return f"{sum(losses[:10]) / 10:.3f} -> {sum(losses[-10:]) / 10:.3f}"
 
 
 def digest(model, trained=True):
-    """Of the parameters that are trained, or of those that are frozen: sites that print the same have the same."""
+    """Digest of the trained (or else the frozen) parameters: sites that print the same digest have the same values."""
     found = hashlib.sha256()
     for parameter in model.parameters():
         if parameter.requires_grad == trained:

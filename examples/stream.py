@@ -1,10 +1,10 @@
-"""A stream that every rank of every site reads its own part of, in the workers of a DataLoader.
+"""A stream of which every rank of every site reads its own part, in the workers of a DataLoader.
 
 torchrun --standalone --nproc-per-node=1 examples/stream.py                                             # alone
 collab lab --sites paris tokyo --rtt 60 -- torchrun --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d \
     --rdzv-endpoint=paris:29400 examples/stream.py                                                      # two sites
 
-`data_rank()` says which part: in one world by the rank, in separate worlds by COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS.
+`data_rank()` chooses it: in one world by the rank, in separate worlds by COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS.
 """
 
 import sysconfig
@@ -18,11 +18,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-WIDTH = 24  # bytes of a line that are looked at
+WIDTH = 24  # bytes used of each line
 
 
 class Lines(IterableDataset):
-    """(number, bytes) of this rank's lines of the standard library, read as they are asked for."""
+    """(number, bytes) of this rank's lines of the standard library, read on demand."""
 
     def __iter__(self):
         worker = get_worker_info()

@@ -1,4 +1,4 @@
-// Time as a parameter: the protocol never reads a clock, it is told the time.
+// Time as a parameter: the protocol never reads a clock. Its callers pass it the time.
 //
 // Threads: Clock implementations are safe to call from any thread.
 #pragma once
@@ -36,7 +36,7 @@ class SteadyClock final : public Clock {
   }
 };
 
-// Stands still until it is moved; for tests and simulations.
+// A clock that stands still until the caller moves it; for tests and simulations.
 class ManualClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return now_; }

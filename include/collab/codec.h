@@ -16,11 +16,11 @@
 
 namespace collab {
 
-// Error feedback: what earlier payloads left out goes into this one. Both spans are as long as the input. They may be
-// the same memory; then an encoder that returns nothing has spoilt it. Otherwise nothing may overlap `next`.
+// Error feedback: the next payload makes up for what earlier payloads left out. Both spans are as long as the input.
+// They may be the same memory; then an encoder that returns nothing has spoilt it. No other memory may overlap `next`.
 struct Feedback {
-  std::span<const float> residual;  // what the last payload left out; zeros at first
-  std::span<float> next;            // receives what this one leaves out
+  std::span<const float> residual;  // what earlier payloads left out; zeros at first
+  std::span<float> next;            // receives what the new payload leaves out
 };
 
 class Codec {
@@ -53,8 +53,9 @@ class Codec {
                                                                                    Feedback feedback,
                                                                                    std::span<std::byte> out) const = 0;
 
-  // `in` is one whole payload. Refuses a wrong length and what no encoder writes (NaN, infinity, a scale that is not
-  // finite, an index that is too high). After a refusal part of the output has been written: it must not be used.
+  // `in` is one whole payload. Refuses a wrong length, and values that no encoder writes (NaN, infinity, a scale that
+  // is not finite, an index that is too high). After a refusal, part of the output may have been written: do not use
+  // it.
   virtual Status decode(std::span<const std::byte> in, std::span<float> out) const = 0;
   // acc[i] = acc[i] + scale * decoded[i], two roundings; one pass. top-k leaves elements it did not keep untouched.
   virtual Status decode_accumulate(std::span<const std::byte> in, float scale, std::span<float> acc) const = 0;
@@ -65,12 +66,12 @@ class Codec {
 [[nodiscard]] const Codec& codec_for(CodecId id);
 [[nodiscard]] std::string_view name_of(CodecId id);
 [[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);
-// "int8", or "int4/int8" where the two ways differ.
+// "int8", or "int4/int8" if the two directions differ.
 [[nodiscard]] std::string name_of(const Codecs& codecs);
 [[nodiscard]] Result<Codecs> codecs_from_name(std::string_view text);
-// Codecs of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
+// True for codecs of 8 bits per element or fewer: they lose so much that the next payload has to make up for it.
 [[nodiscard]] bool needs_error_feedback(CodecId id);
-// One way or both sends the largest elements alone.
+// True if at least one direction sends only the largest elements.
 [[nodiscard]] bool has_top_k(const Codecs& codecs);
 
 }  // namespace collab

@@ -2,7 +2,7 @@
 //
 // A knob is the environment variable COLLAB_<NAME>, the field <name> of torch_collab.Options and a row of
 // the table here; `collab config` prints it, and docs/reference/knobs.md is made from it.
-// Threads and ownership: plain values; the environment is read by the caller's lookup, never here.
+// Threads and ownership: plain values. Callers read the environment and pass it in.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,12 @@ namespace collab {
 
 // Which ranks must have the same value.
 enum class KnobScope : std::uint8_t {
-  kRank,   // none: a rank or a site has its own
-  kWorld,  // all ranks of a world: compared when it begins
-  kSites,  // also all sites of a swarm: sent as wire::Setting at join, and compared there
+  kRank,   // none: each rank or site has its own value
+  kWorld,  // all ranks of a world, which compare it when they start
+  kSites,  // also all sites of a swarm: sent as wire::Setting at join, and compared by the coordinator
 };
 
-// What a value is to another language; its text in all of them has a form and a range of its own.
+// A knob's type, for bindings to other languages. Each type has its own text form.
 enum class KnobType : std::uint8_t {
   kSwitch,
   kWhole,
@@ -37,28 +37,28 @@ enum class KnobType : std::uint8_t {
   kRealOrAuto,
   kTime,
   kStepsOrTime,
-  kWord,  // one of those in the range
+  kWord,  // one of the words that `range` lists
   kText,
   kAddresses,
 };
 
 struct Knob {
   std::string_view name;       // "sync_every"; the variable is COLLAB_SYNC_EVERY
-  std::string_view default_;   // as a person would write it
+  std::string_view default_;   // as a user would write it
   std::string_view unit = {};  // "steps or time", "time", "name", ...
   std::string_view range;      // "1..1000000000", "fp32|bf16|fp16|int8", ...
-  std::string_view sentence;   // what it does, one sentence
+  std::string_view sentence;   // what the knob does, in one sentence
   KnobScope scope = KnobScope::kWorld;
-  bool advanced = false;           // nearly all users leave it as it is
+  bool advanced = false;           // nearly all users keep the default
   bool secret = false;             // its value is never shown
-  std::string_view old_name = {};  // still taken, with a warning; two knobs may have had one name
+  std::string_view old_name = {};  // still accepted, with a warning; two knobs may share an old name
 };
 
-// After a delta with NaN or infinity for the third time running.
+// What happens when a delta has NaN or infinity for the third time in a row.
 enum class OnNonfinite : std::uint8_t { kError, kContinue };
 
-// What becomes of parameters that were trained on while a round ran behind (COLLAB_OVERLAP). Of a common round, with s
-// what was contributed, m the mean of what the sites contributed, A the new anchor:
+// How a round's result is merged into parameters that were trained further while it ran (COLLAB_OVERLAP). Here s is
+// this site's contribution, m the mean of all contributions, and A the new anchor:
 enum class MergeRule : std::uint8_t {
   kRebase,  // parameters + (A - m) + factor * (m - s)
   kMix,     // factor * parameters + (1 - factor) * A (Streaming DiLoCo, arXiv:2501.18512): drops local progress
@@ -70,12 +70,12 @@ struct Merge {
 
 enum class WeightBy : std::uint8_t { kSamples, kSteps, kEqual };
 
-// When a round is due: every so many steps, once so many seconds have passed, or as the swarm's leader chooses.
+// When a round is due: after a number of steps, after a time, or as the swarm's leader chooses.
 struct SyncEvery {
   std::uint64_t steps = 0;            // 0: by time
   std::chrono::milliseconds time{0};  // 0: by steps
-  bool automatic = false;             // the swarm's leader chooses; steps until it has
-  std::uint64_t samples = 0;          // by so many of the whole swarm from round to round; 0: by the time rounds take
+  bool automatic = false;             // the swarm's leader chooses; `steps` applies until then
+  std::uint64_t samples = 0;          // with automatic: samples of the whole swarm per round; 0: by target_overhead
 };
 
 // With sync_every in steps: how many steps each site makes in all, and in which last part of them the period shrinks.
@@ -84,7 +84,7 @@ struct SyncAnneal {
   double share = 0.1;
 };
 
-// The values in force. A fresh one has the defaults of the table, which alone says them.
+// The values in force. A new Config has the defaults, which only the table defines.
 struct Config {
   Config();
 
@@ -93,68 +93,68 @@ struct Config {
   std::string run;     // the swarm's name; strangers are refused
   std::string site;    // this site's name; empty: made from the torchrun node or the host
   std::optional<std::uint32_t> site_index;
-  std::uint32_t num_shards{};            // of the data, among worlds of their own
+  std::uint32_t num_shards{};            // of the data, if each site is its own world
   std::uint32_t min_sites{};             // round 0 waits for this many sites
-  std::string init_from;                 // the site the swarm begins with; empty: no particular one
+  std::string init_from;                 // the site whose model the swarm starts from; empty: any
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
-  std::string listen;                    // where other sites reach this one
-  std::string advertise;                 // host others dial; empty: found out
+  std::string listen;                    // the address at which other sites reach this one
+  std::string advertise;                 // host that other sites dial; empty: detected
   std::string transport;
-  std::uint32_t connections{};  // connections a link; 0 (auto): what suits the transport
+  std::uint32_t connections{};  // per link; 0 (auto): chosen by the transport
 
-  // Links of the tcp transport: which peers may have one, and how much they may carry.
+  // Links of the tcp transport: which peers are accepted, and how much the links may carry.
   std::string token;       // the swarm's token; secret
   std::string token_file;  // or a file that holds it
   std::string tls_cert;    // or certificates: PEM files
   std::string tls_key;
   std::string tls_ca;
-  bool insecure{};             // without token and certificates, any address in the clear
+  bool insecure{};             // without token and certificates, use unencrypted links to any address
   std::string tcp_congestion;  // congestion control, where the system allows it; empty: the system's own
   double max_mbit_up{};        // 0: no cap
   double max_mbit_down{};
-  double egress_budget_gb{};  // 10^9 bytes of payload this site may send; 0: any number
+  double egress_budget_gb{};  // payload this site may send, in 10^9 bytes; 0: no limit
 
   // Rounds.
   SyncEvery sync_every;
-  double target_overhead{};     // with sync_every=auto: the part of the time that rounds may take
-  std::uint32_t sync_warmup{};  // rounds in which the period doubles from one step
+  double target_overhead{};     // with sync_every=auto: the share of the time that rounds may take
+  std::uint32_t sync_warmup{};  // first rounds, in which the period doubles, starting at one step
   SyncAnneal sync_anneal;
-  std::uint32_t fragments{};  // of the model, that take turns in being averaged
+  std::uint32_t fragments{};  // parts of the model, averaged in turn
   bool overlap{};             // rounds run behind the training
   Merge merge;                // with overlap
   Codecs codec;
-  bool error_feedback{};    // of codecs of 8 bits or fewer
-  double feedback_decay{};  // what of the residual comes into the next delta
-  std::string keep_fp16;    // which tensors travel at 16 bits with a codec of fewer
+  bool error_feedback{};    // for codecs of 8 bits or fewer
+  double feedback_decay{};  // the factor of the residual in the next delta
+  std::string keep_fp16;    // the tensors sent at 16 bits if the codec has fewer
   OuterId outer_optimizer{};
-  double outer_lr{};  // 0: by the number of sites that contribute
+  double outer_lr{};  // 0: chosen by the number of contributors
   double outer_momentum{};
-  double outer_clip{};  // the largest norm of a mean delta; 0: any
+  double outer_clip{};  // the largest norm of a mean delta; 0: no limit
   WeightBy weight{};
-  bool equal_shares{};  // all sites that can own have the same part, whatever their lines
-  bool buffers{};       // float buffers of the model belong to the vector
+  bool equal_shares{};  // all sites that can own slices get equal shares, whatever their lines
+  bool buffers{};       // the parameter vector includes the model's float buffers
   OnNonfinite on_nonfinite{};
-  std::uint32_t chunk_kib{};  // float32 KiB a chunk; a few of them fit a core's cache
-  bool join_optimizer{};      // a joining site also takes a member's optimizer state
-  bool reseed{};              // sites that are worlds of their own get different sampler seeds
+  std::uint32_t chunk_kib{};  // float32 KiB per chunk; a few chunks fit a core's cache
+  bool join_optimizer{};      // a joining site also fetches a member's optimizer state
+  bool reseed{};              // if each site is its own world, sites get different sampler seeds
 
   // Waits.
   std::chrono::milliseconds join_timeout{};
   std::chrono::milliseconds round_timeout{};
   std::chrono::milliseconds straggler_grace{};
-  std::chrono::milliseconds forget_after{};  // a minority goes on without missing sites; 0: never
+  std::chrono::milliseconds forget_after{};  // after this a minority goes on without missing sites; 0: never
   std::chrono::milliseconds link_grace{};
   std::chrono::milliseconds heartbeat{};
-  std::chrono::milliseconds linger{};  // the coordinator's host waits for the others at its end
+  std::chrono::milliseconds linger{};  // how long the coordinator's host waits for the others at its end
 
-  // What is kept and told.
-  std::string state_dir;       // empty: nothing is written
+  // Files and logs.
+  std::string state_dir;       // empty: no state is written
   std::uint32_t save_every{};  // rounds
-  std::string events_file;     // of JSON lines; empty: none
+  std::string events_file;     // JSON lines; empty: none
   std::string log_level;
 };
 
-// A fresh one: what is not said is so.
+// A Config with the default of every knob.
 [[nodiscard]] const Config& default_config();
 
 inline constexpr std::string_view kFromRendezvous = "rendezvous";
@@ -175,21 +175,21 @@ struct LoadedConfig {
 
 using KnobTexts = std::vector<std::pair<std::string, std::string>>;
 
-// Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` are (name, text) pairs that
-// win over it, and it wins over a preset, which wins over `rendezvous`: (name, text) pairs of what the start itself
-// says. An unknown option, and a variable near a knob's name, is an error that names that knob; other variables are
-// passed over. A value out of range or in a wrong unit is an error that says what is accepted, and so are two values
-// for one knob, by its name and by its old one.
+// Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` and `rendezvous` are (name,
+// text) pairs, and `rendezvous` comes from the rendezvous itself. Precedence, highest first: options, environment, a
+// preset, rendezvous. An unknown option, or a variable close to a knob's name, is an error that names that knob; other
+// variables are ignored. A value out of range or in a wrong unit is an error that says what is accepted. So are two
+// values for one knob, by its name and by its old one.
 [[nodiscard]] Result<LoadedConfig> load_config(const KnobTexts& environment, const KnobTexts& options = {},
                                                const KnobTexts& rendezvous = {});
 
-// Warnings to log once about variables in `environment`: about variables that are no knobs, and about old names.
+// Warnings to log once about variables in `environment` that are no knobs or have old names.
 [[nodiscard]] std::vector<std::string> environment_warnings(const KnobTexts& environment);
 
-// Warnings to log once about values that do not go together.
+// Warnings to log once about values that contradict each other.
 [[nodiscard]] std::vector<std::string> value_warnings(const Config& config);
 
-// (name, text) of the knobs all sites of a swarm must agree on, in table order, each value in one spelling.
+// (name, text) of the knobs that all sites of a swarm must agree on, in table order. Equal values have equal texts.
 [[nodiscard]] KnobTexts shared_settings(const Config& config);
 
 }  // namespace collab

@@ -36,7 +36,7 @@ class ParameterVector {
  public:
   virtual ~ParameterVector() = default;
   [[nodiscard]] virtual std::uint64_t size() const = 0;  // elements
-  // A view of [offset, offset + count) if it is contiguous float32 in host memory, otherwise empty.
+  // A view of [offset, offset + count) if those elements are contiguous float32 in host memory, otherwise empty.
   [[nodiscard]] virtual std::span<float> view(std::uint64_t offset, std::uint64_t count) = 0;
   virtual Status read(std::uint64_t offset, std::span<float> out) = 0;
   virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
@@ -45,12 +45,12 @@ class ParameterVector {
   // Parameters += values, and kept * parameters + (1 - kept) * values; each operation rounded to float32.
   virtual Status add(std::uint64_t offset, std::span<const float> values);
   virtual Status mix(std::uint64_t offset, std::span<const float> values, float kept);
-  // Elements that are best read or written at a time, a multiple of 65,536: enough to make up for what a call costs,
-  // few enough to stay in the cache between two passes.
+  // The best number of elements per read or write, a multiple of 65,536: large enough to make up for the cost of a
+  // call, small enough to stay in the cache between two passes.
   [[nodiscard]] virtual std::uint64_t tile() const { return 65'536; }
   // Prepares host memory that read(), write(), add() or mix() will often use, so that a vector on a device copies
-  // faster. This holds while the returned object lives; vector and memory must outlive it. Null if there is nothing to
-  // gain.
+  // faster. The memory stays prepared while the returned object lives; vector and memory must outlive it. Null if
+  // nothing is gained.
   [[nodiscard]] virtual std::shared_ptr<void> pin_memory([[maybe_unused]] std::span<const float> memory) {
     return nullptr;
   }
@@ -62,15 +62,15 @@ struct TensorInfo {
   std::string dtype;
   std::vector<std::uint64_t> shape;
   TensorKind kind = TensorKind::kAveraged;
-  Digest digest;  // of the bytes, not of averaged tensors
+  Digest digest;  // of the bytes; unset for averaged tensors
 };
 
-// What the session needs from the site's own process group. All ranks call; rank 0 of the site is root.
+// What the session needs from the site's own process group. All ranks make each call; rank 0 of the site is the root.
 class SiteGroup {
  public:
   virtual ~SiteGroup() = default;
   virtual Status broadcast(std::span<std::byte> bytes) = 0;
-  // What all ranks gave, as many bytes each, in the order of ranks.
+  // The bytes of all ranks, in the order of ranks. All ranks give equally many.
   virtual Result<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) = 0;
 };
 
@@ -81,7 +81,7 @@ struct SiteLayout {
   bool one_host = true;  // all ranks of the site share this machine
 };
 
-// Of the site's durable record. An empty folder: the record is in memory.
+// Where the site's durable record is. Empty `dir`: the record is kept in memory.
 struct RecordLocation {
   std::string dir;
   std::string scope;  // tells this training's rendezvous from another's
@@ -89,29 +89,30 @@ struct RecordLocation {
 
 struct SessionOptions {
   Config config;
-  // COLLAB_RUN was not given, and the rendezvous named the run. The state that another run left in the named folder is
-  // used to go on.
+  // COLLAB_RUN was not set, so the rendezvous named the run. State that another run left in the state folder is then
+  // continued.
   bool run_of_rendezvous = false;
   std::string site;  // resolved name
   SiteLayout layout;
-  // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
-  // anchor its predecessor left in shared memory. Empty: nothing does, and such an anchor is removed.
+  // Names the job whose agent (torchrun's) restarts this process after a crash. A process of the same job continues
+  // from the anchor that its predecessor left in shared memory. Empty: nothing restarts it, and such an anchor is
+  // removed.
   std::string job;
-  // Which of the models that the sites of a run train one after the other; from 1. Sites of one generation average.
+  // Which of the run's models is trained, counted from 1. Only sites of one generation average with each other.
   std::uint32_t generation = 1;
-  std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_BUDGET_GB, in bytes, by the generations before
+  std::uint64_t egress_spent = 0;         // bytes of COLLAB_EGRESS_BUDGET_GB that earlier generations used
   std::vector<std::string> coordinators;  // "host:port" in order
   RecordLocation record;                  // leader only
   std::vector<TensorInfo> model;
-  // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
-  // batch statistics are its own until the next forward.
+  // The ranks of a site must hold the same values in this many leading elements. Buffers come after them: each rank has
+  // its own batch statistics until the next forward.
   std::uint64_t compared_elements = UINT64_MAX;
   bool serves_optimizer = false;  // the leader's caller answers optimizer_wanted()
-  bool resumed = false;           // leader: its caller had loaded a state into the model or the optimizer
-  std::uint64_t world = 0;        // leader: the number of its ranks' world of collectives at the hub; 0: there is none
+  bool resumed = false;           // leader: its caller loaded a state into the model or the optimizer
+  std::uint64_t world = 0;        // leader: the hub's number of the world that its ranks belong to; 0: none
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
-  Disk* disk = nullptr;  // what is to be durable is written by it, and it outlives the session; none: the system's
+  Disk* disk = nullptr;  // writes durable files, and outlives the session; null: the system's
 };
 
 // A copy of an optimizer's state, as the caller describes and reads it; the core carries both unread.
@@ -127,12 +128,12 @@ struct OptimizerOffer {
 };
 
 struct StepOutcome {
-  // False if no round was due, if a round was skipped, or if a round has begun behind the training: that one ends in a
-  // later call.
+  // False if no round was due, if a round was skipped, or if a round has begun behind the training. Such a round ends
+  // in a later call.
   bool round_ran = false;
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimizer state that is not finite
-  bool leaving = false;      // it was the last one here, as ask_to_leave() asked: the caller calls finish()
+  bool leaving = false;      // this was the last round, after ask_to_leave(): the caller calls finish()
 };
 
 struct SessionStatus {
@@ -143,69 +144,72 @@ struct SessionStatus {
   std::uint64_t steps_since_round = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::uint64_t egress_spent = 0;  // of COLLAB_EGRESS_BUDGET_GB, in bytes, with what was spent before
+  std::uint64_t egress_spent = 0;  // bytes of COLLAB_EGRESS_BUDGET_GB used, earlier generations included
   Digest state;                    // anchor and outer state
 };
 
 class Session {
  public:
   virtual ~Session() = default;
-  // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout. Where the other
-  // sites train a later generation of the model already, this one trains alone, and says so whenever a round is due.
+  // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout. If the other
+  // sites already train a later generation of the model, this site trains alone and logs that whenever a round is due.
   virtual Status begin() = 0;
-  // After every inner step, with the samples this rank has processed since the last call. True: a round is due, or the
-  // one that runs behind the training is to be merged, and synchronize() is to follow.
+  // After every inner step, with the samples this rank has processed since the last call. True: a round is due, or a
+  // round behind the training is ready to be merged. The caller must then call synchronize().
   virtual Result<bool> count_step(std::uint64_t samples) = 0;
   // Runs what count_step() found due. If nothing is due, runs a round now, which every rank of every site must call,
   // and waits for its result even if rounds run behind the training. A site without steps since its last round has
   // weight 0.
   virtual Result<StepOutcome> synchronize() = 0;
-  // A round now as above, and more of them up to this one: where sites of unequal speed make the same rounds behind the
-  // training, one of them may have begun a round that another will begin with a later step.
+  // Runs a round now as above, and further rounds up to `last`. With rounds behind the training, a faster site may have
+  // begun a round that a slower site begins at a later step.
   virtual Result<StepOutcome> synchronize_until(RoundId last) = 0;
-  // Which round that must be, as far as this rank knows; 0: nothing waits to be averaged.
+  // The value for `last` that averages all steps so far, as far as this rank knows; 0: no step waits to be averaged.
   [[nodiscard]] virtual RoundId settles_at() const = 0;
-  // Both.
+  // count_step(), then synchronize() if a round is due.
   Result<StepOutcome> step(std::uint64_t samples) {
     const Result<bool> due = count_step(samples);
     if (!due.ok()) return due.status();
     return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
   }
-  // count_step() would wait: this rank is steps ahead of the site's leader, which may still announce the next round.
+  // True if count_step() would wait: this rank is some steps ahead of the site's leader, which may still announce a
+  // round.
   [[nodiscard]] virtual bool is_ahead() const = 0;
-  // The loss that the script logged last. It is sent with the next round, and shown with the status. Only the leader
-  // uses it.
+  // The loss that the script logged last. The next round sends it, and the status shows it. Only the leader uses it.
   virtual void note_loss(double loss) = 0;
-  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. On
-  // several hosts, without rounds by time, it is the next one that is due. Ignored at the other ranks.
+  // Makes the site leave soon: its leader calls a last round at a step that no rank of the site has reached yet. If the
+  // site has several hosts and rounds are not by time, the last round is the next due one. Other ranks ignore this
+  // call.
   virtual void ask_to_leave() = 0;
   // ---- the optimizer's state, from a member to a site that joins; the site's leader only
-  // A joiner wants ours: true until give_optimizer(), which is to be called between two steps, also while one blocks in
-  // a round. Any thread.
+  // True if a joiner wants our optimizer state, until give_optimizer(). Call that between two steps, even while a step
+  // blocks in a round. Any thread.
   [[nodiscard]] virtual bool optimizer_wanted() const = 0;
   virtual void give_optimizer(Result<OptimizerCopy> copy) = 0;  // or why there is none
-  // Asks one member after the other; the next one with each call until end_optimizer(). Blocks up to round_timeout.
-  // kUnavailable: none has any; kTimeout: none in time. The message tells what each said.
+  // Asks the members one after another; each call goes on with the next member, until end_optimizer(). Blocks up to
+  // round_timeout. kUnavailable: no member has a state; kTimeout: no answer in time. The message has each member's
+  // answer.
   virtual Result<OptimizerOffer> ask_optimizer() = 0;
-  // The bytes that were offered. kUnavailable: they are lost, ask again.
+  // The offered bytes. kUnavailable: they are lost; ask again.
   virtual Result<BufferPtr> take_optimizer() = 0;
-  // It is in use, or not wanted any more, because of `cold`; goes to the log and the events.
+  // The state is now in use, or is no longer wanted, for the reason `cold`. Goes to the log and the events.
   virtual void end_optimizer(const std::string& cold) = 0;
-  // All ranks of the site: they are given its leader's bytes.
+  // Called by all ranks of the site: gives them the leader's bytes.
   virtual Status broadcast(std::span<std::byte> bytes) = 0;
 
-  // A last round when there were steps since the last one, then leaves the swarm. Idempotent. `next_generation`: this
-  // site goes on at once with that one, in another session, and the others are to wait for it there; 0: it does not.
+  // Runs a last round if there were steps since the previous one, then leaves the swarm. Idempotent. `next_generation`:
+  // this site continues at once with that generation in another session, and the other sites wait for it there; 0: it
+  // does not.
   virtual Status finish(std::uint32_t next_generation) = 0;
   Status finish() { return finish(0); }
   [[nodiscard]] virtual SessionStatus status() const = 0;
-  // Before finish(): the parameters of this rank are not what was trained, and stay as they are. One rank's word keeps
-  // its site out of the last round; the site leaves, and the others have theirs.
+  // Call before finish() if this rank's parameters are not the trained ones and must stay as they are. A single rank
+  // keeps its whole site out of the last round: the site leaves, and the other sites run theirs.
   virtual void keep_out() = 0;
 };
 
-// How long a rank waits for its leader: longer than any wait of the leader for other sites, so that it is told why
-// instead of giving up first.
+// How long a rank waits for its leader. This is longer than any wait of the leader for other sites, so that the rank
+// learns the reason instead of giving up first.
 [[nodiscard]] inline std::chrono::milliseconds leader_wait_limit(const Config& config) {
   return config.join_timeout + 8 * config.round_timeout + config.link_grace + std::chrono::minutes(2);
 }
@@ -220,7 +224,7 @@ class CoordinatorServer {
  public:
   virtual ~CoordinatorServer() = default;
   [[nodiscard]] virtual std::string address() const = 0;  // "host:port" as bound
-  // Includes what happened lately. kTimeout: the coordinator's thread has not answered within five seconds.
+  // The status, with recent events. kTimeout: the coordinator's thread did not answer within five seconds.
   [[nodiscard]] virtual Result<CoordinatorReport> report() const = 0;
   // Blocks until no site is a member any more. kTimeout names the sites that are still there.
   virtual Status wait_until_empty(Duration limit) = 0;
@@ -230,21 +234,21 @@ class CoordinatorServer {
                                                                            const std::string& listen);
 
 struct HelperOptions {
-  Config config;  // what the swarm's sites share is taken from them, whatever it says
+  Config config;  // shared settings come from the swarm's sites and override these
   std::string site;
   std::vector<std::string> coordinators;  // "host:port" in order
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
 };
 
 // A member without a model of its own. It owns slices of the vector and reduces them, but contributes nothing. It is
-// for swarms whose sites cannot be dialled, or whose lines are thin. It waits until sites are there and joins them.
-// When the last of them has left, it waits for others.
+// for swarms whose sites cannot be dialled, or whose lines are thin. It waits for sites and joins their swarm. When the
+// last site has left, it waits for new ones.
 class HelperServer {
  public:
   virtual ~HelperServer() = default;  // leaves
-  // Why it has come to its end; kTimeout: it has not within `limit`.
+  // Waits for the helper's end and returns the reason. kTimeout: it still runs after `limit`.
   virtual Status wait(Duration limit) = 0;
-  // Leaves the swarm in good order, after an exchange that is under way; bounded.
+  // Leaves the swarm in good order, after the exchange in progress. The wait is bounded.
   virtual void leave() = 0;
 };
 [[nodiscard]] Result<std::unique_ptr<HelperServer>> serve_helper(HelperOptions options);
@@ -253,8 +257,9 @@ class HelperServer {
 [[nodiscard]] Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address,
                                                Duration limit);
 
-// Tells the coordinator at `address` that these sites will not come. Sites that are too few without them may then go on
-// by themselves, as another run. Gives the effect, in words. kRefused: there is none, and why.
+// Tells the coordinator at `address` that these sites will not come back. The remaining sites may then continue as
+// another run, even if they are too few for a quorum. Returns the effect, in words. kRefused: it had no effect, and
+// why.
 [[nodiscard]] Result<std::string> tell_forget(std::unique_ptr<Transport> transport, const std::string& address,
                                               const std::vector<std::string>& sites, Duration limit);
 

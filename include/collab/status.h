@@ -1,7 +1,7 @@
 // The error channel of the torch-free core.
 //
-// Purpose: functions that can fail return Status or Result<T>; nothing in the core throws.
-// Threads: plain values, safe to move between threads. Ownership: each owns its message.
+// Functions that can fail return Status or Result<T>; nothing in the core throws.
+// Threads: plain values, safe to move between threads. Ownership: each Status owns its message.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ enum class StatusCode : std::uint8_t {
   kUnavailable,      // a peer or resource cannot be reached now
   kTimeout,          // a bounded wait ran out; the message names what was waited for
   kRefused,          // a peer said no, in words
-  kOutdated,         // the others have gone on to what the caller has not come to yet
+  kOutdated,         // the other sites are at a later point than the caller
   kCorrupt,          // bytes that fail a bound, a checksum or a digest
-  kCancelled,        // the work was given up on purpose
+  kCancelled,        // the work was cancelled on purpose
   kInternal,         // a bug or a failed system call
 };
 

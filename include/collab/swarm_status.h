@@ -1,4 +1,4 @@
-// What a coordinator knows of its swarm: what `collab status` shows, and the page for a browser.
+// What a coordinator knows of its swarm. `collab status` and the page for a browser show this.
 //
 // Threads and ownership: plain values. Names and texts come from members: code that shows them must escape them.
 #pragma once
@@ -12,13 +12,12 @@
 
 namespace collab {
 
-// As a site measured last; 0: not known.
+// A site's latest measurements; 0: not known.
 struct MemberTimes {
-  // A round's time runs from its trigger until its mean is in the parameters, and includes what it waited for slower
-  // sites.
+  // A round's time runs from its trigger until its mean is in the parameters. It includes the wait for slower sites.
   double step_seconds = 0, round_seconds = 0;
-  // Of the time between its last two triggers: the script stood still for a round; a round ran behind the training; its
-  // result was put into the parameters, which is part of `waited`.
+  // Shares of the time between the last two triggers. `waited`: the script stood still for a round. `overlapped`: a
+  // round ran behind the training. `merged`: its result was put into the parameters, a part of `waited`.
   double waited = 0, overlapped = 0, merged = 0;
 };
 
@@ -28,18 +27,18 @@ struct MemberStatus {
   std::string address;  // empty: it cannot be dialled
   std::string state;    // joined, installing, active, stale or suspect
   bool helper = false;
-  bool ready = false;  // it waits for the round to come
+  bool ready = false;  // it waits at its trigger for the next round
   RoundId round;       // of the anchor it holds
-  double weight = 0;   // of what it is ready with
+  double weight = 0;   // of the delta that it is ready to contribute
   std::uint64_t samples = 0;
   double up_mbit = 0, down_mbit = 0;  // as measured; 0: not known
-  double share = 0;                   // of the vector, that it reduces
-  std::optional<double> loss;         // as its script logged it before the last round it was ready for
+  double share = 0;                   // the share of the vector that it reduces
+  std::optional<double> loss;         // logged by its script before the last round it was ready for
   MemberTimes times;
   std::uint64_t heartbeat_age_ms = 0;
 };
 
-// Counted by name, whichever site has it.
+// What sites of one name have contributed.
 struct Contributed {
   std::string name;
   std::uint64_t samples = 0;
@@ -52,21 +51,21 @@ struct SwarmStatus {
   TermId term;
   std::uint32_t generation = 1;
   RunId run;
-  RoundId round;                         // that is agreed on
-  std::uint32_t period = 0;              // steps from round to round, where the leader chooses
-  AttemptId attempt{};                   // under way; 0: none
-  std::optional<double> spread, cosine;  // of the last round's deltas: see the event `round`
+  RoundId round;                         // being agreed on
+  std::uint32_t period = 0;              // steps per round, if the leader chooses
+  AttemptId attempt{};                   // in progress; 0: none
+  std::optional<double> spread, cosine;  // of the last round's deltas; see the event `round`
   std::string waiting_for;               // in words; empty while all sites train
   bool leads = false;
   std::vector<std::string> voters, recovering, missing, applicants;
   std::vector<MemberStatus> members;
-  std::vector<Contributed> contributed;  // since this coordinator began; the largest come first
+  std::vector<Contributed> contributed;  // since this coordinator started; the largest first
 };
 
 [[nodiscard]] std::string to_json(const std::vector<Contributed>& contributed);
 [[nodiscard]] std::string to_json(const SwarmStatus& status);
 
-// One thing that a coordinator told of.
+// One recent event of a coordinator.
 struct RecentEvent {
   double at = 0;      // Unix seconds
   std::string event;  // as in COLLAB_EVENTS_FILE

@@ -10,7 +10,7 @@ namespace collab {
 
 enum class TensorKind : std::uint8_t {
   kFrozen = 0,    // a parameter that is not trained: the same values at all sites, never exchanged
-  kAveraged = 1,  // a part of the vector: a trained parameter, or a buffer
+  kAveraged = 1,  // part of the parameter vector: a trained parameter, or a buffer
   kLeftOut = 2,   // a buffer that is not averaged (not persistent, or not finite): each site keeps its own values
 };
 

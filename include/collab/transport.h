@@ -1,8 +1,8 @@
-// How one process exchanges messages with others: the one interface every transport implements.
+// How a process exchanges messages with others: the interface that every transport implements.
 //
-// A link is a pair of ordered lanes between two processes. The control lane overtakes the data lane;
-// within a lane messages arrive in the order they were sent, whole, once. A transport that cannot keep
-// that promise any longer closes the link and says why.
+// A link is a pair of ordered lanes between two processes. The control lane overtakes the data lane; within a lane
+// messages arrive in the order they were sent, whole, once. A transport that can no longer guarantee this closes the
+// link and says why.
 //
 // Threads: every method may be called from any thread, and from inside a handler. Handlers are called
 // from the transport's own thread (loopback and sim: from the thread that drives them), one at a time
@@ -24,7 +24,7 @@
 
 namespace collab {
 
-// Bytes from a pool: page faults on fresh memory cost as much as copying, so buffers are used again.
+// Bytes from a pool: page faults on fresh memory cost as much as copying, so buffers are reused.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -40,8 +40,8 @@ class BufferPool {
   virtual ~BufferPool() = default;
   [[nodiscard]] virtual BufferPtr take(std::size_t bytes) = 0;
   virtual void trim() = 0;  // gives unused memory back to the system
-  // The same with half of what was not needed since the last call. Call it every few seconds: memory that a burst has
-  // left goes back, and memory in regular use stays.
+  // Gives back half of the memory that was not needed since the last call. Call it every few seconds: memory left over
+  // from a burst is freed, and memory in regular use stays.
   virtual void trim_idle() = 0;
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
 };
@@ -54,11 +54,11 @@ struct TransportMessage {
   Lane lane = Lane::kControl;
   std::vector<std::byte> head;
   BufferPtr payload;
-  // Bytes that are to follow on this lane of the link, about, as far as the sender knows; not sent. Of links that share
-  // a line a transport may give more of it to one that has further to go.
+  // About how many bytes will follow on this lane of the link, as far as the sender knows; not sent. If links share a
+  // line, a transport may give more of the line to a link with more left to send.
   std::uint64_t more = 0;
-  // For a message that has arrived. A transport that reads no more from a peer while its messages wait sets this. A
-  // message waits until this is gone.
+  // Set on an arrived message by a transport that stops reading from a peer while too many of its messages wait. The
+  // message counts as waiting until this pointer is released.
   std::shared_ptr<const void> unhandled = nullptr;
 
   [[nodiscard]] std::size_t payload_bytes() const { return payload == nullptr ? 0 : payload->view().size(); }
@@ -69,26 +69,26 @@ inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
 // What a transport can do; the conformance suite holds it to this.
 struct Abilities {
-  bool resumes = false;      // a link outlives its connections
+  bool resumes = false;      // a link survives the loss of its connections
   bool crosses_nat = false;  // works towards a peer that can only dial out
   bool encrypts = false;
   bool between_hosts = false;    // reaches other machines
-  bool sees_peer_death = false;  // on_closed follows a killed peer without a time-out of ours
+  bool sees_peer_death = false;  // on_closed follows the death of a peer without a time-out of ours
 };
 
 class TransportHandler {
  public:
   virtual ~TransportHandler() = default;
-  // Before on_accepted or on_connected, where the peer has proved by a certificate that these are its names.
+  // Called before on_accepted or on_connected, if the peer has proved these names by a certificate.
   virtual void on_authenticated(LinkId /*link*/, const std::vector<std::string>& /*names*/) {}
   // A peer dialled us. `peer` is for messages to people only.
   virtual void on_accepted(LinkId link, const std::string& peer) = 0;
   // Our dial succeeded.
   virtual void on_connected(LinkId link) = 0;
   virtual void on_message(LinkId link, TransportMessage message) = 0;
-  // The payload (and head) of a send with this token have left; its buffer is ours again.
+  // The head and payload of the send with this token have left, and the transport no longer uses the payload's buffer.
   virtual void on_sent(LinkId link, std::uint64_t token) = 0;
-  // The last call for a link, also when a dial failed. Unsent messages are dropped without on_sent.
+  // The last call for a link, also after a failed dial. Unsent messages are dropped without on_sent.
   virtual void on_closed(LinkId link, Status why) = 0;
 };
 
@@ -106,8 +106,8 @@ class Transport {
   virtual LinkId connect(const std::string& address, Duration timeout) = 0;
   // Queues the message; never blocks. `token` != 0 asks for on_sent. An unknown or closed link drops it.
   virtual void send(LinkId link, TransportMessage message, std::uint64_t token) = 0;
-  // Messages queued before close() are still sent (bounded by a few seconds); then on_closed(ok) follows. What comes
-  // meanwhile may be dropped.
+  // Messages queued before close() are still sent, for a few seconds at most; then on_closed(ok) follows. Messages that
+  // arrive meanwhile may be dropped.
   virtual void close(LinkId link) = 0;
 };
 

@@ -22,18 +22,18 @@ struct StrongId {
 
 // A site's number in its swarm, given by the coordinator. Sums run in ascending SiteId: "site order".
 using SiteId = StrongId<struct SiteIdTag, std::uint32_t>;
-// Agreements are counted from 1; round 0 is the agreement on the first anchor.
+// Rounds are counted from 1; round 0 is the agreement on the first anchor.
 using RoundId = StrongId<struct RoundIdTag, std::uint64_t>;
-// One leader's time: the ballot number of the agreement.
+// One leader's term: the ballot number of the agreement.
 using TermId = StrongId<struct TermIdTag, std::uint64_t>;
-// One try at a round with one set of members; counted from 1 within a round.
+// One try at a round with fixed participants; counted from 1 within a round.
 using AttemptId = StrongId<struct AttemptIdTag, std::uint32_t>;
-// One run of training, drawn at random when the swarm is born; 0 means "none yet".
+// One run of training, drawn at random when the swarm is founded; 0 means "none yet".
 using RunId = StrongId<struct RunIdTag, std::uint64_t>;
-// One memory of what a site has promised and accepted, drawn at random when it begins; 0 means "none". A site that has
-// lost its record has another one.
+// One memory of what a site has promised and accepted, drawn at random when that memory is created; 0 means "none". A
+// site that has lost its record gets a new id.
 using AcceptorId = StrongId<struct AcceptorIdTag, std::uint64_t>;
-// A rank of a c10d world, and one of its process groups.
+// A rank of a c10d world, and one of that world's process groups.
 using RankId = StrongId<struct RankIdTag, std::uint32_t>;
 using GroupId = StrongId<struct GroupIdTag, std::uint64_t>;
 // One link between this process and a peer; meaningful inside one Transport only.
@@ -59,7 +59,8 @@ enum class CodecId : std::uint8_t {
   kTopK128 = 8,
 };
 inline constexpr CodecId kLastCodec = CodecId::kTopK128;
-// How elements travel: contributions up to a slice's owner, the owner's mean down to all.
+// How elements are encoded: contributions on the way up to a slice's owner, and the owner's mean on the way down to
+// all.
 struct Codecs {
   CodecId up = CodecId::kFp16;
   CodecId down = CodecId::kFp16;
@@ -79,15 +80,15 @@ struct ElementRange {
   constexpr auto operator<=>(const ElementRange&) const = default;
 };
 [[nodiscard]] std::string text_of(const ElementRange& range);  // "[0, 8)"
-// What both have; empty where they have nothing in common.
+// The intersection; empty if the ranges have no common element.
 [[nodiscard]] constexpr ElementRange common(ElementRange a, ElementRange b) {
   const std::uint64_t begin = a.begin > b.begin ? a.begin : b.begin;
   const std::uint64_t end = a.end < b.end ? a.end : b.end;
   return {begin, begin < end ? end : begin};
 }
 
-// Slice boundaries and chunks are multiples of this many elements (the last one excepted), so that
-// every codec's blocks lie inside one chunk.
+// Slice boundaries and chunks are multiples of this many elements (except the last one), so that every codec's blocks
+// lie inside one chunk.
 inline constexpr std::uint64_t kBlockElements = 1024;
 
 }  // namespace collab

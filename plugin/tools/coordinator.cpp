@@ -1,4 +1,4 @@
-// collab-coordinator: the coordinator as a process of its own, on a machine that needs no torch.
+// collab-coordinator: the coordinator as a separate process, on a machine that needs no torch.
 //
 // It takes the same COLLAB_* variables as a training process, and runs until SIGINT or SIGTERM. With --http it serves a
 // page for a browser.

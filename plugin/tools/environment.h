@@ -1,5 +1,5 @@
-// What the programs here have in common: the COLLAB_* variables, the transport these ask for, the command line, and the
-// signals that end them.
+// Common parts of these programs: the COLLAB_* variables, the transport that they select, the command line, and the
+// signals that end a program.
 //
 // Threads: the caller's. Ownership: the caller's.
 #pragma once
@@ -20,20 +20,20 @@
 
 namespace collab::tools {
 
-// The knobs from the environment and the command line, which wins. Sets the log, and warns there of COLLAB_ variables
-// that are no knobs.
+// Reads the knobs from the environment and the command line, which takes precedence. Configures the log, and warns
+// there about COLLAB_ variables that are no knobs.
 [[nodiscard]] Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
                                               std::string_view prefix);
 [[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice);
 
-// Blocks SIGINT and SIGTERM before any thread starts, so that only a thread that waits for this set sees them.
+// Blocks SIGINT and SIGTERM. Call it before any thread starts, so that only a thread that waits for this set gets them.
 [[nodiscard]] sigset_t block_ends();
 [[nodiscard]] const char* name_of_end(int signal);
 
-// The log's last line, whatever its level; what main() returns.
+// Logs the error as the last line, whatever the log level. Returns the exit status for main().
 int fail(const Status& status);
-// Reads the command line for `serve`, or answers --help, or says what is wrong with it; what main() returns.
+// Reads the command line and calls `serve`, or answers --help, or reports an error. Returns the exit status for main().
 int run(const std::string& program, const boost::program_options::options_description& options, int argc, char** argv,
         int (*serve)(const boost::program_options::variables_map& arguments));
 

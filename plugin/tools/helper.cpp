@@ -26,7 +26,7 @@ constexpr const char* kProgram = "collab-helper";
 
 using collab::tools::fail;
 
-// Like `collab helper`: two helpers of a swarm are two sites.
+// Like `collab helper`: each helper of a swarm needs its own site name.
 std::string default_site() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return "helper";

@@ -17,12 +17,12 @@ namespace {
 
 thread_local bool in_step = false;
 
-// The place of this rank in the group.
+// This rank's position in the group.
 struct Place {
-  int sites = 1;      // that have ranks here
+  int sites = 1;      // number of sites with ranks in the group
   int site_size = 1;  // ranks at this rank's site
   int site_rank = 0;
-  int site_position = 0;  // of this rank's site among the sites, in ascending order
+  int site_position = 0;  // position of this rank's site in the ascending order of sites
 };
 
 Place place_of(const BackendOptions& options) {
@@ -135,7 +135,7 @@ std::int64_t CollabBackend::most_at_barrier(std::int64_t mine) {
 
 CollabBackend::WorkPtr CollabBackend::post(const char* name, c10d::OpType type, TensorLists results,
                                            std::function<void()> job, bool from_hook) {
-  // Like Gloo, which writes raw memory: autograd does not record it, and it is no new version of the tensor.
+  // As with Gloo, which writes raw memory, autograd does not record the job, and tensors keep their version counters.
   auto unrecorded = [body = std::move(job)] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     body();

@@ -13,7 +13,7 @@
 
 namespace py = pybind11;
 
-// torch's own backends are let go of without the interpreter's lock, because that may wait for threads that need it.
+// Releases torch's own backends without the interpreter's lock, as their destructors may wait for threads that need it.
 template <typename T>
 class NoGilHolder {
  public:
@@ -45,7 +45,7 @@ PYBIND11_DECLARE_HOLDER_TYPE(T, NoGilHolder<T>, true)
 namespace collab::torch_adapter {
 namespace {
 
-// Static, as exception types are: alive as long as the interpreter.
+// Exception types live as long as the interpreter.
 PyObject* refused_error = nullptr;
 PyObject* corrupt_error = nullptr;
 
@@ -83,8 +83,8 @@ std::vector<int> leaders_of(const std::vector<int>& sites) {
   return leaders;
 }
 
-// Over the collective hub: `ranks` (of the world) and `site_names` by rank of the group. Its groups are numbered from
-// `group_id`.
+// Adds groups over the collective hub. `ranks` (of the world) and `site_names` are by rank of the group. The new groups
+// are numbered from `group_id`.
 void add_hub(BackendOptions& options, const PyHubLink& hub_link, std::uint64_t group_id,
              const std::vector<std::uint32_t>& ranks, const std::vector<std::string>& site_names) {
   options.world = c10::make_intrusive<HubBackend>(

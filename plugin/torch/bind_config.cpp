@@ -1,4 +1,4 @@
-// Knobs, codecs, the log, transports and what this build is made of.
+// Knobs, codecs, the log, transports and build information.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/version.h>
@@ -111,12 +111,12 @@ py::list preset_table() {
 
 CodecId codec_from(const std::string& name) { return value_or_raise(codec_from_name(name)); }
 
-// (rate up, rate down, may own): a site's.
+// A site's (rate up, rate down, may own).
 using PlannedLine = std::tuple<double, double, bool>;
-// (share, volume up, volume down): a site's, the volumes in encoded deltas.
+// A site's (share, volume up, volume down); volumes in units of encoded deltas.
 using PlannedPart = std::tuple<double, double, double>;
 
-// How long the exchange takes as the coordinator divides it once it knows all rates.
+// How long an exchange takes with the partition that the coordinator makes once it knows all rates.
 std::pair<double, std::vector<PlannedPart>> plan_exchange(const std::vector<PlannedLine>& sites, double mean_ratio) {
   std::vector<protocol::Line> lines;
   for (const auto& [up, down, may_own] : sites) {
@@ -146,7 +146,7 @@ std::uint64_t kept_elements(const std::string& words,
   return kept;
 }
 
-// What `collab plan` asks of the core.
+// The functions that `collab plan` uses.
 void bind_planning(py::module_& module) {
   module.def(
       "parse_codecs",
@@ -186,8 +186,8 @@ std::chrono::milliseconds in_ms(double seconds) {
 // (level, seconds since 1970, site, rank, text)
 using LogRow = std::tuple<std::string_view, double, std::string, std::optional<std::uint32_t>, std::string>;
 
-// The oldest record that waits, within `timeout` seconds. If there is one, the interpreter's lock is kept: a thread
-// that has the queue's lock waits for nothing.
+// The oldest waiting record, or the first within `timeout` seconds. If one waits already, this keeps the interpreter's
+// lock; that is safe, as no thread waits for anything while it holds the queue's lock.
 std::optional<LogRow> drain_log(double timeout) {
   std::optional<LogRecord> record = take_log_record(std::chrono::milliseconds(0));
   if (!record) {
@@ -270,7 +270,7 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
   }
 }
 
-// One for each token, the one to speak with first.
+// One secret per token; the spoken token's comes first.
 std::vector<py::bytes> swarm_secrets_for(const PyConfig& config, const std::string& purpose) {
   std::vector<py::bytes> made;
   for (const auto& secret : value_or_raise(swarm_secrets(tcp_options(config.loaded), purpose))) {
@@ -279,12 +279,12 @@ std::vector<py::bytes> swarm_secrets_for(const PyConfig& config, const std::stri
   return made;
 }
 
-// Makes the transport and drops it, so that wrong settings raise here, as they would where it is used.
+// Makes the transport and drops it, so that wrong settings raise here with the error that its use would give.
 void try_transport(const py::dict& spec) {
   const TransportFactory factory = transport_factory(spec);
   Status made;
   {
-    const py::gil_scoped_release unlocked;  // its threads are joined here
+    const py::gil_scoped_release unlocked;  // joins the transport's threads
     made = factory().status();
   }
   if (!made.ok()) raise(made);

@@ -54,7 +54,7 @@ std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   return model;
 }
 
-// A copy of an optimizer's state from Python: (description, its bytes), or words that say why there is none.
+// A copy of an optimizer's state from Python: (description, bytes), or a text that says why there is none.
 Result<OptimizerCopy> copy_from(const py::object& given) {
   if (py::isinstance<py::str>(given)) return unavailable(given.cast<std::string>());
   auto [description, bytes] = given.cast<std::pair<std::string, at::Tensor>>();
@@ -71,7 +71,7 @@ class PySession {
   }
 
  public:
-  // `at_once`: no other rank is asked when a step is counted. Ranks on several hosts ask each other.
+  // `at_once`: counting a step needs no communication with other ranks. Ranks on several hosts need it.
   PySession(std::shared_ptr<Session> session, std::shared_ptr<TensorVector> vector, bool at_once)
       : session_(std::move(session)), vector_(std::move(vector)), at_once_(at_once) {}
 
@@ -84,7 +84,7 @@ class PySession {
     const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
     if (at_once_ && calls_.idle() && !session_->is_ahead())
-      return value_or_raise(session_->count_step(samples));  // a thread between would cost tens of us
+      return value_or_raise(session_->count_step(samples));  // the detour over a thread would cost tens of us
     return value_or_raise(call([session = session_, samples] { return session->count_step(samples); }, answer));
   }
   StepOutcome synchronize(const py::object& serve, std::uint64_t until) {
@@ -123,11 +123,12 @@ class PySession {
   void note_loss(double loss) { session_->note_loss(loss); }
   void ask_to_leave() { session_->ask_to_leave(); }
   void keep_out() { session_->keep_out(); }
-  // Any thread of the script may ask. What changes the session holds the interpreter's lock, or is a call.
+  // Any thread of the script may call this. Changes of the session happen under the interpreter's lock or inside
+  // call().
   [[nodiscard]] SessionStatus status() const { return calls_.idle() ? session_->status() : before_call_; }
 
  private:
-  // On the script's thread, where no optimizer is in the middle of a step.
+  // Runs on the script's thread, where no optimizer is in the middle of a step.
   void answer_joiners(const py::object& serve) {
     if (serve.is_none() || !session_->optimizer_wanted()) return;
     Result<OptimizerCopy> copy = copy_from(serve());
@@ -136,7 +137,7 @@ class PySession {
   }
 
   std::shared_ptr<Session> session_;
-  std::shared_ptr<TensorVector> vector_;  // the session's; between its calls this thread's
+  std::shared_ptr<TensorVector> vector_;  // used by the session during its calls, by this thread between them
   bool at_once_;
   SessionStatus before_call_;
   Interruptible calls_;
@@ -192,7 +193,7 @@ class PyCoordinator {
   void wait_until_empty(std::chrono::microseconds limit) {
     raise(calls_.call([server = server(), limit] { return server->wait_until_empty(Duration(limit)); }));
   }
-  // Stops serving; waiting is over.
+  // Releases the server, which stops once no call uses it.
   void close() { const std::shared_ptr<CoordinatorServer> last = std::move(server_); }
   [[nodiscard]] const std::shared_ptr<CoordinatorServer>& server() const {
     if (!server_) throw std::runtime_error("collab: the coordinator was closed [coordinator.closed]");
@@ -204,7 +205,7 @@ class PyCoordinator {
   Interruptible calls_;
 };
 
-// Closed before its coordinator.
+// The caller closes a page before its coordinator.
 class PyPage {
  public:
   explicit PyPage(std::shared_ptr<Page> page) : page_(std::move(page)), announcement_(page_->announcement()) {}
@@ -244,7 +245,7 @@ std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py:
 class PyHelper {
  public:
   explicit PyHelper(std::shared_ptr<HelperServer> server) : server_(std::move(server)) {}
-  // False: it is still at work when `limit` has passed.
+  // False: the helper still runs after `limit`.
   bool wait(std::chrono::microseconds limit) {
     const Status status = calls_.call([server = server_, limit] { return server->wait(Duration(limit)); });
     if (status.code() == StatusCode::kTimeout) return false;

@@ -59,7 +59,7 @@ std::span<float> floats_of(const at::Tensor& tensor) {
 py::tuple read_state(const std::string& path) {
   const StateHeader header = header_of(path);
   const at::Tensor anchor = at::empty({static_cast<int64_t>(header.elements)}, at::kFloat);
-  // Read as well, because the file's digest covers both.
+  // Read too, as the file's digest covers both.
   const at::Tensor outer = at::empty({header.outer_state ? anchor.numel() : 0}, at::kFloat);
   const Status status = [&] {
     const py::gil_scoped_release released;

@@ -1,7 +1,7 @@
-// The Python module _C, one function a part; what they share.
+// The parts of the Python module _C, one function each, and their common helpers.
 //
-// Threads: called with the interpreter's lock. Every C++ object a Python object owns waits for threads only with the
-// lock released.
+// Threads: called with the interpreter's lock. A C++ object that a Python object owns releases the lock before it waits
+// for threads.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -27,7 +27,7 @@ void bind_hub(pybind11::module_& module);      // a rank's link to the hub
 void bind_session(pybind11::module_& module);  // sessions and coordinators
 void bind_tensors(pybind11::module_& module);  // digests, state files, arenas
 
-// Sets the Python exception that stands for the code and throws; a no-op when ok.
+// Sets the Python exception for the status code and throws; a no-op for an ok status.
 void raise(const Status& status);
 template <typename T>
 T value_or_raise(Result<T> result) {
@@ -35,8 +35,8 @@ T value_or_raise(Result<T> result) {
   return std::move(result).value();
 }
 
-// What such a thread works on must not be destroyed under the interpreter's lock: it joins threads that may want it.
-// Released here at the latest.
+// A pointer that deletes the object without the interpreter's lock, as the destructor may join threads that need this
+// lock.
 template <typename T>
 std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
   return std::shared_ptr<T>(object.release(), [](T* raw) {
@@ -53,7 +53,7 @@ std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
 using TransportFactory = std::function<Result<std::unique_ptr<Transport>>()>;
 [[nodiscard]] TransportFactory transport_factory(const pybind11::dict& spec);
 
-// What `use` makes of a new transport, or why there is none. Called as `factory` is.
+// Passes a new transport to `use` and returns the result, or the error of `factory`. Threads: as for `factory`.
 template <typename Use>
 auto with_transport(const TransportFactory& factory, const Use& use) -> decltype(use(factory().value())) {
   Result<std::unique_ptr<Transport>> made = factory();
@@ -66,7 +66,7 @@ struct PyHubLink {
   std::shared_ptr<HubLink> hub_link;
 };
 
-// All knobs as loaded, with where each came from.
+// All loaded knobs, each with its source.
 struct PyConfig {
   LoadedConfig loaded;
 };

@@ -1,14 +1,14 @@
-// Waiting for an accelerator. Host memory has nothing to wait for.
+// Waits for an accelerator. For host memory there is nothing to wait for.
 //
-// Threads: any. Worker threads begin on device 0, and torch restores the device that a thread was on. The guard keeps
-// that from being device 0: a process that uses another GPU would create a context there.
+// Threads: any. Worker threads start on device 0, and torch restores a thread's previous device. The guard avoids
+// restoring device 0, as this would create a context there in a process that uses another GPU.
 #pragma once
 
 #include "torch/torch_private.h"
 
 namespace collab::torch_adapter {
 
-// All that runs there, on any stream. Without work under way this costs microseconds.
+// Waits for all work on the device, on any stream. If there is none, this takes microseconds.
 inline void wait_for_device(at::Device device) {
   if (device.is_cpu()) return;
   const c10::DeviceGuard here(device);
@@ -16,7 +16,7 @@ inline void wait_for_device(at::Device device) {
   guard.synchronizeDevice(guard.getDevice().index());
 }
 
-// What this thread has begun there, on the stream that is current; others go on.
+// Waits for the work on this thread's current stream there; other streams go on.
 inline void wait_for_stream(at::Device device) {
   if (device.is_cpu()) return;
   const c10::DeviceGuard here(device);

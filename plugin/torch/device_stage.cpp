@@ -12,7 +12,7 @@
 namespace collab::torch_adapter {
 namespace {
 
-// Ordinary memory where none can be pinned: the copies are slower, and as right.
+// Falls back to ordinary memory if none can be pinned: copies are then slower, but correct.
 at::Tensor host_memory(int64_t count) {
   const at::TensorOptions options(at::kFloat);
   try {
@@ -31,7 +31,7 @@ at::Tensor wrap(std::span<const float> memory) {
 at::Tensor DeviceStage::place(std::size_t elements, at::Device device) {
   const auto count = static_cast<int64_t>(elements);
   if (halves_[current_].used + count > kMost) {
-    const c10::DeviceGuard here(device);  // an event is recorded there, and torch goes back to where the thread was
+    const c10::DeviceGuard here(device);  // recording an event makes torch restore the thread's previous device
     const c10::impl::VirtualGuardImpl guard(device.type());
     Half& full = halves_[current_];
     full.copied.emplace(device.type());
@@ -88,7 +88,7 @@ at::Tensor DeviceStage::send(std::span<const float> values, at::Device device) {
 void DeviceStage::finish() {
   if (!device_) return;
   wait_for_stream(*std::exchange(device_, std::nullopt));
-  empty(halves_[1 - current_]);  // in the order in which they were filled
+  empty(halves_[1 - current_]);  // in the order of filling
   empty(halves_[current_]);
 }
 
@@ -104,7 +104,7 @@ void DeviceStage::drop() noexcept {
     half.fetched.clear();
     half.copied.reset();
     half.used = 0;
-    if (!waited) half.memory = at::Tensor();  // a copy that is under way still must not land in what comes next
+    if (!waited) half.memory = at::Tensor();  // a copy still in progress must not write to reused memory
   }
 }
 

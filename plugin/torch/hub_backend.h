@@ -1,12 +1,12 @@
 // The c10d backend of groups whose ranks are at several sites: torch's collectives on the steps of the collective hub
-// (core/protocol/collectives/collective_hub.h). So each rank only needs to dial out, and living ranks go on without the
-// gone.
+// (core/protocol/collectives/collective_hub.h). So each rank only needs to dial out, and living ranks go on without
+// lost ones.
 //
-// Data movement gives the bits that Gloo gives. Each rank takes reductions in rank order, over the ranks that are there
-// (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
+// Data movement gives the same bits as Gloo. Each rank computes reductions in rank order, over the living ranks
+// (CollabBackend does floating sums and means elsewhere). Gather-like calls fail if a rank is lost, and name it.
 // Threads: calls by one thread at a time, as any backend. Collectives run on one worker thread in the order they were
-// issued. Sends and receives run on a thread for each peer and tag that has one in progress, and for a few that had
-// one. Ownership: shares the rank's link.
+// issued. Sends and receives run on one thread per peer and tag that is in use, and on a few idle ones. Ownership:
+// shares the rank's link.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@
 
 namespace collab::torch_adapter {
 
-// Throws c10::Error for one that Gloo does not know.
+// Throws c10::Error for an operation that Gloo does not know.
 [[nodiscard]] const char* reduction_name(c10d::ReduceOp::RedOpType op);
 
 inline constexpr const char* kNobodyGave =
@@ -33,8 +33,8 @@ inline constexpr const char* kNobodyGave =
 
 struct HubBackendOptions {
   std::shared_ptr<HubLink> hub_link;
-  std::uint64_t group = 0;           // the same at all its ranks, and no other group's
-  std::vector<std::uint32_t> ranks;  // of the world, in the order of the group's ranks
+  std::uint64_t group = 0;           // the group's number: the same at all its ranks, and unique
+  std::vector<std::uint32_t> ranks;  // ranks of the world, in the order of the group's ranks
   std::vector<std::string> sites;    // names, by rank of the group
   int rank = 0;
   std::chrono::milliseconds timeout{30 * 60 * 1000};
@@ -52,28 +52,28 @@ class HubBackend final : public c10d::Backend {
   void abort() override { calls_->close(); }
 #include "collab/torch/c10d_overrides.inc"
 
-  // rows[r] is what rank r of the group brought, for ranks that are there: for sums over the living.
+  // rows[r] is the contribution of rank r of the group, if it is living. For sums over the living ranks.
   struct Rows {
     at::Tensor rows;
     HubCalls::Living living;
   };
   // Blocking, on the caller's thread, which must be the only one that uses this backend.
   [[nodiscard]] Rows gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
-  // Instead of gather_living(): this rank cannot take part in it, the others do without it.
+  // Called in place of gather_living() by a rank that cannot take part; the others go on without it.
   void pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
-  // The number of the group's next call, which is made in another backend.
+  // Counts a call of the group that another backend makes, and returns its number.
   [[nodiscard]] std::uint64_t count_call() { return counted_.fetch_add(1) + 1; }
-  // The largest of what the ranks bring to a barrier, in place; people read of a barrier. `value` is one contiguous
-  // host tensor of one dimension.
+  // The largest of the ranks' values, in place. Error texts name a barrier. `value` is one contiguous host tensor of
+  // one dimension.
   WorkPtr most_at_barrier(const at::Tensor& value);
-  // Says once for each that is missing that sums go on without it.
+  // Logs once per missing rank that sums go on without it.
   void warn_missing(const HubCalls::Living& living);
 
  private:
   [[nodiscard]] HubCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
   WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
   [[nodiscard]] Rows living_rows(const HubCalls::Call& step, const at::Tensor& flat);
-  // Over the ranks that are there, in rank order, in place.
+  // Combines the living ranks' values, in rank order, in place.
   void combine(const HubCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
   void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
   WorkPtr post_reduce(const std::string& name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
@@ -89,15 +89,15 @@ class HubBackend final : public c10d::Backend {
   c10::intrusive_ptr<Options> backend_options_;
   std::shared_ptr<HubCalls> calls_;
   std::atomic<std::uint64_t> issued_{0};
-  std::atomic<std::uint64_t> counted_{0};  // of `issued_`, what all ranks of the group take part in
-  std::uint64_t number_ = 0;               // the worker's: of the call it carries out
-  HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
+  std::atomic<std::uint64_t> counted_{0};  // those of `issued_` in which all ranks of the group take part
+  std::uint64_t number_ = 0;               // the worker's: the number of the call in progress
+  HubCalls::Living told_;                  // the worker's; false: the warning about this rank was logged
   std::unique_ptr<WorkQueue> queue_;
-  // Sends and receives wait for their peer, not for each other. There is a queue for each (sends, peer, tag); peer -1:
+  // Sends and receives wait for their peer, not for each other, so each (sends, peer, tag) has its own queue; peer -1:
   // any.
   using Letters = std::map<std::tuple<bool, int, int>, std::shared_ptr<WorkQueue>>;
   [[nodiscard]] std::shared_ptr<WorkQueue> queue_of(bool sends, int peer, int tag);
-  std::mutex letters_mutex_;  // held neither while a queue runs or ends, as callbacks may send and receive
+  std::mutex letters_mutex_;  // not held while a queue runs or ends, as callbacks may send and receive
   Letters letters_;
 };
 

@@ -1,4 +1,4 @@
-// Data movement by the collective hub: bytes, whatever the type.
+// Data movement over the collective hub: bytes, whatever the type.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Tensors = HubBackend::Tensors;
 
-// The memory of a tensor as it is, if it has no holes; otherwise a copy.
+// The tensor's own memory if it is dense; otherwise a copy.
 at::Tensor flat_of(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.layout() == at::kStrided, "collab: expected a dense tensor, got layout ", tensor.layout(),
               " [hub.move-arguments]");
@@ -42,7 +42,7 @@ void check_alike(const char* name, const Tensors& list, const at::Tensor& like) 
   }
 }
 
-// A row of `like`'s elements as the tensor it goes to.
+// Copies a row of elements to `target`, in its shape.
 void copy_row(const at::Tensor& target, const at::Tensor& row) { at::Tensor(target).copy_(row.view(target.sizes())); }
 
 at::Tensor packed(const Tensors& tensors) {
@@ -68,7 +68,7 @@ void unpack(const at::Tensor& all, const Tensors& tensors) {
   }
 }
 
-// The place of each rank's part in dimension 0.
+// The memory of each rank's part of dimension 0.
 std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& sizes,
                                       std::size_t ranks) {
   const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);

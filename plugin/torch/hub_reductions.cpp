@@ -1,4 +1,4 @@
-// Reductions by the collective hub: each rank gets all parts and combines those that are there, in rank order.
+// Reductions over the collective hub: each rank gets the parts of the living ranks and combines them in rank order.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace {
 
 using Tensors = HubBackend::Tensors;
 
-// What Gloo takes, and no more.
+// Accepts what Gloo accepts, and nothing else.
 void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp::RedOpType op) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -98,7 +98,7 @@ void HubBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline
 
 void HubBackend::combine(const HubCalls::Call& step, at::Tensor& flat, ReduceOp::RedOpType op) {
   const auto [rows, living] = living_rows(step, flat);
-  // Gloo takes a bool for a byte.
+  // Gloo treats a bool as a byte.
   const at::Tensor values = flat.scalar_type() == at::kBool ? rows.view(at::kByte) : rows;
   at::Tensor total;
   int64_t there = 0;
@@ -140,7 +140,7 @@ HubBackend::WorkPtr HubBackend::post_reduce(const std::string& name, OpType type
 
 HubBackend::WorkPtr HubBackend::most_at_barrier(const at::Tensor& value) {
   return post("barrier", OpType::BARRIER, {}, [this, flat = value, timeout = options_.timeout]() mutable {
-    // The coordinator need not wait for these sites to come to a round of their own.
+    // Tells the coordinator not to wait for these sites to reach a round of their own.
     const std::string name = std::string(protocol::kStandsStill) + "steps since the last round";
     combine({name, "", Deadline(timeout), number_}, flat, ReduceOp::MAX);
   });
@@ -149,7 +149,7 @@ HubBackend::WorkPtr HubBackend::most_at_barrier(const at::Tensor& value) {
 HubBackend::WorkPtr HubBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size(),
               " [hub.reduce-arguments]");
-  if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for both
+  if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for sparse too
   return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
                      [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
 }
@@ -209,10 +209,10 @@ HubBackend::WorkPtr HubBackend::reduce_scatter_tensor_coalesced(Tensors& outputs
                      });
 }
 
-// Indices and values of different lengths: how many there are first, then all rows as long as the longest.
+// Ranks have different numbers of entries: exchanges the numbers first, then rows padded to the longest.
 void HubBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) {
   const at::Tensor mine = tensor.coalesce();
-  const at::Tensor indices = mine.indices().t().contiguous();  // a row an entry
+  const at::Tensor indices = mine.indices().t().contiguous();  // one row per entry
   const at::Tensor values = mine.values().contiguous();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), 0);
   const std::int64_t count = indices.size(0);

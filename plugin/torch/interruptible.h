@@ -1,9 +1,9 @@
-// Blocking calls of the core that Ctrl-C can end: they run on a thread of their own while the caller waits in slices
-// and lets Python look at its signals in between.
+// Blocking calls of the core that Ctrl-C can interrupt: they run on a separate thread while the caller waits in short
+// intervals and lets Python handle signals in between.
 //
-// A call that was interrupted goes on in the background until its own limit; the next one queues up behind it.
-// Threads: call() from threads that hold the interpreter's lock. Ownership: the thread keeps the called object alive;
-// one that is still busy when the last owner lets go is detached.
+// An interrupted call continues in the background until its own time limit; the next call queues up behind it.
+// Threads: call() from threads that hold the interpreter's lock. Ownership: the thread keeps the called object alive. A
+// thread that is still busy at destruction is detached.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -39,21 +39,21 @@ class Interruptible {
       thread_.detach();
       return;
     }
-    const pybind11::gil_scoped_release released;  // what a call held may need the lock to go
+    const pybind11::gil_scoped_release released;  // destroying what a call holds may need the lock
     thread_.join();
   }
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
-  // False while a call runs, or waits behind one that was interrupted.
+  // False while a call runs or is queued.
   [[nodiscard]] bool idle() const {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     return state_->open == 0;
   }
 
-  // Runs `body` (which returns a Status or a Result and holds what it needs) on the thread and returns its value; the
-  // caller does `meanwhile` now and then.
-  // Throws pybind11::error_already_set when a signal handler raised, or what `meanwhile` throws.
+  // Runs `body` on the thread and returns its value. `body` returns a Status or a Result and owns all that it needs.
+  // Meanwhile the caller runs `meanwhile` from time to time.
+  // Throws pybind11::error_already_set if a signal handler raised, or what `meanwhile` throws.
   template <typename Body, typename Meanwhile>
   auto call(Body body, const Meanwhile& meanwhile) -> decltype(body()) {
     using Value = decltype(body());

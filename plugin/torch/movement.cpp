@@ -1,4 +1,4 @@
-// Data movement, point to point and barriers: Gloo over all ranks, in host memory.
+// Data movement, point to point and barriers, over the world's group, in host memory.
 #include <utility>
 
 #include "collab/torch/backend.h"
@@ -123,7 +123,7 @@ CollabBackend::WorkPtr CollabBackend::barrier(const c10d::BarrierOptions& opts) 
   if (pre_barrier_) pre_barrier_();
   WorkPtr inner = options_.world->barrier(opts);
   if (single_site()) return inner;
-  // Behind the sums that were issued before it: a barrier is done when they are.
+  // Queued behind earlier sums, so that the barrier completes after them.
   return post("barrier", OpType::BARRIER, {}, [inner = std::move(inner)] { inner->wait(); });
 }
 

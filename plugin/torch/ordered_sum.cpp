@@ -13,14 +13,14 @@
 namespace collab::torch_adapter {
 namespace {
 
-// Below this a vector is sent whole to all leaders (one exchange); above it each leader sums a share (two
-// exchanges, but 2/L of the bytes). Two leaders send the same bytes either way. The bits do not depend on it.
+// Below this a vector is sent whole to all leaders (one exchange); above it each leader sums a share (two exchanges,
+// but 2/L of the bytes). Two leaders send the same bytes either way. The choice does not affect the bits.
 constexpr std::size_t kWholeBytes = 64 * 1024;
 
-// What is left of a deadline when it was the deadline that ended a step.
+// If less than this is left of a deadline after a failed step, the deadline ended that step.
 constexpr std::chrono::milliseconds kTooLate{100};
 
-// In words; empty: it went well.
+// Runs `body` and returns its error text; empty: no error.
 template <typename Step>
 std::string failure_of(const Step& body) {
   try {
@@ -61,7 +61,7 @@ void divide_sum(at::Tensor& sum, std::int64_t ranks) {
     sum.div_(ranks);
     return;
   }
-  // In 64 bits: a divisor of 128 ranks is none of int8's.
+  // In 64 bits: int8 cannot hold a divisor of 128 ranks.
   sum.copy_(sum.to(at::kLong).div_(ranks, "trunc"));
 }
 
@@ -92,11 +92,12 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
     over_this_site(flat, op, deadline);
   } catch (...) {
     const std::exception_ptr why = std::current_exception();
-    // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them too.
+    // If this site has lost a rank, the other sites need not wait for it. If a rank is merely late, the others time out
+    // as well.
     if (hub_ != nullptr && deadline.left() > kTooLate) {
       try {
         hub_->pass(sum, flat, deadline);
-      } catch (const std::exception&) {  // `why` says what came first
+      } catch (const std::exception&) {  // `why` has the first error
       }
     }
     std::rethrow_exception(why);
@@ -124,7 +125,7 @@ void OrderedReducer::from_site_leader(const at::Tensor& tensor, const Deadline& 
   site_->broadcast(tensors, opts)->wait();
 }
 
-// The site's other ranks would wait for a leader that has failed until their time-out.
+// Otherwise the site's other ranks would wait for a failed leader until their time-out.
 void OrderedReducer::hear_failure(std::string& failure, const Deadline& deadline) {
   const at::Tensor length = at::full({1}, static_cast<int64_t>(failure.size()), at::kLong);
   from_site_leader(length, deadline);
@@ -134,7 +135,7 @@ void OrderedReducer::hear_failure(std::string& failure, const Deadline& deadline
   from_site_leader(text, deadline);
 }
 
-// Rows of bytes: a data movement in Gloo's eyes, whatever the type.
+// Gathers rows of bytes: for Gloo this is data movement, whatever the type.
 at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadline& deadline) {
   at::Tensor rows = at::empty({leaders_->getSize(), piece.numel()}, piece.options());
   at::Tensor bytes_in = piece.view(at::kByte);

@@ -12,7 +12,7 @@
 namespace collab::torch_adapter {
 namespace {
 
-// A function of CUDA's runtime. torch loads it with its symbols global; collab is built without its headers.
+// A function of CUDA's runtime. torch loads the runtime with global symbols; collab is built without its headers.
 template <typename Function>
 Function* of_runtime(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
@@ -28,11 +28,11 @@ std::shared_ptr<PageLock> PageLock::make(std::span<const float> memory, at::Devi
   if (memory.empty() || lock == nullptr || last_error == nullptr) return nullptr;
   std::string why;
   try {
-    const c10::DeviceGuard there(device);  // elsewhere it would make a context
+    const c10::DeviceGuard there(device);  // on another device it would create a context
     for (const unsigned flags : {kForAllDevices, kForAllDevices | kReadOnly}) {
       const int error = lock(const_cast<float*>(memory.data()), memory.size_bytes(), flags);
       if (error == 0) return std::shared_ptr<PageLock>(new PageLock(memory, device));
-      last_error();  // or torch throws it at its next call
+      last_error();  // clears the error, which torch would throw at its next call
       why = "cudaHostRegister gave error " + std::to_string(error);
     }
   } catch (const c10::Error& error) {
@@ -48,12 +48,12 @@ PageLock::~PageLock() {
     auto* const unlock = of_runtime<int(void*)>("cudaHostUnregister");
     auto* const last_error = of_runtime<int()>("cudaGetLastError");
     if (unlock != nullptr && unlock(const_cast<float*>(memory_.data())) != 0 && last_error != nullptr) last_error();
-  } catch (const c10::Error&) {  // a forked child, or the runtime has ended: nothing is locked there
+  } catch (const c10::Error&) {  // in a forked child, or after the runtime's end, nothing is locked
   }
 }
 
 bool PageLock::holds(std::span<const float> part) const {
-  const std::less_equal<> before;  // also of pointers into different memory
+  const std::less_equal<> before;  // also compares pointers into different memory
   return before(memory_.data(), part.data()) && before(part.data() + part.size(), memory_.data() + memory_.size());
 }
 

@@ -1,6 +1,6 @@
-// Host memory that a GPU's driver knows and that stays where it is: copies to and from there need no stage.
+// Host memory that is page-locked for a GPU: copies to and from it need no staging buffer.
 //
-// Uses CUDA's runtime, which torch has loaded. If there is none, or it refuses, nothing is locked.
+// Uses CUDA's runtime, which torch has loaded. If there is none, or if it refuses, no memory is locked.
 // Threads: any. Ownership: borrows the memory, which must outlive this.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace collab::torch_adapter {
 
 class PageLock {
  public:
-  // Empty where it cannot be locked.
+  // Null if the memory cannot be locked.
   [[nodiscard]] static std::shared_ptr<PageLock> make(std::span<const float> memory, at::Device device);
   ~PageLock();
   PageLock(const PageLock&) = delete;

@@ -1,4 +1,4 @@
-// Reductions: floating sums, means and products in site order, and means of integers. The world's group does the rest.
+// Floating sums, means and products in site order, and means of integers. The world's group does all other reductions.
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -15,23 +15,23 @@ namespace collab::torch_adapter {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-// Tensors that are reduced as one flat vector, and what becomes of the result.
+// Tensors to reduce as one flat vector, and how to deliver the result.
 struct ReduceJob {
   const char* name = nullptr;
-  std::string root;  // in words, of what goes to one rank
+  std::string root;  // names the root in words, if only one rank gets the result
   OpType type = OpType::UNKNOWN;
   ReduceOp op;
   std::chrono::milliseconds timeout{};
-  std::vector<at::Tensor> parts;  // in the order they are laid out; one floating type
-  bool in_place = false;          // a single contiguous part is overwritten: deliver() has nothing to do then
+  std::vector<at::Tensor> parts;  // in the order of the flat vector; all of one type
+  bool in_place = false;          // overwrite a single contiguous part; deliver() is then a no-op
   std::function<void(const at::Tensor& flat)> deliver;
   std::vector<std::vector<at::Tensor>> results;
-  bool over_site = false;  // for a communication hook
+  bool over_site = false;  // reduce over the site, for a communication hook
 };
 
 namespace {
 
-// One vector of all parts; the part's own memory where that is allowed.
+// Joins all parts in one vector. Uses the part's own memory if in_place allows it.
 at::Tensor flatten(const ReduceJob& job) {
   if (job.parts.size() == 1 && job.in_place && job.parts[0].is_contiguous()) {
     // A single element is contiguous with any stride; Gloo's bytes need 1.
@@ -52,7 +52,7 @@ void check_one_type(const char* name, const std::vector<at::Tensor>& tensors) {
   }
 }
 
-// A complex number is two floating ones to a sum.
+// For a sum, a complex number is two floating ones.
 at::Tensor as_real(const at::Tensor& tensor) { return tensor.is_complex() ? at::view_as_real(tensor) : tensor; }
 
 std::vector<at::Tensor> as_real(const std::vector<at::Tensor>& tensors) {
@@ -63,8 +63,8 @@ std::vector<at::Tensor> as_real(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-// True if the order of the operands shows in the result, and for what Gloo cannot do. Other types and operations that
-// Gloo refuses go to Gloo, for its error text.
+// True if the result depends on the order of the operands, and for some operations that Gloo lacks. All else goes to
+// Gloo, including what Gloo refuses, for its error text.
 bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) const {
   if (tensor.layout() != at::kStrided) return false;
   switch (tensor.scalar_type()) {
@@ -88,14 +88,14 @@ bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) c
   }
 }
 
-// Communication hooks of DDP, as torch has them ready-made and as users write them, all-reduce over the default group,
-// in the hook or in callbacks of the futures they got there, and divide by its size. Gradients are the site's business:
-// such a sum is taken over the site and scaled, so that the hook's division gives the site's mean.
+// Communication hooks of DDP, torch's own and users', all-reduce over the default group and divide by its size. They do
+// so in the hook or in callbacks of its futures. But gradients stay within a site. So such a sum covers only the site,
+// and is scaled so that the hook's division gives the site's mean.
 bool CollabBackend::in_communication_hook() const {
   return options_.is_world && !single_site() && CommunicationHookScope::active();
 }
 
-// Gloo sums, in the order of issue; the division comes behind.
+// Gloo sums, in the order of issue; the division follows on the worker.
 CollabBackend::WorkPtr CollabBackend::post_integer_mean(ReduceJob job) {
   at::Tensor flat = flatten(job);
   Tensors sums{as_gloo_sums(flat)};

@@ -1,8 +1,8 @@
-// Tensors on an accelerator, seen by Gloo as host memory: copied out when a collective is issued, copied back when
+// Presents tensors on an accelerator to Gloo as host memory: copies them out when a collective is issued, and back when
 // it is done. Host tensors pass through untouched.
 //
-// The copies block, on the stream that is current where the collective is issued. So the collective sees what was
-// computed before it. Memory that it only writes is not copied out, but that stream is waited for too, as it may still
+// The copies out block, on the stream that is current at the issue of the collective. So the collective sees all
+// earlier results. Memory that it only writes is not copied out, but the call waits for that stream, which may still
 // read there. The copy back runs on the thread that finishes the collective, and blocks too. Threads: one at a time.
 // Ownership: holds the device tensors until the copy back.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace collab::torch_adapter {
 
-// The parts of `flat` go where they came from (or to tensors of the same sizes).
+// Copies the parts of `flat` to `tensors`, which have the parts' sizes.
 inline void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
   int64_t offset = 0;
   for (const at::Tensor& tensor : tensors) {
@@ -24,7 +24,7 @@ inline void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tens
     if (piece.data_ptr() != tensor.data_ptr()) at::Tensor(tensor).copy_(piece);
     offset += tensor.numel();
   }
-  for (const at::Tensor& tensor : tensors) wait_for_stream(tensor.device());  // between strides copy_() does not
+  for (const at::Tensor& tensor : tensors) wait_for_stream(tensor.device());  // with strides, copy_() does not wait
 }
 
 class Staging {
@@ -37,13 +37,13 @@ class Staging {
     used_ = true;
     return tensor.cpu();
   }
-  // Written, never read: each element of it.
+  // For tensors that the collective writes completely and never reads.
   [[nodiscard]] at::Tensor output(const at::Tensor& tensor) {
     if (tensor.device().is_cpu()) return tensor;
     wait_for_stream(tensor.device());
     return stage_copy_back(tensor, at::empty_like(tensor, tensor.options().device(at::kCPU)));
   }
-  // Read, and written by some rank.
+  // For tensors that the collective reads, and writes on some rank.
   [[nodiscard]] at::Tensor in_place(const at::Tensor& tensor) {
     return tensor.device().is_cpu() ? tensor : stage_copy_back(tensor, tensor.cpu());
   }
@@ -56,7 +56,7 @@ class Staging {
   [[nodiscard]] bool used() const { return used_; }
   void copy_back() {
     for (auto& [device, host] : back_) device.copy_(host);
-    for (auto& [device, host] : back_) wait_for_stream(device.device());  // as above
+    for (auto& [device, host] : back_) wait_for_stream(device.device());  // as in copy_out()
   }
 
  private:

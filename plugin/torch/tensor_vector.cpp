@@ -16,7 +16,7 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
-// The rows of dimension 0 that hold the logical elements [begin, end), and the first element they hold.
+// The rows of dimension 0 that hold the logical elements [begin, end), and the index of their first element.
 struct Rows {
   at::Tensor tensor;
   int64_t first = 0;
@@ -33,7 +33,7 @@ at::Tensor wrap(const float* memory, int64_t count) {
   return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
 }
 
-// The elements as they are: a view if they are contiguous, otherwise a copy.
+// The elements in their own type: a view if they are contiguous, otherwise a copy.
 at::Tensor flat(const Rows& rows, int64_t begin, int64_t count) {
   return rows.tensor.reshape(-1).narrow(0, begin - rows.first, count);
 }
@@ -49,7 +49,7 @@ void write_rows(const Rows& rows, int64_t begin, const at::Tensor& values) {
   tensor.copy_(flat.view(tensor.sizes()));
 }
 
-// Calls hand(values, begin in the tensor) for parts that the stage takes.
+// Calls hand(values, begin in the tensor) for parts small enough for the stage.
 template <typename Hand>
 void in_parts(int64_t begin, std::span<const float> values, const Hand& hand) {
   for (std::size_t at = 0; at < values.size(); at += DeviceStage::kMost) {
@@ -58,7 +58,7 @@ void in_parts(int64_t begin, std::span<const float> values, const Hand& hand) {
   }
 }
 
-// The tensor's elements := change(elements as float32, values), at its device.
+// Sets the tensor's elements to change(elements as float32, values), on its device.
 template <typename Change>
 void change_there(const at::Tensor& tensor, int64_t begin, const at::Tensor& values, const Change& change) {
   const Rows rows = rows_around(tensor, begin, begin + values.numel());
@@ -208,7 +208,7 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
       const std::uint64_t begin = ends_[at] - static_cast<std::uint64_t>(tensors_[at].numel());
       const std::uint64_t n = std::min(count - done, ends_[at] - here);
       if (n > 0) {
-        // Copies follow their own stream only; the script may have stepped its optimizer on another.
+        // Copies wait only for their own stream, but the script may have run its optimizer on another one.
         const at::Device device = tensors_[at].device();
         if (std::exchange(settled, device) != device) wait_for_device(device);
         piece(tensors_[at], static_cast<int64_t>(here - begin), static_cast<std::size_t>(n),
@@ -216,7 +216,7 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
       }
       done += n;
     }
-    stage_.finish();  // the script uses other streams
+    stage_.finish();  // as the script may use other streams
     return {};
   } catch (const c10::Error& e) {
     stage_.drop();
@@ -269,7 +269,7 @@ Status TensorVector::change(std::uint64_t offset, std::span<const float> values,
   return status.ok() ? on_host : status;
 }
 
-// On a device each operation rounds by itself, as on the host: the same bits.
+// On a device each operation is rounded separately, as on the host, so the bits are the same.
 Status TensorVector::add(std::uint64_t offset, std::span<const float> values) {
   return change(
       offset, values, [](const at::Tensor& now, const at::Tensor& by) { now.add_(by); },

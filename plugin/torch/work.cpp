@@ -53,7 +53,7 @@ QueuedWork::QueuedWork(std::string where, int rank, c10d::OpType type, Results r
       future_(c10::make_intrusive<c10::ivalue::Future>(future_type(results_.size()), devices_of(results_))) {}
 
 void QueuedWork::execute(const std::function<void()>& failed) {
-  // The worker begins at device 0; copies and events of another device would come back there and make a context.
+  // The worker starts on device 0. Copies and events of another device would switch back to it and create a context.
   c10::OptionalDeviceGuard here;
   if (const auto devices = devices_of(results_); !devices.empty()) here.reset_device(devices.front());
   std::exception_ptr error;
@@ -66,7 +66,7 @@ void QueuedWork::execute(const std::function<void()>& failed) {
   } catch (...) {
     error = converted(where_, "an exception that is not a std::exception");
   }
-  job_ = nullptr;  // lets go of its tensors before anyone is told
+  job_ = nullptr;  // releases its tensors before reporting completion
   if (error) failed();
 
   const CommunicationHookScope scope(from_hook_);
@@ -84,7 +84,7 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto done = [this] { return completed_; };
   if (timeout == kNoTimeout) {
-    cv_.wait(lock, done);  // bounded by the time-outs of the steps inside
+    cv_.wait(lock, done);  // bounded by the time-outs of the job's steps
   } else if (!cv_.wait_for(lock, timeout, done)) {
     C10_THROW_ERROR(
         DistBackendError,
@@ -133,10 +133,10 @@ struct WorkQueue::Shared {
     std::function<void()> failed;
   };
   void loop();
-  // What was posted, one after another; `lock` is of `mutex`.
+  // Runs the posted jobs one after another; `lock` holds `mutex`.
   void run_posted(std::unique_lock<std::mutex>& lock);
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::deque<Entry> entries;
   bool running = false;
@@ -161,7 +161,7 @@ void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> 
 
 void WorkQueue::stop() {
   if (::getpid() != owner_) {
-    if (worker_.joinable()) worker_.detach();  // the parent's; it may hold the mutex for ever
+    if (worker_.joinable()) worker_.detach();  // the parent's thread; the mutex may stay locked for ever
     return;
   }
   const std::shared_ptr<Shared> shared = shared_;
@@ -174,7 +174,7 @@ void WorkQueue::stop() {
   shared->changed.notify_one();
   if (!worker.joinable()) return;
   if (worker_of != shared.get()) return worker.join();
-  // The last owner let go inside a callback. What was posted may be in need of it, so it is finished before.
+  // A callback released the last owner. Callers may wait for posted jobs, so these are finished first.
   worker.detach();
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->run_posted(lock);

@@ -1,7 +1,7 @@
 """collab: a torch.distributed backend for training across distant sites.
 
 A script needs no import of this package: the entry point `_autoload` registers the backend at `import torch`, and
-`init_process_group("collab")` does the rest. What is exported here is for scripts that want to say more.
+`init_process_group("collab")` does the rest. The names exported here are for scripts that need more.
 
 This file stays free of torch and of the native module, because it is read at every `import torch`.
 """
@@ -63,7 +63,7 @@ def _autoload() -> None:
         from torch_collab.backend.registration import register
 
         register()
-    except Exception as error:  # whatever it is, torch must still import
+    except Exception as error:  # whatever it is, importing torch must still succeed
         import warnings
 
         warnings.warn(

@@ -1,4 +1,4 @@
-"""What scripts may call; all of it is optional."""
+"""Functions for scripts; all of them are optional."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def site_group() -> ProcessGroup:
     """The torch process group of this rank's site (Gloo, and NCCL for CUDA tensors).
 
-    The first call, or the first DistributedDataParallel, makes it: all ranks of the site must come there. Raises
-    RuntimeError before init_process_group, and where the group cannot be made.
+    The first call, or the first DistributedDataParallel, makes it: all ranks of the site must take part. Raises
+    RuntimeError before init_process_group, and if the group cannot be made.
     """
     return state.require().groups.site()
 
@@ -29,25 +29,25 @@ def sites() -> tuple[Site, ...]:
 
 
 def site_index() -> int:
-    """The site's place in one world, from 0; for sites that are worlds of their own COLLAB_SITE_INDEX, else a stable
-    number made from the site's name. Raises RuntimeError before init_process_group."""
+    """The site's index in one world, from 0. For sites that are worlds of their own: COLLAB_SITE_INDEX, or else a
+    stable number made from the site's name. Raises RuntimeError before init_process_group."""
     return sampler.site_index(state.require().info)
 
 
 def site_count() -> int:
-    """How many sites there are in one world; COLLAB_NUM_SHARDS for sites that are worlds of their own. Raises
+    """The number of sites in one world, or COLLAB_NUM_SHARDS for sites that are worlds of their own. Raises
     RuntimeError before init_process_group."""
     return sampler.site_count(state.require().info)
 
 
 def data_rank() -> int:
-    """Which share of the data is this rank's, for code that divides it by itself: the one that a `DistributedSampler`
-    with default ranks takes. Every rank of every site that trains has its own, from 0 to `data_world_size()` - 1.
+    """This rank's share of the data, for code that divides data by itself: the one that a `DistributedSampler` with
+    default ranks takes. Every rank of every site that trains has its own, from 0 to `data_world_size()` - 1.
 
-    In one world, and among the first members of `--rdzv-backend=collab`, it is the rank. In worlds of their own
-    COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS say which sites there are; without them, as at a site that comes late, the
-    data is divided among the site's own ranks, which the log warns of: add `site_index()` to the seed that shuffles.
-    The shares of those who have begun do not change when a site comes or goes.
+    In one world, and among the first members of `--rdzv-backend=collab`, it is the rank. For worlds of their own,
+    COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS tell the sites apart. Without them, as at a site that comes late, the data
+    is divided among the site's own ranks, and the log warns: add `site_index()` to the seed that shuffles. The shares
+    of sites that have begun do not change when a site comes or goes.
 
     Workers that a DataLoader forks may call it. Raises RuntimeError before init_process_group.
     """
@@ -55,14 +55,14 @@ def data_rank() -> int:
 
 
 def data_world_size() -> int:
-    """How many shares `data_rank()` tells apart. With COLLAB_NUM_SHARDS this site's ranks times that number: give all
-    sites the same number of ranks, or some samples are read twice or never. Raises as `data_rank()` does."""
+    """The number of shares for `data_rank()`. With COLLAB_NUM_SHARDS it is that number times this site's ranks: give
+    all sites the same number of ranks, or some samples are read twice or never. Raises as `data_rank()` does."""
     return sampler.told_share()[1]
 
 
 def count_samples(n: int) -> None:
-    """This rank has processed `n` samples since its last step: replaces what is read off the forwards' arguments,
-    which is dimension 0 of the first tensor, or the length of a list of dicts, one a sample.
+    """This rank has processed `n` samples since its last step. Replaces the count from the forwards' arguments, which
+    is dimension 0 of the first tensor, or the length of a list with one dict per sample.
 
     Calls before the same step add up. Raises ValueError for a negative number, RuntimeError before init_process_group.
     """
@@ -70,28 +70,28 @@ def count_samples(n: int) -> None:
 
 
 def log_metrics(values: Mapping[str, Any]) -> None:
-    """How training goes at this site, e.g. {"loss": 1.23}: COLLAB_EVENTS_FILE has, after each round, what was
-    logged last (the event `metrics`, with site, round and step). The coordinator is told the `loss` with each round:
-    `collab status` and its page show it.
+    """Logs how training goes at this site, e.g. {"loss": 1.23}. After each round COLLAB_EVENTS_FILE gets the last
+    values (the event `metrics`, with site, round and step). The coordinator gets the `loss` with each round: `collab
+    status` and its page show it.
 
-    The site's lowest rank counts; others may call it. Values are numbers or tensors of one element (on a GPU they are
-    waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError for too
-    many names or one that is no short text, TypeError for what is no number, RuntimeError before init_process_group.
+    Only the site's lowest rank counts; others may call it. Values are numbers or tensors of one element (a call waits
+    for a GPU), under at most 64 names; a new value replaces the old one. Raises ValueError for too many names or a name
+    that is no short text, TypeError for a value that is no number, RuntimeError before init_process_group.
     """
     training = state.require().training
     training.metrics.note(values, training.session)
 
 
 def coordinator_address() -> str | None:
-    """HOST:PORT of the coordinator, at leaders once the first training forward has begun; None where it is not known.
+    """HOST:PORT of the coordinator, at leaders from the first training forward on; None if it is not known.
     Raises RuntimeError before init_process_group."""
     return next(iter(state.require().coordinators.addresses), None)
 
 
 def synchronize() -> None:
-    """A round now, with COLLAB_FRAGMENTS one of each fragment. Every rank of every site must call it.
+    """Runs a round now, or with COLLAB_FRAGMENTS one of each fragment. Every rank of every site must call it.
 
-    Raises RuntimeError before the first training forward, and for what ends the training (a refusal, a rank that is
+    Raises RuntimeError before the first training forward, and if training cannot go on (a refusal, a rank that is
     gone).
     """
     world = state.require()
@@ -105,12 +105,12 @@ def synchronize() -> None:
 
 
 def step() -> None:
-    """One step of the model is done. For scripts that update their parameters without a `torch.optim.Optimizer`, whose
-    steps are counted by themselves; every rank of a site calls it after each update.
+    """Counts one step of the model. For scripts that update their parameters without a `torch.optim.Optimizer`, whose
+    steps are counted automatically. Every rank of a site calls it after each update.
 
     A round runs here when one is due. Where no forward has had gradients yet (evolution, zeroth order), the first call
-    begins as the first training forward does: all ranks of all sites come, and a site may take the model of another.
-    Each such step weighs one sample, unless `count_samples()` says more. Raises RuntimeError where no model is wrapped
+    acts as the first training forward does: all ranks of all sites take part, and a site may get another one's model.
+    Each such step weighs one sample, unless `count_samples()` says more. Raises RuntimeError if no model is wrapped
     in DistributedDataParallel.
     """
     world = state.require()
@@ -125,9 +125,9 @@ def step() -> None:
 
 
 def status() -> dict[str, Any]:
-    """What this rank knows: `site` (its name), `generation` of the model (from 1), `round` (the number of the last),
+    """What this rank knows: `site` (its name), `generation` of the model (from 1), `round` (the last one's number),
     `steps` in all and `steps_since_round`, `bytes_sent` and `bytes_received` between sites, and, once training has
-    begun, `state`: a digest, in hexadecimal, of what all sites agreed on last. Raises RuntimeError before
+    begun, `state`: a hexadecimal digest of what all sites agreed on last. Raises RuntimeError before
     init_process_group."""
     world = state.require()
     if world.training.session is None:

@@ -11,40 +11,40 @@ from collections.abc import Mapping
 START = "COLLAB_START"  # one of the two:
 FIRST_MEMBERS, LONE = "first-members", "lone"
 SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, among the first members
-WORLD = "COLLAB_WORLD"  # drawn at random for this very world
+WORLD = "COLLAB_WORLD"  # a random number for this one world
 ENDPOINT = "COLLAB_ENDPOINT"  # HOST:PORT of --rdzv-endpoint
-RENDEZVOUS_RUN = "COLLAB_RENDEZVOUS_RUN"  # what rendezvous_run() is for this agent
+RENDEZVOUS_RUN = "COLLAB_RENDEZVOUS_RUN"  # result of rendezvous_run() at this agent
 FROM_AGENT = (START, SITE_STORE, WORLD, ENDPOINT, RENDEZVOUS_RUN)
 
-# How a world of its own is started at a machine that the rendezvous cannot take in; `collab run` says it otherwise.
+# How to start a world of its own at a machine that the rendezvous cannot take in; `collab run` has another text.
 LATE_WORLD = "torchrun --standalone"
 
-NO_RUN_ID = ("", "none")  # torchrun's default, which any of its jobs may have
+NO_RUN_ID = ("", "none")  # torchrun's default, which several of its jobs may share
 _MOST_CHARACTERS = 64
 
 
 def collab_variables() -> dict[str, str]:
-    """Every variable that could be meant for collab; the core tells knobs, misspellings and others' apart."""
+    """Every variable that could be meant for collab; the core separates knobs from misspellings and other names."""
     return {name: value for name, value in os.environ.items() if name.startswith("COLLAB_")}
 
 
 def from_agent(name: str) -> str:
-    """What the agent has set, or ""."""
+    """A variable that the agent has set, or ""."""
     return os.environ.get(name, "")
 
 
 def run_of_agent() -> str | None:
-    """torchrun's --rdzv-id, in a process that it has started."""
+    """torchrun's --rdzv-id, in a process that torchrun has started."""
     return os.environ.get("TORCHELASTIC_RUN_ID")
 
 
 def rendezvous_run(variables: Mapping[str, str], options: Mapping[str, str]) -> str:
-    """The run's name where COLLAB_RUN does not give it: torchrun's --rdzv-id; "": nothing says one.
+    """The run's name if COLLAB_RUN does not give it: torchrun's --rdzv-id; "": nothing says one.
 
-    So two jobs with ids of their own do not meet on one host. Separate worlds of one swarm have ids of their own, too,
-    drawn at random with --standalone, and meet by COLLAB_COORDINATOR: there the id says nothing.
+    This keeps two jobs with different ids on one host apart. Separate worlds of one swarm have different ids, too
+    (drawn at random with --standalone) and find each other by COLLAB_COORDINATOR: there the id says nothing.
     """
-    if from_agent(START):  # which has told its workers a coordinator in any case
+    if from_agent(START):  # the agent has told its workers a coordinator in any case
         return from_agent(RENDEZVOUS_RUN)
     if options.get("coordinator") or variables.get("COLLAB_COORDINATOR"):
         return ""
@@ -52,7 +52,7 @@ def rendezvous_run(variables: Mapping[str, str], options: Mapping[str, str]) -> 
 
 
 def as_run(run_id: str) -> str:
-    """A rendezvous' id as a name that COLLAB_RUN takes: the id itself where it is one."""
+    """A rendezvous id as a name that COLLAB_RUN accepts: the id itself if it is one."""
     if run_id in NO_RUN_ID:
         return ""
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", run_id) and len(run_id) <= _MOST_CHARACTERS:

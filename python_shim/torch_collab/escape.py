@@ -1,4 +1,4 @@
-"""What comes from peers, files and other libraries, as a terminal may see it."""
+"""Makes text from peers, files and other libraries safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import unicodedata
 from typing import Any
 
-# Controls, marks of direction or without room, halves of characters, line separators.
+# Control characters, marks of direction or of no width, surrogates, line separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
-    """For one line: what is not printable in hexadecimal (\\x1b, \\u202e), as the core's log has it."""
+    """For one line: characters that are not printable become hexadecimal (\\x1b, \\u202e), as in the core's log."""
     return "".join(_escape(c) if unicodedata.category(c) in _HIDDEN else c for c in text)
 
 
@@ -23,7 +23,7 @@ def _escape(character: str) -> str:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What peers or a file tell. Raises ValueError for what is no JSON, and for what is nested too deep to be read."""
+    """Reads JSON from peers or a file. Raises ValueError for text that is not JSON or is nested too deep."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -31,5 +31,5 @@ def from_json(text: str | bytes) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; its type where it says nothing."""
+    """An error's message in one line; its type if it has no message."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

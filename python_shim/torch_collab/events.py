@@ -1,15 +1,15 @@
-"""What a line of COLLAB_EVENTS_FILE holds, for all that read such files."""
+"""Parses the lines of COLLAB_EVENTS_FILE, for all readers of such files."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-COORDINATOR = "coordinator"  # the site's name in its events
+COORDINATOR = "coordinator"  # stands in the place of a site's name in the coordinator's events
 
 
 def event_of(line: str) -> dict[str, Any] | None:
-    """Its event; None for a line that a killed site has cut, or that is none."""
+    """The event of a line; None if a killed site has cut the line, or if it is no event."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -14,6 +14,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 16) -> str:
-    """Not more than so many of them."""
+    """The names, at most `most` of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

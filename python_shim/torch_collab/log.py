@@ -1,11 +1,11 @@
-"""What a person reads: Python's `logging`, logger `torch_collab`, for the shim and for the core.
+"""Logging for users: Python's `logging`, logger `torch_collab`, for the shim and for the core.
 
-Records of the core and of the shim enter one queue of the core; a daemon thread hands them to `logging`, in order, so
-that no thread of the core waits for the interpreter. That begins when the core is loaded. Before it, after the
-interpreter's end has begun and in a forked child there is no queue: the shim calls `logging` at once, and the core
-writes to stderr.
+Records of the core and of the shim enter one queue of the core. A daemon thread passes them to `logging` in order, so
+that no thread of the core waits for the interpreter. The queue exists from the loading of the core on. Before that,
+once the interpreter has begun to end, and in a forked child there is none: the shim calls `logging` at once, and the
+core writes to stderr.
 
-Each record has `site` and `rank`. Where no handler would get it, one of ours writes it to stderr.
+Each record has `site` and `rank`. If no handler would get a record, a handler of ours writes it to stderr.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LEVELS = {
     "off": logging.CRITICAL + 10,
 }
 _NO_END = 3600.0  # seconds that one call waits for a record
-_HANDLERS_LIMIT = 5.0  # seconds for handlers, at the end
-_ECHO = 1.0  # seconds within which one of these that comes again is the same one
-_TOLD_ON = (".same-data]", ".declined]")  # what a coordinator says itself, and sends to sites that say it
+_HANDLERS_LIMIT = 5.0  # seconds that handlers have at the end
+_ECHO = 1.0  # seconds within which a second warning of _TOLD_ON is an echo of the first
+_TOLD_ON = (".same-data]", ".declined]")  # a coordinator logs these, and so do sites that it tells
 
 _said: set[str] = set()
 _level_chosen = False  # LOGGER's level is ours, not the user's
-_site, _rank = "", None  # whose lines the shim's own are, while there is no queue
+_site, _rank = "", None  # source of the shim's own lines while there is no queue
 _core: Any = None  # the module whose queue our thread empties
 _thread: threading.Thread | None = None
 
@@ -52,15 +52,15 @@ class Line(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Silent where somebody else's handler gets the record: a line comes once, also when the root logger is set up
-    after us."""
+    """Silent if another handler gets the record. So each line appears once, even if the root logger is set up after
+    us."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(Line())
 
     def handle(self, record: logging.LogRecord) -> bool:
-        self.stream = sys.stderr  # as it is now
+        self.stream = sys.stderr  # sys.stderr may have been replaced
         return False if _others_handle() else bool(super().handle(record))
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -85,7 +85,7 @@ def _ensure_handler() -> None:
 
 
 def set_level(name: str, explicit: bool = True) -> None:
-    """Of the logger and of the core. A level that the user gave the logger stays, unless `explicit`."""
+    """Sets the level of the logger and of the core. A level that the user gave the logger stays, unless `explicit`."""
     global _level_chosen
     _ensure_handler()
     if explicit or _level_chosen or LOGGER.level == logging.NOTSET:
@@ -95,7 +95,7 @@ def set_level(name: str, explicit: bool = True) -> None:
 
 
 def set_source(site: str, rank: int | None) -> None:
-    """Whose the lines are from here on."""
+    """Sets the source of all lines from here on."""
     global _site, _rank
     _site, _rank = site, rank
     if _core is not None:
@@ -103,7 +103,7 @@ def set_source(site: str, rank: int | None) -> None:
 
 
 def _tell_core_the_level() -> None:
-    """What no handler would get need not be made."""
+    """The core need not make records that no handler would get."""
     if _core is not None:
         wanted = LOGGER.getEffectiveLevel()
         _core.set_log_level(next((name for name, level in _LEVELS.items() if level >= wanted), "off"))
@@ -113,7 +113,7 @@ def _tell_core_the_level() -> None:
 
 
 def start(core: Any) -> None:
-    """From here on records of the core and of the shim come by one thread. Does nothing while they do."""
+    """From here on one thread passes on the records of the core and of the shim. Does nothing if that thread runs."""
     global _core, _thread
     if _core is not None:
         return
@@ -128,17 +128,17 @@ def start(core: Any) -> None:
 
 
 def stop() -> None:
-    """Hands over what waits; from then on the core writes to stderr."""
+    """Passes on the records that wait; from then on the core writes to stderr."""
     global _core
     core, _core = _core, None
     if core is not None and _thread is not None:
         atexit.unregister(stop)
         core.close_log_queue(_HANDLERS_LIMIT)
-        _thread.join(_HANDLERS_LIMIT)  # the interpreter's end would find it in C++ code, and end the process
+        _thread.join(_HANDLERS_LIMIT)  # else the interpreter's end finds it in C++ code and ends the process
 
 
 def flush(timeout: float = _HANDLERS_LIMIT) -> bool:
-    """True once all that was said so far is with its handlers."""
+    """True once handlers have everything that was logged so far."""
     return _core is None or bool(_core.flush_log(timeout))
 
 
@@ -157,19 +157,19 @@ def _hand_over(core: Any) -> None:
         row = core.drain_log(_NO_END)
         if row is not None:
             if _is_echo(row, before):
-                before = None  # a third is news again
+                before = None  # a third one is news again
             else:
                 _emit(*row)
                 before = row
         elif not core.log_queue_open():
             return
-        if LOGGER.getEffectiveLevel() != level:  # the user changed it
+        if LOGGER.getEffectiveLevel() != level:  # the user changed the level
             level = LOGGER.getEffectiveLevel()
             _tell_core_the_level()
 
 
 def _is_echo(row: Any, before: Any) -> bool:
-    """A coordinator in this process has warned, and so does the site here that it tells the same."""
+    """A coordinator in this process has warned, and the site here repeats what that coordinator told it."""
     if before is None or not row[-1].endswith(_TOLD_ON):
         return False
     return (row[0], *row[2:]) == (before[0], *before[2:]) and row[1] - before[1] < _ECHO
@@ -181,7 +181,7 @@ def _emit(level: str, created: float, site: str, rank: int | None, text: str) ->
     record = _record(level, created, site, rank, text)
     try:
         LOGGER.handle(record)
-    except Exception as error:  # a filter of the user's
+    except Exception as error:  # raised by a user's filter
         told = f"a filter or handler of {LOGGER.name} raised {error!r} for: {text} [log.handler]"
         sys.stderr.write(Line().format(_record("error", created, site, rank, told)) + "\n")
 
@@ -220,7 +220,7 @@ def warning(message: str) -> None:
 
 
 def warn_once(message: str) -> None:
-    """A warning that is the same every step is said the first time only."""
+    """Logs a warning that would come at every step only the first time."""
     if message not in _said:
         _said.add(message)
         _say("warning", message)

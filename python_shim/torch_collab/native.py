@@ -29,8 +29,8 @@ R = TypeVar("R")
 
 
 def _extension(folder: Path, torch_version: str) -> Any:
-    """`_C` for this torch: a wheel holds one for each of several releases of torch, an installation from source just
-    one, whose release `torch_compat.check_build` compares."""
+    """`_C` for this torch. A wheel holds one for each of several releases of torch. An installation from source has
+    just one, whose release `torch_compat.check_build` compares."""
     prefix, suffix = "_C-torch", EXTENSION_SUFFIXES[0]
     releases = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(f"{prefix}*{suffix}")]
     if not releases:
@@ -45,7 +45,7 @@ def _extension(folder: Path, torch_version: str) -> Any:
             "install torch-collab from source [ddp.torch-not-in-wheel]"
         )
     spec = importlib.util.spec_from_file_location("torch_collab._C", folder / f"{prefix}{release}{suffix}")
-    assert spec is not None and spec.loader is not None  # the suffix is that of extensions
+    assert spec is not None and spec.loader is not None  # the suffix is that of extension modules
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -61,12 +61,12 @@ def _module() -> Any:
 
 
 def start_log() -> None:
-    """In a forked child, whose parent had the module already."""
+    """For a forked child whose parent had already loaded the module."""
     log.start(_module())
 
 
 def _prefix_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Gives an error of the core its prefix, and a traceback without the chain below."""
+    """Gives an error of the core its prefix, and removes the chain below from its traceback."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,7 +92,7 @@ class _PrefixedErrors:
         return method
 
 
-if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.pyi
+if TYPE_CHECKING:  # functions of _C that are called directly; _C.pyi describes them
     from torch_collab._C import (  # noqa: I001
         answer_line as answer_line, auto_period as auto_period, build_info as build_info,
         call_communication_hook as call_communication_hook, choose_links as choose_links, codec_bytes as codec_bytes,
@@ -129,15 +129,15 @@ class Settings(KnobValues):
     values: tuple[tuple[str, str, str], ...]  # (knob, value as text, where it came from)
 
     def given(self, knob: str) -> bool:
-        """Whether anybody chose its value."""
+        """Whether the knob's value was set, and is not just the default."""
         return any(name == knob and source != "default" for name, _, source in self.values)
 
 
 @_prefix_errors
 def load_config(environment: Mapping[str, str], options: Mapping[str, str], run: str | None = None) -> Settings:
-    """`run`: the run's name where neither gives it; without it that of the rendezvous that started this process.
+    """`run`: the run's name if neither mapping gives it; by default that of the rendezvous that started this process.
 
-    Raises ValueError that names the knob, what came and what is accepted.
+    Raises ValueError that names the knob, its value and what is accepted.
     """
     named = rendezvous_run(environment, options) if run is None else run
     raw = _module().load_config(dict(environment), dict(options), {"run": named} if named else {})
@@ -151,7 +151,7 @@ def load_config(environment: Mapping[str, str], options: Mapping[str, str], run:
 
 
 def ucx_library_dir() -> str:
-    """Where the PyPI wheel `libucx-cu12` keeps its libraries; empty: let the loader look."""
+    """Where the PyPI wheel `libucx-cu12` keeps its libraries; empty: the loader searches by itself."""
     spec = importlib.util.find_spec("libucx")
     if spec is None or not spec.submodule_search_locations:
         return ""
@@ -174,7 +174,7 @@ def ucx_problem() -> str | None:
 
 
 def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str, Any]:
-    """`kind` is ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
+    """`kind` is ucx or tcp. `advertise` is the host that others dial; if empty, the one it listens at."""
     return {"kind": kind, "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 
@@ -182,7 +182,7 @@ def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str
 
 
 def digest(tensor: Any) -> str:
-    """Of the tensor's bytes; of one that is made of others (quantised weights) of theirs. Raises TypeError."""
+    """Digest of the tensor's bytes. If it is made of other tensors (quantised weights), of theirs. Raises TypeError."""
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         parts = "".join(digest(getattr(tensor, name)) for name in names)
@@ -218,7 +218,7 @@ def carry_out_termination() -> NoReturn:
 
 
 def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None:
-    """None once no site is a member; else who is still there."""
+    """None once no site is a member; otherwise a text that says which are still there."""
     try:
         server.wait_until_empty(timedelta(seconds=seconds))
     except TimeoutError as error:
@@ -228,7 +228,7 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
 
 @_prefix_errors
 def tell_forget(transport: dict[str, Any], address: str, sites: Sequence[str], seconds: float) -> tuple[bool, str]:
-    """Whether the coordinator there has accepted it, and what comes of it, or why nothing does."""
+    """(whether the coordinator there accepted it, what follows from it or why nothing does)."""
     module = _module()
     try:
         return True, str(module.tell_forget(transport, address, list(sites), timedelta(seconds=seconds)))

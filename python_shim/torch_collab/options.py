@@ -1,9 +1,9 @@
 """`torch_collab.Options`: the knobs as an object, for `init_process_group(..., pg_options=torch_collab.Options(...))`.
 
-A field that is left at None is not given, so the environment variable, the preset or the default holds. A field that is
-given wins over them. The fields are the rows of the knob table (`collab config` prints it). Times are seconds, a
-timedelta, or text with a unit such as "30s". `codec` is a name for both ways, or "UP/DOWN" for the deltas and for their
-mean, such as "int4/int8".
+A field that is None is not given: the environment variable, the preset or the default applies. A given field wins over
+them. The fields are the rows of the knob table (`collab config` prints it). Times are seconds, a timedelta, or text
+with a unit such as "30s". `codec` is one name for both directions, or "UP/DOWN" for the deltas and for their mean, such
+as "int4/int8".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Options = TypeVar("_Options", bound="type[OptionFields]")
 
 
 def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Old keywords as the new ones, each with a DeprecationWarning. Raises ValueError where both say something else."""
+    """Renames old keywords, each with a DeprecationWarning. Raises ValueError if the old and the new name disagree."""
     fields = {name: value for name, value in given.items() if name not in OLD_NAMES}
     for old, value in given.items():
         names = OLD_NAMES.get(old, ())
@@ -50,17 +50,17 @@ def _takes_old_names(options: _Options) -> _Options:
     def init(self: OptionFields, **given: Any) -> None:
         made(self, **_renamed(given))
 
-    options.__init__ = init  # type: ignore[method-assign]  # of the same signature, which wraps() keeps
+    options.__init__ = init  # type: ignore[method-assign]  # wraps() keeps the signature
     return options
 
 
 @_takes_old_names
 @dataclass(kw_only=True)
 class Options(OptionFields):
-    """The knobs for `pg_options`; None is not given. Times are seconds (a number), a timedelta, or text with a unit.
+    """The knobs for `pg_options`; None means not given. Times are seconds (a number), a timedelta, or text with a unit.
 
-    Raises TypeError for a keyword that names no knob, ValueError where an old and a new name of one differ. What a
-    value may be is checked by init_process_group, which raises ValueError.
+    Raises TypeError for a keyword that names no knob, and ValueError if a knob's old and new name disagree. Values are
+    checked by init_process_group, which raises ValueError.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -71,13 +71,13 @@ class Options(OptionFields):
             super().__setattr__(each, text)
 
     def __getattr__(self, name: str) -> Any:
-        """Fields by their old names; others are found without it."""
+        """Fields by their old names; Python finds the other fields without this."""
         if name not in OLD_NAMES:
             raise AttributeError(f"torch_collab.Options has no field {name!r}")
         return getattr(self, next(iter(_renamed({name: None}))))
 
     def pairs(self) -> dict[str, str]:
-        """The given fields as the texts the knob table reads."""
+        """The given fields as texts for the knob table."""
         given: dict[str, str] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -99,7 +99,7 @@ def _as_text(value: object) -> str:
 def pairs_of(backend_options: object) -> dict[str, str]:
     """The options a script passed as `pg_options`, or nothing.
 
-    Raises ValueError when they are another backend's.
+    Raises ValueError if they belong to another backend.
     """
     if backend_options is None:
         return {}

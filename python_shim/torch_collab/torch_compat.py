@@ -1,7 +1,7 @@
-"""What is private to torch, or may change: Python touches it here alone, C++ in `plugin/torch/torch_private.h`.
+"""Names that are private to torch, or may change. Python uses them only here, C++ in `plugin/torch/torch_private.h`.
 
-EXPECTED says what is needed and what for. `check` looks when a world is made, never at `import torch`: a torch that has
-it otherwise is refused by name. What `replace` and `on_destroy` put into torch is undone when the world ends.
+EXPECTED lists what is needed, and why. `check` looks when a world is made, never at `import torch`; it refuses a torch
+that differs, with the name. Changes by `replace` and `on_destroy` to torch are undone when the world ends.
 
 Where a new torch can break collab, in the order in which it shows:
 
@@ -13,15 +13,15 @@ Where a new torch can break collab, in the order in which it shows:
   (`ddp.torch-not-in-wheel`).
 - When it was built beside another torch: `check_build` refuses (`ddp.torch-replaced`).
 - When a world is made: `check(EXPECTED)`. When an agent of `torchrun --rdzv-backend=collab` starts:
-  `check(EXPECTED_OF_AGENT)`. Both name what is missing (`ddp.torch-unfit`). One that has all, and is not in TESTED, is
-  used with one warning (`untested`, `ddp.torch-untested`).
+  `check(EXPECTED_OF_AGENT)`. Both name what is missing (`ddp.torch-unfit`). A torch that has all, but is not in TESTED,
+  is used with one warning (`untested`, `ddp.torch-untested`).
 - When torchrun's agent asks the rendezvous' store for more than `rendezvous/agent_store.py` has: an AttributeError
-  (`rendezvous.agent-store`). What torch documents of torchelastic is imported where it is used (`cli/run.py`,
+  (`rendezvous.agent-store`). The documented parts of torchelastic are imported where they are used (`cli/run.py`,
   `rendezvous/handler.py`).
 - When a site joins with an optimizer whose state has other names than `KEEPS` in `model/optimizer_copy.py` says: its
   optimizer begins with a fresh state.
-- Without a word: `checkpoint_saver` and `lightning_loops` look at modules that are loaded late. If these get other
-  names, the warning about checkpoints no longer comes, nor does a site notice that Lightning ends. Tests hold both.
+- Silently: `checkpoint_saver` and `lightning_loops` look at modules that are loaded late. If these are renamed, the
+  warning about checkpoints no longer appears, and a site does not notice that Lightning ends. Tests cover both.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _TESTED = ", ".join(TESTED[:-1]) + " or " + TESTED[-1]
 
 
 class UnfitTorch(RuntimeError):
-    """This torch is another one than collab was made for."""
+    """This torch differs from those that collab was made for."""
 
 
 class Expected(NamedTuple):
     where: str  # MODULE:NAME, as pkgutil.resolve_name has it
     purpose: str  # "which collab needs to ..."
-    as_known: Callable[[Any], object] = callable  # of what is there; what it raises is a no
+    as_known: Callable[[Any], object] = callable  # of what is found there; an exception means no
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ def _takes(*names: str) -> Callable[[Any], bool]:
 
 
 def _uses(*names: str) -> Callable[[Any], bool]:
-    """Attributes of these names, in its own code."""
+    """Whether the function's own code uses attributes of these names."""
     return lambda function: set(names) <= set(inspect.unwrap(function).__code__.co_names)
 
 
@@ -82,7 +82,7 @@ def _has(*names: str) -> Callable[[Any], bool]:
 
 
 def _holds_pairs(groups: dict[Any, Any]) -> bool:
-    """What torch takes for a group's store is the second of a pair."""
+    """Whether torch takes the second of a pair for a group's store."""
     group, store = object(), object()
     groups[group] = ("", store)
     try:
@@ -91,7 +91,7 @@ def _holds_pairs(groups: dict[Any, Any]) -> bool:
         del groups[group]
 
 
-# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
+# What every client of a TCPStore sends first: VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
 # there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp). A store of another kind hangs up.
 TCP_STORE_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)
 _ANSWER_SECONDS = 10.0
@@ -107,7 +107,7 @@ def _answers_question(make_store: Callable[..., Any]) -> bool:
 EXIT_BARRIER, _LAST_MEMBER = "torchelastic/agent/terminal_state", "/last_member"
 EVERYBODY_CAME = EXIT_BARRIER + _LAST_MEMBER
 
-# What may be replaced: owner and name.
+# The attributes that may be replaced: owner and name.
 DEFAULT_GROUP_OF_DDP = (ddp_source, "_get_default_group")  # deepcopy and pickling of a DDP assume the default group
 PRE_FORWARD = (ddp_source.DistributedDataParallel, "_pre_forward")
 JOIN_ENTER, JOIN_EXIT = (ddp_source.Join, "__enter__"), (ddp_source.Join, "__exit__")
@@ -115,7 +115,7 @@ REGISTER_COMM_HOOK = (ddp_source.DistributedDataParallel, "register_comm_hook")
 LOAD_STATE_DICT = (torch.nn.Module, "load_state_dict")
 NEW_GROUP = (distributed_c10d, "_new_group_with_tag")
 SAMPLER_INIT = (DistributedSampler, "__init__")
-WORKER_SIGNALS = (signal_handling, "_set_worker_signal_handlers")  # in a DataLoader's worker, when it begins
+WORKER_SIGNALS = (signal_handling, "_set_worker_signal_handlers")  # runs in a DataLoader's worker when it begins
 
 _SOURCE_OF_DDP, _C10D = "torch.nn.parallel.distributed", "torch.distributed.distributed_c10d"
 _INSIDE, _ELASTIC = "keep gradients and groups inside a site", "torch.distributed.elastic"
@@ -160,7 +160,7 @@ EXPECTED_OF_AGENT = (
 
 
 def check(expected: Iterable[Expected] = EXPECTED) -> None:
-    """Raises UnfitTorch for the first that does not hold."""
+    """Raises UnfitTorch for the first expectation that does not hold."""
     for each in expected:
         try:
             fit = bool(each.as_known(pkgutil.resolve_name(each.where)))
@@ -180,7 +180,7 @@ def _release(version: str) -> str:
 
 def check_build(built: str) -> None:
     """`built`: the torch that `_C` was compiled against. Its backends derive from torch's classes, whose virtual
-    functions stand in another order in another release: the module may load and crash later."""
+    functions have another order in another release: the module may load and crash later."""
     if _release(built) != _release(torch.__version__):
         raise UnfitTorch(
             f"collab: it was built for torch {built}, but this is torch {torch.__version__}. Install it again with "
@@ -189,7 +189,7 @@ def check_build(built: str) -> None:
 
 
 def untested() -> str:
-    """A warning about a torch of another version than those that collab was tested with, or ""."""
+    """A warning if collab was not tested with this version of torch, or ""."""
     if _release(torch.__version__) in TESTED:
         return ""
     return (
@@ -198,24 +198,24 @@ def untested() -> str:
     )
 
 
-# ---- what is put into torch, and taken out again -----------------------------------------------------
+# ---- replacements in torch, and how they are undone ---------------------------------------------------
 
 
 def replace(point: tuple[Any, str], make: Callable[[Any], Any]) -> Callable[[], None]:
-    """Replaces the attribute `point` by what `make` builds around it. Returns a call that undoes this."""
+    """Replaces the attribute `point` by what `make` builds around it. Returns a function that undoes this."""
     owner, name = point
     original = getattr(owner, name)
     ours = make(original)
     setattr(owner, name, ours)
-    # If others have replaced it since, their function calls ours, which does nothing once there is no world.
+    # If others have replaced it since, their function still calls ours, which does nothing once there is no world.
     return lambda: setattr(owner, name, original) if getattr(owner, name, None) is ours else None
 
 
 def on_destroy(call: Callable[[], None]) -> Callable[[], None]:
-    """`call` comes before destroy_process_group() takes the world's groups down; gives what undoes that."""
+    """Runs `call` before destroy_process_group() takes the world's groups down. Returns a function that undoes this."""
     communicators = getattr(distributed_c10d._world, "comms", None)
     if isinstance(communicators, list):
-        finalizer = SimpleNamespace(finalize=call)  # what torch calls on each of them
+        finalizer = SimpleNamespace(finalize=call)  # torch calls finalize() on each of them
         communicators.append(finalizer)
         return lambda: communicators.remove(finalizer) if finalizer in communicators else None
 
@@ -235,7 +235,7 @@ def on_destroy(call: Callable[[], None]) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def store_of_world(store: Any) -> Iterator[None]:
-    """A group that is made meanwhile meets in `store`: torch has no argument for it, and takes the world group's."""
+    """Groups made inside meet in `store`: torch has no argument for it, and takes the world group's store."""
     known, world = distributed_c10d._world.pg_map, dist.GroupMember.WORLD
     if world not in known:
         yield
@@ -250,12 +250,12 @@ def store_of_world(store: Any) -> Iterator[None]:
 
 # ---- optimizers ----------------------------------------------------------------------------------------
 
-# From frame_of_step() up to torch's wrapper: ours, and torch.compiler.disable()'s between the wrapper and our hook.
+# From frame_of_step() up to torch's wrapper: our frames, and those of torch.compiler.disable() in between.
 _FRAMES_LOOKED_AT = 10
 
 
 def hook_steps(before: Callable[..., Any], after: Callable[..., None]) -> list[Any]:
-    """Of every optimizer; gives the handles that remove the hooks."""
+    """Hooks the steps of every optimizer. Returns the handles that remove the hooks."""
     return [
         optimizer_source.register_optimizer_step_pre_hook(before),
         optimizer_source.register_optimizer_step_post_hook(after),
@@ -267,7 +267,7 @@ def in_backward() -> bool:
 
 
 def frame_of_step() -> FrameType | None:
-    """The frame of torch's wrapper around a step(), for a function that a pre-hook of ours has called."""
+    """The frame of torch's wrapper around a step(), for functions that a pre-hook of ours has called."""
     source = optimizer_source.Optimizer.profile_hook_step.__code__.co_filename
     frame = inspect.currentframe()
     for _ in range(_FRAMES_LOOKED_AT):
@@ -278,9 +278,9 @@ def frame_of_step() -> FrameType | None:
 
 
 def skipped_by_scaler(optimizer: Any) -> bool:
-    """A fused optimizer is called although GradScaler found an Inf, and skips the update itself.
+    """Whether a fused optimizer was called although GradScaler found an Inf; it then skips the update itself.
 
-    On an accelerator the flag is not on the host yet, and reading it would wait for the backward pass: such a step
+    On an accelerator the flag is not on the host yet, and reading it would wait for the backward pass, so such a step
     counts.
     """
     found_inf = getattr(optimizer, "found_inf", None)
@@ -291,12 +291,12 @@ def skipped_by_scaler(optimizer: Any) -> bool:
 
 
 def hook_registration(hook: Callable[..., None]) -> Any:
-    """`hook(module, name, submodule)` before any module takes a submodule; gives the handle that removes it."""
+    """Calls `hook(module, name, submodule)` before any module takes a submodule. Returns the handle that removes it."""
     return module_source.register_module_module_registration_hook(hook)
 
 
 def slots_of(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where a module's own parameters and buffers stand."""
+    """The dicts with a module's own parameters and buffers."""
     return module._parameters, module._buffers
 
 
@@ -305,12 +305,12 @@ def children_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def not_persistent(module: torch.nn.Module) -> Iterable[str]:
-    """Names of a module's own buffers that a state_dict does not have."""
+    """Names of a module's own buffers that are not in its state_dict."""
     return getattr(module, "_non_persistent_buffers_set", ())
 
 
 def ignored_by_ddp(module: torch.nn.Module) -> Collection[str]:
-    """What DDP._set_params_and_buffers_to_ignore_for_model has named; DDP writes those of the root as `.name`."""
+    """Names from DDP._set_params_and_buffers_to_ignore_for_model; DDP writes those of the root as `.name`."""
     return getattr(module, _DDP_IGNORES, None) or ()
 
 
@@ -323,12 +323,12 @@ def is_fsdp(module: torch.nn.Module) -> bool:
 
 
 def syncs_gradients(ddp: torch.nn.Module) -> bool:
-    """Not under no_sync()."""
+    """False under no_sync()."""
     return bool(getattr(ddp, "require_backward_grad_sync", True))
 
 
 def uneven_ddps(join: Any) -> list[torch.nn.Module]:
-    """The DDPs of a Join whose ranks may make different numbers of steps; none where all end with the first."""
+    """The DDPs of a Join whose ranks may make different numbers of steps; empty if all ranks end with the first."""
     joinables, enabled, throws = (getattr(join, name) for name in _OF_JOIN)
     return [each for each in joinables if enabled and not throws and isinstance(each, torch.nn.Module)]
 
@@ -350,7 +350,7 @@ def model_averager() -> Any | None:
 
 
 def lightning_loops() -> Iterator[tuple[Any, str, Any]]:
-    """Where Lightning's Trainer broadcasts whether it is to end, and what it raises then; once it is loaded."""
+    """Where Lightning's Trainer, once loaded, broadcasts whether to end, and the exception that it then raises."""
     name = "_broadcast_sigterm_tensor"
     for package in ("lightning.pytorch", "pytorch_lightning"):
         source = sys.modules.get(f"{package}.loops.training_epoch_loop")
@@ -360,7 +360,7 @@ def lightning_loops() -> Iterator[tuple[Any, str, Any]]:
 
 
 def checkpoint_saver() -> tuple[Any, str] | None:
-    """What every save of torch.distributed.checkpoint goes through, once torch has loaded it."""
+    """The function that every save of torch.distributed.checkpoint calls, once torch has loaded it."""
     source, name = sys.modules.get("torch.distributed.checkpoint.state_dict_saver"), "_save_state_dict"
     takes_group = hasattr(source, name) and "process_group" in inspect.signature(getattr(source, name)).parameters
     return (source, name) if takes_group else None
@@ -370,7 +370,7 @@ def checkpoint_saver() -> tuple[Any, str] | None:
 
 
 def bare_gloo(prefix: str, store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """A ProcessGroupGloo that torch.distributed does not list."""
+    """A ProcessGroupGloo that torch.distributed does not know of."""
     c10d = torch._C._distributed_c10d
     gloo = c10d.ProcessGroupGloo(c10d.PrefixStore(prefix, store), rank, size, timeout=timeout)
     gloo._set_sequence_number_for_group()
@@ -378,11 +378,11 @@ def bare_gloo(prefix: str, store: Any, rank: int, size: int, timeout: timedelta)
 
 
 def keep_ddp_log_off(group: Any) -> None:
-    """Of a group's Gloo, where debug level DETAIL has put a wrapper around it.
+    """Fixes up a group's Gloo if debug level DETAIL has put a wrapper around it.
 
-    DDP's constructor takes what stands behind a default backend "gloo" for a ProcessGroupGloo, to log its threads
-    (set_env_variables in torch/csrc/distributed/c10d/logger.cpp): of the smaller wrapper it follows a pointer beyond
-    the end. Without a default it does not look; collectives need none, for they go by the device of their tensors.
+    DDP's constructor takes a default backend "gloo" for a ProcessGroupGloo, to log its threads (set_env_variables in
+    torch/csrc/distributed/c10d/logger.cpp). The wrapper is smaller, so DDP follows a pointer beyond its end. Without a
+    default DDP does not look. Collectives need no default, for they go by their tensors' device.
     """
     if dist.get_debug_level() == dist.DebugLevel.DETAIL and group.name() == "gloo":
         group._set_default_backend(dist.ProcessGroup.BackendType.UNDEFINED)

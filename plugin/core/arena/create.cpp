@@ -39,7 +39,7 @@ ProcessIdentity owner_of(BackingFile& file) {
   return owner;
 }
 
-// Fresh memory is zero: the outer state starts so, and neither slot is sealed.
+// Fresh memory is zero, so the outer state starts at zero and neither slot is sealed.
 void initialise(const Mapping& mapping, const ProcessIdentity& owner, const Geometry& geometry, const ArenaSpec& spec) {
   Control* const control = new (mapping.control()) Control();
   RankSlot* const ranks = rank_slots(control);
@@ -76,7 +76,7 @@ std::uint32_t find_valid_slot(const Control& control, const std::byte* data, con
   return kNoSlot;
 }
 
-// Ours from here on: the dead leader's sealed anchor remains, and nothing of its calls.
+// Takes the arena over: keeps the dead leader's sealed anchor, and nothing of its calls.
 void take_over(Control& control, const ProcessIdentity& owner, std::uint32_t slot) {
   control.phase.store(Phase::kBeingMade);
   control.about.owner = owner;
@@ -103,8 +103,8 @@ Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const 
       ": end that process, or give this run another COLLAB_RUN or this site another COLLAB_SITE [arena.in-use]");
 }
 
-// An arena of this name is there. Gives a writer if a valid anchor was taken over. Gives none if there was nothing to
-// keep; then the file is removed.
+// An arena of this name exists. Returns a writer if a valid anchor was taken over. Returns none if there was nothing to
+// keep; the file is then removed.
 Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
   const auto start = read_file_start(file);
@@ -147,7 +147,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
 
 Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
-  // To reserve a large one takes minutes. Meanwhile the site's other ranks see that a process is at work on it.
+  // Reserving a large arena takes minutes. Meanwhile the site's other ranks see that a process is working on it.
   file.hold();
   Status reserved = file.reserve(geometry.total_bytes());
   if (!reserved.ok()) {
@@ -177,7 +177,8 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
 
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
 
-// What an earlier leader of this site left, or still has. Gives a writer if it was taken over, none if nothing is kept.
+// Handles an arena that an earlier leader of this site left, or still has. Returns a writer if it was taken over, none
+// if nothing is kept.
 Result<std::unique_ptr<ArenaWriter>> take_over_existing(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
   for (const std::string& path : named_for(spec.key, places)) {
     Result<BackingFile> file = open_locked(path, false);
@@ -189,7 +190,8 @@ Result<std::unique_ptr<ArenaWriter>> take_over_existing(const ArenaSpec& spec, c
   return std::unique_ptr<ArenaWriter>();
 }
 
-// In one folder, under the site's name. If another user, a link or a pipe has that name, under a random one.
+// Creates the arena in one folder, under the site's name. If another user, a link or a pipe has that name, uses a
+// random name.
 Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const ArenaSpec& spec) {
   const std::string path = folder + "/" + file_name(spec.key);
   Result<BackingFile> file = open_locked(path, true);

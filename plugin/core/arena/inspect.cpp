@@ -29,7 +29,7 @@ std::optional<Seal> read_seal(const SlotHeader& slot) {
   seal.run = slot.run.load(std::memory_order_acquire);
   seal.round = slot.round.load(std::memory_order_acquire);
   seal.digest = {slot.digest_lo.load(std::memory_order_acquire), slot.digest_hi.load(std::memory_order_acquire)};
-  // It was sealed again during the read: discard what was read.
+  // The slot was sealed again during the read: discard the values.
   if (seal.sequence == 0 || slot.sequence.load(std::memory_order_acquire) != seal.sequence) return std::nullopt;
   return seal;
 }

@@ -15,7 +15,7 @@
 
 namespace collab::arena {
 
-// The start of a file: what is needed to judge it before trusting its size.
+// The start of a file, to judge it before its size is trusted.
 struct FileStart {
   Description about;
   Phase phase = Phase::kBeingMade;
@@ -23,14 +23,14 @@ struct FileStart {
 };
 static_assert(offsetof(Control, phase) == offsetof(FileStart, phase));
 
-// Nothing when the file is no arena, or no arena yet.
+// Nothing if the file is no arena, or no arena yet.
 [[nodiscard]] std::optional<FileStart> read_file_start(const BackingFile& file);
-// As the kernel says, also of one in another container.
+// According to the kernel; also works for a process in another container.
 [[nodiscard]] Liveness liveness_of_owner(const BackingFile& file, const FileStart& start);
 [[nodiscard]] inline bool same_layout(const FileStart& start) { return start.about.layout_version == kLayoutVersion; }
 [[nodiscard]] Geometry geometry_of(const Description& about);
 
-// The consistent content of a slot's header, when it is sealed.
+// The content of a sealed slot's header, read consistently.
 struct Seal {
   std::uint64_t sequence = 0;
   std::uint64_t run = 0;
@@ -38,7 +38,7 @@ struct Seal {
   Digest digest;
 };
 [[nodiscard]] std::optional<Seal> read_seal(const SlotHeader& slot);
-// For the leader: what is attached to a slot, and whether header and attachment are what was sealed.
+// For the leader: a slot's attachment, if header and attachment match their seal.
 [[nodiscard]] std::span<const std::byte> attached_to(const Control& control, std::uint32_t slot);
 [[nodiscard]] std::uint64_t hash_of_slot(const Control& control, std::uint32_t slot);
 

@@ -1,10 +1,9 @@
-// What lies where in an arena's memory. Processes of one build share it; the layout version guards the rest.
+// The layout of an arena's memory. Processes of one build share it; the layout version tells other builds apart.
 //
 //   Control | slot 0 | slot 1 | outer state | training copy        each part begins on a page; the last two if wanted
 //
-// A slot is `elements` float32. It is sealed when its sequence is not 0; the larger sequence is the newer anchor.
-// The digest in its header tells a restarted process whether the floats are what was sealed, the hash whether the
-// header is, with what is attached.
+// A slot is `elements` float32. It is sealed if its sequence is not 0; the larger sequence is the newer anchor.
+// A restarted process checks the floats with the digest in the header, and header and attachment with the hash.
 // Threads: each field says who writes it. Ownership: plain memory.
 #pragma once
 
@@ -26,8 +25,8 @@ inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;  // room for ranks is a multiple of this
-inline constexpr std::size_t kCallResults = 8;  // calls a reader may be behind
-inline constexpr std::size_t kReports = 4;      // calls a rank may be ahead
+inline constexpr std::size_t kCallResults = 8;  // how many calls a reader may be behind
+inline constexpr std::size_t kReports = 4;      // how many calls a rank may be ahead
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 
 enum class Phase : std::uint32_t { kBeingMade = 0, kReady = 1, kClosed = 2 };
@@ -42,7 +41,7 @@ struct SlotHeader {  // written by the leader
   Word digest_lo{0};
   Word digest_hi{0};
   Word attached_bytes{0};
-  Word hash{0};  // of the fields above from `run` on, and of what is attached
+  Word hash{0};  // of the fields above from `run` on, and of the attachment
 };
 
 struct Attached {  // written by the leader; belongs to the slot of the same number
@@ -64,12 +63,12 @@ struct ReportEntry {  // written by one rank
 
 struct RankSlot {  // written by one rank
   WakeWord wake{0};
-  std::atomic<std::uint32_t> known{0};  // `process` is filled
+  std::atomic<std::uint32_t> known{0};  // 1: `process` is filled in
   ProcessIdentity process;
   std::array<ReportEntry, kReports> reports{};
 };
 
-// Written while the arena is made, then only read.
+// Written while the arena is created, then only read.
 struct Description {
   std::array<char, 8> magic{};
   std::uint32_t layout_version = 0;
@@ -87,7 +86,7 @@ struct Control {  // written by the leader
   Description about;
   std::atomic<Phase> phase{Phase::kBeingMade};
   WakeWord wake{0};                             // changes with every call's result, and at the end
-  Word generation{0};                           // one more each time a new leader takes the arena over
+  Word generation{0};                           // raised each time a new leader takes the arena over
   std::atomic<std::uint32_t> current{kNoSlot};  // the sealed slot
   std::atomic<std::uint32_t> outer_changing{0};
   Word announced_step{0};
@@ -111,7 +110,7 @@ struct Geometry {
   [[nodiscard]] std::size_t control_bytes() const { return pages(sizeof(Control) + rank_capacity * sizeof(RankSlot)); }
   [[nodiscard]] std::size_t vector_bytes() const { return pages(elements * sizeof(float)); }
   [[nodiscard]] std::size_t slot_offset(std::uint32_t slot) const { return control_bytes() + slot * vector_bytes(); }
-  // Vectors by number: the slots, 2 the outer state, then the training copy.
+  // Vectors by number: 0 and 1 are the slots, then the outer state, then the training copy, each if wanted.
   [[nodiscard]] std::uint32_t copy_index() const { return outer_state ? 3 : 2; }
   [[nodiscard]] std::uint32_t vectors() const { return copy_index() + (training_copy ? 1 : 0); }
   [[nodiscard]] std::size_t total_bytes() const { return slot_offset(vectors()); }

@@ -7,7 +7,7 @@ namespace collab {
 namespace arena {
 namespace {
 
-// Why the file is an orphan. Empty: it is none.
+// Why the file is an orphan. Empty: it is not one.
 std::string reason(const BackingFile& file) {
   const auto start = read_file_start(file);
   if (!start) return "the process that began it did not finish it";
@@ -17,7 +17,7 @@ std::string reason(const BackingFile& file) {
     case Liveness::kGone: return "owner " + std::to_string(owner.pid) + " is gone";
     case Liveness::kOtherBoot: return "from an earlier boot";
     case Liveness::kAlive:
-    case Liveness::kCannotTell: return "";  // in another container, and there
+    case Liveness::kCannotTell: return "";  // it may live in another container
   }
   return "";
 }

@@ -35,7 +35,7 @@ std::optional<ProcStat> read_stat(std::uint32_t pid) {
   return stat;
 }
 
-// What this machine and container give to each process here.
+// The part of the identity that all processes of this machine and container share.
 ProcessIdentity read_environment() {
   ProcessIdentity self;
   struct stat info {};

@@ -1,4 +1,4 @@
-// Which process owns an arena, in a form that outlives the process: a pid alone is soon another process's.
+// Names the process that owns an arena, even after its end: a pid alone may soon be another process's.
 //
 // Threads: pure functions on /proc. Ownership: plain values.
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace collab::arena {
 
-// Lies in shared memory: fixed size, no pointers.
+// Stored in shared memory: fixed size, no pointers.
 struct ProcessIdentity {
   std::uint64_t start_ticks = 0;    // since boot, /proc/PID/stat field 22; 0: not known
   std::uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; 0: not known
   std::uint32_t pid = 0;
-  std::uint32_t holds_file = 0;    // of an arena's owner: 1: it holds the file while it lives (BackingFile::hold)
+  std::uint32_t holds_file = 0;    // 1: the owner holds the file's second lock while it lives (BackingFile::hold)
   std::array<char, 40> boot_id{};  // /proc/sys/kernel/random/boot_id, zero-padded
   bool operator==(const ProcessIdentity&) const = default;
 };
@@ -24,7 +24,7 @@ enum class Liveness : std::uint8_t {
   kAlive,
   kGone,        // no such process, a zombie, or the pid belongs to a later process
   kOtherBoot,   // the machine has been restarted since
-  kCannotTell,  // it lives in another pid namespace (a container): pids mean nothing here
+  kCannotTell,  // it belongs to another pid namespace (a container), where pids differ
 };
 
 [[nodiscard]] ProcessIdentity this_process();

@@ -44,7 +44,7 @@ class Reader final : public ArenaReader {
 
   Result<std::string> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
     const CallResultEntry& entry = control_->call_results[call % kCallResults];
-    // The generation is asked second. It shows that the result is of our leader, not of one that replaced it.
+    // The generation is read second. It shows that the result is from our leader, not from one that replaced it.
     const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
     COLLAB_RETURN_IF_ERROR(wait_for_leader("finish call " + std::to_string(call), limit, ready));
     std::string result(entry.bytes.data(), std::min<std::size_t>(entry.length, kCallResultBytes));
@@ -200,7 +200,7 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   bool told = false;
   while (true) {
     why.clear();
-    bool at_work = false;  // a process makes it, or looks at what is left
+    bool at_work = false;  // a process creates the arena, or examines an old one
     for (const std::string& path : named_for(spec.key, places)) {
       const Result<BackingFile> file = BackingFile::open(path, false);
       auto reader = file.ok() ? try_open(spec, *file) : file.status();

@@ -1,4 +1,4 @@
-// The leader's side of an arena. How it is made, or taken over from a leader that died, is in create.cpp.
+// The leader's side of an arena. create.cpp creates it, or takes it over from a leader that died.
 #include "core/arena/writer.h"
 
 #include <unistd.h>

@@ -21,7 +21,7 @@ struct HostPort {
 // A name, an IPv4 or a bare IPv6 address.
 [[nodiscard]] bool is_host(std::string_view text);
 
-// kInvalidArgument says what is wrong. Port 0 means "any free one": the caller refuses it where it makes no sense.
+// kInvalidArgument says what is wrong. Port 0 means "any free port": the caller refuses it where it makes no sense.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets an IPv6 address
 
@@ -29,8 +29,8 @@ struct HostPort {
 // the first half of the address, because a host usually owns all addresses with the same first half.
 [[nodiscard]] std::string network_of(std::string_view address);
 
-// This machine or a private network: where traffic in the clear is accepted without being asked for. `address` has the
-// 4 bytes of IPv4 or the 16 of IPv6, in the network's order; any other number is not near.
+// Whether the address is of this machine or a private network. There, plaintext traffic is allowed by default.
+// `address` has the 4 bytes of IPv4 or the 16 of IPv6, in network order; with any other length it is not near.
 [[nodiscard]] bool is_near(std::span<const std::uint8_t> address);
 
 }  // namespace collab

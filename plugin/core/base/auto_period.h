@@ -1,4 +1,4 @@
-// The period with COLLAB_SYNC_EVERY=auto or samples:N: its bounds, in steps, and how the latter is written.
+// The period with COLLAB_SYNC_EVERY=auto or samples:N: its bounds, in steps, and the prefix of the latter.
 //
 // Threads: constants.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace collab {
 
-// Before a round was measured, where neither `auto:N` nor a preset says another.
+// The period before a round was measured, unless `auto:N` or a preset sets another.
 inline constexpr std::uint32_t kFirstAutoPeriod = 10;
 inline constexpr std::uint32_t kMostAutoPeriod = 10'000;
 inline constexpr std::string_view kPeriodOfSamples = "samples:";

@@ -36,7 +36,7 @@ void* allocate(std::size_t bytes) {
     if (memory == MAP_FAILED) {
       memory = nullptr;
     } else {
-      // Only memory that is used counts: one byte of a message that never ends must not cost two megabytes.
+      // No huge pages: one byte of a message that never ends must not cost two megabytes.
       ::madvise(memory, bytes, MADV_NOHUGEPAGE);
     }
   } else {
@@ -54,7 +54,7 @@ void release(void* memory, std::size_t bytes) {
   }
 }
 
-// What the buffers and the pool share. It lives until the last of them is gone.
+// The state that the buffers and the pool share. It lives until the last of them is gone.
 class Shelf {
  public:
   Shelf() = default;
@@ -70,7 +70,7 @@ class Shelf {
   Block take(std::size_t bytes) {
     const std::size_t wanted = class_of(bytes);
     const std::lock_guard lock(mutex_);
-    // A kept buffer up to twice as large will do: it is better than fresh pages.
+    // A kept buffer up to twice as large is still better than fresh pages.
     if (const auto fit = kept_.lower_bound(wanted); fit != kept_.end() && fit->first <= 2 * wanted) {
       const Block block{fit->second, fit->first};
       kept_.erase(fit);
@@ -82,7 +82,7 @@ class Shelf {
     in_use_ += wanted;
     peak_ = std::max(peak_, in_use_);
     drop_kept(peak_ - in_use_);
-    idle_bytes_ = 0;  // no kept buffer would do
+    idle_bytes_ = 0;  // no kept buffer fits
     return {allocate(wanted), wanted};
   }
 
@@ -109,7 +109,7 @@ class Shelf {
     peak_ = in_use_ + kept_bytes_;
   }
 
-  // No buffer can be taken any more: what comes back is freed.
+  // No more buffers can be taken; returned ones are freed.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -136,7 +136,7 @@ class Shelf {
   mutable std::mutex mutex_;
   std::multimap<std::size_t, void*> kept_;
   std::size_t kept_bytes_ = 0;
-  std::size_t idle_bytes_ = 0;  // kept all the time since the last trim_idle()
+  std::size_t idle_bytes_ = 0;  // bytes that were not in use at any time since the last trim_idle()
   std::size_t in_use_ = 0;
   std::size_t peak_ = 0;
   bool closed_ = false;

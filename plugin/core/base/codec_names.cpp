@@ -1,4 +1,4 @@
-// The one table of codec names, and what a name tells.
+// The one table of codec names and their properties.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -52,7 +52,7 @@ bool same_value(const KnobRow& row, const std::string& a, const std::string& b) 
   return row.form.parse(a, first) && row.form.parse(b, second) && row.form.format(first) == row.form.format(second);
 }
 
-// One place that values come from.
+// One source of values.
 class Layer {
  public:
   explicit Layer(std::string source) : source_(std::move(source)), given_(knob_rows().size()) {}

@@ -19,8 +19,8 @@ namespace collab {
   return std::as_bytes(floats);
 }
 
-// The digest of a sequence of parts: hash128 over the parts' own digests in order. Parts can be hashed on
-// their own while they are in cache; the vector's digest uses chunks of kDigestChunkElements.
+// The digest of a sequence of parts: hash128 over the parts' own digests in order. So each part can be hashed while it
+// is in the cache. The vector's digest uses chunks of kDigestChunkElements.
 class DigestChain {
  public:
   void add(const Digest& part) { parts_.push_back(part); }
@@ -32,7 +32,7 @@ class DigestChain {
 
 inline constexpr std::uint64_t kDigestChunkElements = std::uint64_t{64} * 1024;
 
-// DigestChain over the vector in chunks of so many elements. `passing` is called after each.
+// DigestChain over the vector in chunks of `chunk_elements`. `passing` is called after each chunk.
 [[nodiscard]] Digest digest_of_vector(std::span<const float> elements,
                                       std::uint64_t chunk_elements = kDigestChunkElements,
                                       const std::function<void()>& passing = {});

@@ -1,7 +1,7 @@
-// XXH3 compiled once per instruction set; every path gives the same bits, the widest one this CPU has is used.
+// XXH3 compiled once per instruction set. Every path gives the same bits; the widest path of this CPU is used.
 //
-// The copies live in sources of their own, where xxhash's functions are static and nothing else is inline: a copy that
-// the linker merges with another could be one that does not run on every CPU.
+// Each copy is in a source of its own, where xxhash's functions are static and nothing else is inline. Otherwise the
+// linker could merge copies, and keep one that does not run on every CPU.
 // Threads: pure functions.
 #pragma once
 

@@ -1,6 +1,6 @@
 // A Transport in front of an engine that runs on a thread of its own.
 //
-// Threads and ownership: as collab/transport.h says; owns the engine, but for the child of a fork.
+// Threads and ownership: as collab/transport.h says; owns the engine, except in a forked child.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class EngineTransport final : public Transport {
   EngineTransport(std::string name, Abilities abilities, std::unique_ptr<Engine> engine)
       : name_(std::move(name)), abilities_(abilities), engine_(std::move(engine)) {}
   ~EngineTransport() override {
-    // The child of a fork has neither the thread nor the right to the parent's connections.
+    // A forked child has neither the thread nor the right to the parent's connections.
     if (engine_->in_child()) [[maybe_unused]]
       auto* left_alone = engine_.release();
   }

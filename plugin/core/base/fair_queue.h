@@ -1,7 +1,7 @@
-// Events on their way to the one thread that owns some state: many producers, one consumer. Each source has its own
-// queue, first in first out, and the queues take turns. So a source that sends much delays only itself. Large events
-// take long to handle, so one large event gets a turn after eight others. So large messages of many links do not hold
-// up a small message of another.
+// A queue of events for the one thread that owns some state: many producers, one consumer. Each source has its own
+// FIFO, and these take turns, so a source that sends much delays only itself. Large events take long to handle, so one
+// large event gets a turn after eight small ones. So large messages of many links do not hold up another link's small
+// message.
 //
 // Unbounded on purpose: producers are transport handlers and callers, which must not block. The transport bounds what
 // one link can have waiting here. Threads: every method from any thread. Ownership: owns the events it holds.
@@ -25,7 +25,7 @@ class FairQueue {
  public:
   static constexpr std::size_t kLarge = std::size_t{64} << 10;
 
-  // `size` in bytes of what is to be handled. False when the queue is closed; the event is dropped.
+  // `size`: of the event, in bytes. False if the queue is closed; the event is dropped.
   bool push(std::uint64_t source, T event, std::size_t size = 0) {
     {
       const std::lock_guard lock(mutex_);
@@ -81,15 +81,15 @@ class FairQueue {
 
  private:
   static constexpr int kSmallInARow = 8;
-  using Events = std::deque<std::pair<T, bool>>;  // and whether it is large
+  using Events = std::deque<std::pair<T, bool>>;  // (event, whether it is large)
   std::deque<std::uint64_t>& turns_of(const Events& events) { return events.front().second ? large_ : small_; }
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::map<std::uint64_t, Events> waiting_;  // none is empty
-  // Each source of those once, by what its first event is.
+  std::map<std::uint64_t, Events> waiting_;  // by source; no deque is empty
+  // Each source of waiting_ once, by the size of its first event.
   std::deque<std::uint64_t> small_, large_;
-  int in_a_row_ = 0;  // small ones, while a large one waits
+  int in_a_row_ = 0;  // small events taken in a row while a large one waits
   bool closed_ = false;
 };
 

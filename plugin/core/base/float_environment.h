@@ -1,8 +1,8 @@
-// The floating-point state every result of ours depends on, pinned for the length of a scope.
+// Pins the floating-point state, on which every result depends, for a scope.
 //
 // A host program may flush denormals to zero (torch.set_flush_denormal) or round otherwise on the very thread that
 // calls us; two sites would then disagree in the last bit. A FloatEnvironment sets IEEE defaults (round to nearest
-// even, denormals kept, exceptions masked) and puts the caller's state back. It costs a few nanoseconds: one a chunk.
+// even, denormals kept, exceptions masked) and puts the caller's state back. It costs a few nanoseconds per chunk.
 //
 // Threads: the state belongs to the calling thread. Ownership: restores what it found.
 #pragma once

@@ -1,4 +1,4 @@
-// The system's answer to where a host is.
+// Looks up the addresses of a host in the system's resolver.
 //
 // Threads: any; may block. Ownership: plain values.
 #pragma once
@@ -19,7 +19,8 @@ struct SocketAddress {
 };
 using SocketAddresses = std::vector<SocketAddress>;
 
-// For streams. `flags` are getaddrinfo()'s: with AI_NUMERICHOST it does not block. `code` ends the text of an error.
+// Addresses for stream sockets. `flags` are getaddrinfo()'s; with AI_NUMERICHOST it does not block. `code` ends an
+// error's text.
 [[nodiscard]] Result<SocketAddresses> look_up_host(const HostPort& address, int flags, const char* code = "");
 
 }  // namespace collab

@@ -48,7 +48,7 @@ inline std::string time_text(Milliseconds time) {
   return count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms";
 }
 
-// ---- a field as another language takes it --------------------------------------------------------
+// ---- a field's value for another language --------------------------------------------------------
 
 inline KnobData data_of(bool value) { return value; }
 inline KnobData data_of(std::uint32_t value) { return std::uint64_t{value}; }

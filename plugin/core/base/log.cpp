@@ -29,12 +29,12 @@ constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warning"
 enum class Sink : std::uint8_t {
   kStderr,
   kQueue,
-  kClosing,  // as kQueue, until the queue is empty or the time limit is over
+  kClosing,  // like kQueue, until the queue is empty or the time limit has passed
 };
 
 struct Waiting {
   LogRecord record;
-  std::string line;  // made at once, as a signal handler may not make it
+  std::string line;  // formatted now, because a signal handler must not do it
 };
 
 struct Logger {
@@ -44,7 +44,7 @@ struct Logger {
     spd.flush_on(spdlog::level::trace);
   }
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   spdlog::logger spd;
   std::string site;
   std::optional<std::uint32_t> rank;

@@ -14,7 +14,7 @@ namespace {
 std::uint64_t least_of(const std::string& mounted, std::string group, const char* file, std::uint64_t most) {
   for (;;) {
     std::uint64_t bytes = 0;
-    // "max" is no number. Groups of the older kind have one near 2^63 instead.
+    // "max" is no number. With cgroup v1, no limit is a number near 2^63.
     if (std::ifstream(mounted + group + "/" + file) >> bytes && bytes > 0) most = std::min(most, bytes);
     const std::size_t above = group.rfind('/');
     if (above == std::string::npos) return most;

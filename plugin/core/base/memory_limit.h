@@ -1,4 +1,4 @@
-// How much memory this process may have: the machine's, or less in a container or another group of the system's.
+// How much memory this process may use: the machine's, or less in a container or another cgroup.
 //
 // Threads: any.
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace collab {
 
-// In bytes. `root`: where /proc and /sys lie, for tests.
+// In bytes. `root`: the folder with /proc and /sys, for tests.
 [[nodiscard]] std::uint64_t memory_limit(const std::string& root = {});
 
-[[nodiscard]] std::uint64_t swap_bytes();  // that the machine has beside
+[[nodiscard]] std::uint64_t swap_bytes();  // the machine's swap space
 
-// What strangers together may make one part of it hold: `most`, but an eighth of `limit` where that is less, so that
-// several such bounds do not take all that a small container has; and no less than `least`.
+// How much memory strangers together may make one part of the process hold. It is `most`, or an eighth of `limit` if
+// that is less, but at least `least`. So several such bounds do not fill a small container.
 [[nodiscard]] std::size_t share_of_memory(std::uint64_t limit, std::size_t least, std::size_t most);
 
 }  // namespace collab

@@ -1,6 +1,6 @@
 // The stable code that a message ends in, as "[join.model-mismatch]": its area, a dot, and a short name.
-// docs/messages.md lists all of them. A code stands in the text, so that it goes wherever the text goes, also over the
-// wire.
+// docs/messages.md lists all of them. The code is part of the text, so that it goes wherever the text goes, also over
+// the wire.
 //
 // Threads: pure functions.
 #pragma once

@@ -20,7 +20,7 @@ void allow_more_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
   limit.rlim_cur = std::min(limit.rlim_max, kEnough);
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // if it may not, it goes on with what it has
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // on failure the old limit stays
 }
 
 }  // namespace collab

@@ -7,9 +7,9 @@
 
 namespace collab {
 
-[[nodiscard]] std::size_t most_open_files();  // now
+[[nodiscard]] std::size_t most_open_files();  // the current limit
 
-// Up to as many as the system lets it ask for, and no more than serve any swarm: each link of a peer is one.
+// Raises the limit as far as the system allows, but not above the need of any swarm: each link to a peer takes one.
 void allow_more_open_files();
 
 }  // namespace collab

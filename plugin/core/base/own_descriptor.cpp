@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-// One bit for each descriptor. A forked child reads them in its one thread, right after fork(): without a lock, without
-// memory of the heap. Of a higher descriptor (a process can rarely open so many) the child keeps its copy, and no more.
+// One bit for each descriptor. A forked child reads them in its one thread, right after fork(), without a lock and
+// without the heap. Higher descriptors have no bit, so the child keeps its copies; a process can rarely open so many.
 constexpr std::size_t kBits = 64;
 constexpr std::size_t kMost = 64 << 10;
 constinit std::array<std::atomic<std::uint64_t>, kMost / kBits> closed_on_fork{};

@@ -1,7 +1,7 @@
 // Files and sockets that belong to this process alone. A forked child closes its copies at once. Otherwise a DataLoader
 // worker that outlives its parent would keep the parent's locks, links and port.
 //
-// Threads: any. Ownership: an OwnDescriptor owns its descriptor. The functions own nothing: they remember the number.
+// Threads: any. Ownership: an OwnDescriptor owns its descriptor. The functions own nothing; they only mark the number.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class OwnDescriptor {
   OwnDescriptor(OwnDescriptor&& other) noexcept;
   OwnDescriptor& operator=(OwnDescriptor&& other) noexcept;
   OwnDescriptor(const OwnDescriptor&) = delete;
-  // Closes it. Not in a forked child: there it is closed already, and the number may belong to another file.
+  // Closes the descriptor, but not in a forked child: there it is closed already, and its number may be another file.
   ~OwnDescriptor();
 
   // Negative if there is none, or in a forked child.

@@ -1,4 +1,4 @@
-// Presets: values for several knobs under one name (COLLAB_PRESET). A knob that is set by itself wins over them.
+// Presets: values for several knobs under one name (COLLAB_PRESET). A knob that is set explicitly overrides its preset.
 //
 // Threads: the table is immutable. Ownership: static.
 #pragma once
@@ -11,7 +11,7 @@ namespace collab {
 
 struct Preset {
   std::string_view name;
-  std::string_view sentence;                                              // what it is for
+  std::string_view sentence;                                              // its purpose
   std::span<const std::pair<std::string_view, std::string_view>> values;  // (knob, text)
 };
 

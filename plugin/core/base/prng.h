@@ -1,7 +1,7 @@
 // A seeded random source that gives the same numbers on every machine: xoshiro256** (Blackman and Vigna, 2018),
 // seeded by SplitMix64. For simulations, back-off and test data; never for secrets.
 //
-// std distributions differ between libraries, so the few that are needed are members here.
+// std distributions differ between libraries, so the few that we need are members here.
 // Threads: one owner at a time.
 #pragma once
 

@@ -57,7 +57,7 @@ bool is_printable(std::uint32_t code) {
   return std::ranges::none_of(kHidden, [code](const Range& r) { return r.first <= code && code <= r.last; });
 }
 
-// Calls each(sequence, code point), or broken(byte) where there is no well-formed one.
+// Calls each(sequence, code point) for each well-formed sequence, and broken(byte) for any other byte.
 template <typename Each, typename Broken>
 void for_each_character(std::string_view text, const Each& each, const Broken& broken) {
   while (!text.empty()) {

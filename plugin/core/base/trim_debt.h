@@ -1,5 +1,5 @@
-// Whether to give memory that a burst has left on the heap back to the system: once little of it is still in use. Small
-// allocations lie in pieces all over the heap, and free() keeps them.
+// Decides when to return heap memory to the system after a burst: once little of it is still in use. Small allocations
+// are scattered over the heap, and free() keeps their memory.
 //
 // Threads: one at a time. Ownership: nothing.
 #pragma once
@@ -15,9 +15,9 @@ class TrimDebt {
   static constexpr std::size_t kLittle = kMuch / 4;
 
   void holds(std::size_t bytes) { owes_ = owes_ || bytes > kMuch; }
-  void burst() { owes_ = true; }  // of another kind
+  void burst() { owes_ = true; }  // a burst that holds() does not see
   [[nodiscard]] bool owes() const { return owes_; }
-  // True: give it back now, with `bytes` held still.
+  // True: return the memory now. `bytes` are still in use.
   [[nodiscard]] bool settle(std::size_t bytes) { return bytes < kLittle && std::exchange(owes_, false); }
 
  private:

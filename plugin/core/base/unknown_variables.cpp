@@ -25,7 +25,7 @@ std::string squeezed(std::string_view name) {
   return out;
 }
 
-// As one or more words at the end of the name: SERVICE_HOST, FOO_SERVICE_HOST.
+// Whether the name ends in these words: SERVICE_HOST, FOO_SERVICE_HOST.
 bool ends_in(std::string_view name, std::string_view words) {
   return name.ends_with(words) && (name.size() == words.size() || name[name.size() - words.size() - 1] == '_');
 }

@@ -15,10 +15,10 @@
 namespace collab {
 
 enum class UnknownVariableKind : std::uint8_t {
-  kOwn,         // collab's, between its own processes, or read where UCX is loaded: passed over
-  kKubernetes,  // made by Kubernetes for a Service: passed over
+  kOwn,         // collab's own, for its processes or for loading UCX: ignored
+  kKubernetes,  // made by Kubernetes for a Service: ignored
   kMisspelt,    // near a knob's name: refused
-  kForeign,     // somebody's own, or not near enough: warned of
+  kForeign,     // a user's own, or not near enough: gives a warning
 };
 
 struct UnknownVariable {
@@ -26,14 +26,14 @@ struct UnknownVariable {
   const Knob* meant = nullptr;  // kMisspelt
 };
 
-// `variable` is not a knob's. Kubernetes' are known by their names, and of those that end in _PORT alone by the value:
-// tcp://10.0.0.1:29500, as nobody writes a port. Near is what one edit (a letter more, less, another, or two swapped)
-// for each four characters of the knob's name or old name, and at least one, makes of it, in lower case and without
-// '_': SYNC_EVRY, CODDEC, STATEDIR and codec are near a knob, MY_EXPERIMENT, TEAM and LOG_DIR are not.
+// `variable` is not a knob's. Variables of Kubernetes are recognised by name. If a name ends in just _PORT, its value
+// decides: tcp://10.0.0.1:29500, as nobody writes a port. A name is near a knob's name or old name within one edit
+// (insert, delete, replace, swap) for each four characters, and at least one, in lower case and without '_'. SYNC_EVRY,
+// CODDEC, STATEDIR and codec are near a knob; MY_EXPERIMENT, TEAM and LOG_DIR are not.
 [[nodiscard]] UnknownVariable classify_variable(std::string_view variable, std::string_view value,
                                                 std::span<const Knob> knobs);
 
-// One warning for all that are foreign; empty where none is. `environment` as for load_config.
+// One warning for all foreign variables; empty if there are none. `environment` as for load_config.
 [[nodiscard]] std::string foreign_text(const KnobTexts& environment);
 
 }  // namespace collab

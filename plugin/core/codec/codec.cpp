@@ -15,7 +15,7 @@ namespace {
 struct Description {
   CodecId id;
   bool lossless;
-  std::string_view rule;  // what each block of a payload must satisfy, for messages
+  std::string_view rule;  // the rule for each block of a payload, for messages
 };
 
 constexpr std::array<Description, static_cast<std::size_t>(kLastCodec) + 1> kCodecs = {{

@@ -8,8 +8,8 @@
 
 namespace collab::codec::COLLAB_CODEC_PATH {
 
-// Elements between a block and the one whose memory is asked for meanwhile: 8 KiB of float32. The hardware's own
-// prefetching stops at page boundaries and hardly helps stores; with this a decoder runs at the speed of memcpy.
+// Prefetch distance in elements: 8 KiB of float32. The hardware's own prefetching stops at page boundaries and hardly
+// helps stores; with this distance a decoder runs at the speed of memcpy.
 inline constexpr std::size_t kAhead = 2048;
 
 // A format of fixed size: all values, then one scale a block. Values narrower than a byte share bytes within their
@@ -52,8 +52,8 @@ struct Blocks {
     return encoded_size(n);
   }
 
-  // A block of in + residual is made in a copy that stays in the nearest cache, encoded from there and decoded again:
-  // memory is read once and written once.
+  // A block of in + residual is built in a copy in the L1 cache, encoded from there and decoded again. So memory is
+  // read once and written once.
   template <typename In>
   static std::size_t encode_with_feedback(In in, const float* residual, std::size_t n, std::byte* out, float* next) {
     std::byte* scales = out + bytes_of_values(n);

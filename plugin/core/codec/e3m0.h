@@ -1,6 +1,6 @@
-// int4-e3m0: a sign and a power of two in four bits, with a scale a block of 128 elements, as Streaming DiLoCo has it
-// (Douillard et al., arXiv:2501.18512). About 19 % relative error on normally distributed numbers, but the same for
-// numbers down to 1/100 of the block's largest, which int4 rounds to zero.
+// int4-e3m0: a sign and a power of two in four bits, with a scale per block of 128 elements, as in Streaming DiLoCo
+// (Douillard et al., arXiv:2501.18512). About 19 % relative error on normally distributed numbers. The error is the
+// same for numbers down to 1/100 of the block's largest, which int4 rounds to zero.
 //
 // Payload of n elements, b = ceil(n / 128) blocks: 66 b bytes. A short last block is written as a whole one, with q = 0
 // behind the elements.

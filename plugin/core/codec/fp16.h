@@ -1,5 +1,5 @@
-// fp16: binary16 with a power-of-two scale a block of 256 elements, so that 11 bits of precision hold whatever the size
-// of the numbers. Without the scale deltas of 1e-6 would lose bits and values above 65504 would overflow.
+// fp16: binary16 with a power-of-two scale per block of 256 elements, so that numbers of any size keep 11 bits of
+// precision. Without the scale, deltas of 1e-6 would lose bits and values above 65504 would overflow.
 //
 // Payload of n elements, b = ceil(n / 256) blocks: 2 n + b bytes.
 //

@@ -1,4 +1,4 @@
-// fp32: the elements as they are; lossless bit for bit, signed zeros and denormals included.
+// fp32: the elements unchanged; bit-exact, signed zeros and denormals included.
 //
 // Payload of n elements: 4 n bytes, element i as IEEE 754 binary32, little-endian, at byte 4 i. Exponent field 255
 // (NaN, infinity) is never written and refused.

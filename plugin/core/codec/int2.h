@@ -1,5 +1,5 @@
-// int2: four values a block of 64 elements, -3 s, -s, s and 3 s; about 34 % relative error on normally distributed
-// numbers, so meant to be used with error feedback.
+// int2: four values per block of 64 elements, -3 s, -s, s and 3 s. About 34 % relative error on normally distributed
+// numbers, so it is meant for use with error feedback.
 //
 // Payload of n elements, b = ceil(n / 64) blocks: 18 b bytes. A short last block is written as a whole one, with q = 0
 // behind the elements.
@@ -8,11 +8,11 @@
 //                    [0, 16): q; bit 0 is the sign, bit 1 tells 3 s from s
 //   byte 16 b + 2 j  block j's scale s: a little-endian bf16; with s = 0 all q are 0 and all elements +0
 //
-// s is what fits best (least squares) once the elements above 1.25 times the mean magnitude are taken for 3 s. In
+// s is the best fit (least squares) if the elements above 1.25 times the mean magnitude are taken for 3 s. In
 // float32, with a = |element| * 2^-8 and m the elements of the block: T = sum of a over the block, t = T * (320 / m) ;
 // L the elements with |element| >= t, S = sum of a over L, l their number; s = (T + 2 S) / (m + 8 l) * 2^8, rounded to
-// nearest bf16, ties to even, at most 0x7EAA (above, 3 s would overflow); below 2^-126 it is 0. Sums are made in
-// sixteen lanes, lane i adding elements i, i + 16, i + 32, i + 48 in this order, then lanes i and i + 8, i and i + 4, i
+// nearest bf16, ties to even, at most 0x7EAA (above, 3 s would overflow); below 2^-126 it is 0. Sums use sixteen lanes:
+// lane i adds elements i, i + 16, i + 32, i + 48 in this order. Then the lanes are added: i and i + 8, i and i + 4, i
 // and i + 2, 0 and 1. An element with |element| >= 2 s becomes 3 s.
 //
 // Refused, because never written: s negative, denormal or above the bound; s = 0 with q != 0; q != 0 behind the last
@@ -81,7 +81,7 @@ struct Int2 {
     *reinterpret_cast<Unaligned16*>(scale) = static_cast<std::uint16_t>(s >> 16);
     const float from = 2.0F * float_of(s);
     const std::uint32_t written = s == 0 ? 0 : 0xFF;
-    // In words first, then in bytes: loops over elements of one size make the best vectors.
+    // In words first, then in bytes: loops over elements of one size vectorise best.
     std::uint32_t four[kLanes] = {};
     for (std::size_t part = 0; part < 4; ++part) {
       for (std::size_t i = 0; i < kLanes; ++i) {

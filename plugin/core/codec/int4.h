@@ -1,5 +1,5 @@
-// int4: sixteen even steps a block of 128 elements, laid so that the largest element is a step; about 10.4 % relative
-// error on normally distributed numbers.
+// int4: sixteen even steps per block of 128 elements, placed so that the largest element is one of them. About 10.4 %
+// relative error on normally distributed numbers.
 //
 // Payload of n elements, b = ceil(n / 128) blocks: 66 b bytes. A short last block is written as a whole one, with q = 0
 // behind the elements.
@@ -8,9 +8,9 @@
 //                    [-8, 7]
 //   byte 64 b + 2 j  block j's scale s: a little-endian bf16; element = q * s
 //
-// With e the block's element of the largest magnitude (the negative one of two such): s = e / -8, rounded away from
+// Let e be the block's element of the largest magnitude (the negative one of two such). s = e / -8, rounded away from
 // zero to bf16, at most 0x7DFF in magnitude (above, 8 s would overflow). So e itself is written as q = -8 whatever its
-// sign, and of the seventeen values from -8 to 8 only the one opposite to e is missing. A block with |e| below 2^-123
+// sign; of the seventeen values from -8 to 8 only the one opposite to e is missing. A block with |e| below 2^-123
 // is all zeros, s = 0. q = element * (1 / s), each rounded to float32, then to the nearest integer, ties to even, at
 // most 7. q * s is exact in float32.
 //

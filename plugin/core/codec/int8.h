@@ -1,4 +1,4 @@
-// int8: 255 even steps a block of 256 elements; about 0.7 % relative error on normally distributed numbers.
+// int8: 255 even steps per block of 256 elements; about 0.7 % relative error on normally distributed numbers.
 //
 // Payload of n elements, b = ceil(n / 256) blocks: n + 2 b bytes.
 //
@@ -7,8 +7,8 @@
 //   s
 //
 // s = largest magnitude of the block / 127 (rounded to float32), rounded up to bf16, then brought into
-// [2^-126, 0x7C010000]: below, 1/s would overflow; above, 127 s would. A block of zeros has s = 0. Two bytes a scale in
-// place of four cost 0.2 % of the error and keep the payload at 1.008 bytes an element. q = element * (1/s), each
+// [2^-126, 0x7C010000]: below, 1/s would overflow; above, 127 s would. A block of zeros has s = 0. Two bytes per scale,
+// not four, add 0.2 % to the error and keep the payload at 1.008 bytes per element. q = element * (1/s), each
 // rounded to float32, then to the nearest integer, ties to even, kept within +-127. q * s has 15 significant bits, so
 // it is exact in float32; a negative zero comes back as zero.
 //

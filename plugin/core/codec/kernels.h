@@ -16,13 +16,13 @@ namespace collab::codec {
 inline constexpr std::size_t kAllValid = std::numeric_limits<std::size_t>::max();
 inline constexpr std::size_t kNotFinite = std::numeric_limits<std::size_t>::max();
 
-// One codec's functions. `n` is in elements; buffers have the sizes the codec promises. The encoders return the
-// payload's length, or kNotFinite. The decoders return kAllValid, or the first block no encoder writes (the number of
-// blocks: bytes behind the last one); what they wrote until then stays. Only formats without a fixed size look at
+// One codec's functions. `n` is in elements; buffers have the sizes that the codec promises. The encoders return the
+// payload's length, or kNotFinite. The decoders return kAllValid, or the first block that no encoder writes, or the
+// number of blocks if bytes are left over. Elements written until then stay. Only formats without a fixed size use
 // `size`.
 struct Kernels {
-  std::size_t block;        // elements a block
-  std::size_t scale_bytes;  // the end of a payload of fixed size is so many a block
+  std::size_t block;        // elements per block
+  std::size_t scale_bytes;  // bytes per block for scales, at the end of a payload of fixed size
   bool fixed_size;
   std::size_t (*encoded_size)(std::size_t n);
   std::size_t (*encode)(const float* in, std::size_t n, std::byte* out);
@@ -51,7 +51,7 @@ struct KernelTable {
 
 enum class Path : std::uint8_t {
   kScalar,    // no vectoriser: the reference
-  kBaseline,  // what every CPU of the architecture has
+  kBaseline,  // the instructions that every CPU of the architecture has
   kAvx2,
   kAvx512,
 };
@@ -61,7 +61,7 @@ void force_path(Path path);                           // must be one of paths_of
 [[nodiscard]] Path path_in_use();
 [[nodiscard]] const KernelTable& kernels_in_use();
 
-// One compilation each.
+// Each compiled for its own path.
 namespace scalar {
 extern const KernelTable kTable;
 }

@@ -1,8 +1,8 @@
-// A codec for the vector's elements, and 16 bits for some of them: small tensors, norms, embeddings, batch statistics.
+// A codec for the vector that keeps 16 bits for some elements: small tensors, norms, embeddings, batch statistics.
 //
-// A chunk's payload has its kept elements first, joined, as fp16 encodes them, then the others, joined, as the codec
-// does. A codec of 16 bits and more keeps none. Functions take the chunk's elements as Codec's do, and return, refuse
-// and round as these.
+// A chunk's payload has the kept elements first, joined and encoded as fp16, then the others, joined and encoded by the
+// codec. A codec of 16 bits or more keeps none. The functions take, return, refuse and round elements like those of
+// Codec.
 // Threads: one caller at a time. Ownership: buffers for the elements of one chunk.
 #pragma once
 
@@ -19,17 +19,17 @@ namespace collab {
 
 class MixedCodec {
  public:
-  // `kept`: ascending, apart, of a vector of so many elements.
+  // `kept`: ascending, disjoint ranges of a vector of `elements` elements.
   MixedCodec(CodecId codec, std::span<const ElementRange> kept, std::uint64_t elements);
 
   [[nodiscard]] CodecId id() const { return codec_->id(); }
   [[nodiscard]] std::string_view name() const { return codec_->name(); }
   [[nodiscard]] bool lossless() const { return codec_->lossless(); }
-  // Whether a payload's length depends on the chunk's place alone; else on the elements as well.
+  // Whether a payload's length depends only on the chunk's place. Otherwise it depends on the elements, too.
   [[nodiscard]] bool fixed_size() const { return codec_->fixed_size(); }
-  // Bytes for these elements: exactly so many with fixed_size(), else at most.
+  // A chunk's bytes: exact with fixed_size(), otherwise an upper bound.
   [[nodiscard]] std::size_t encoded_size(ElementRange chunk) const;
-  // For so many elements wherever they are, about.
+  // Approximate bytes for this many elements anywhere in the vector.
   [[nodiscard]] std::size_t usual_size(std::uint64_t elements) const;
 
   [[nodiscard]] std::optional<std::size_t> encode(ElementRange chunk, std::span<const float> in,
@@ -54,15 +54,15 @@ class MixedCodec {
     std::size_t elements;
   };
   [[nodiscard]] std::array<Part, 2> parts_of(ElementRange chunk) const;  // in the payload's order
-  // f(first, count), in the chunk, for each run of such elements.
+  // Calls f(first, count) for each run of such elements; `first` counts from the chunk's begin.
   template <typename F>
   void each_run(ElementRange chunk, bool kept, F f) const;
-  // A part's elements, joined: `values` itself where the part is the whole chunk, else a copy in `joined`.
+  // A part's elements, joined: `values` itself if the part is the whole chunk, otherwise a copy in `joined`.
   std::span<const float> join(ElementRange chunk, const Part& part, std::span<const float> values,
                               std::vector<float>& joined) const;
   void spread(ElementRange chunk, const Part& part, std::span<const float> joined, std::span<float> values) const;
-  // encode(Part, bytes) of each part that has elements; likewise feed(Part, Feedback, bytes), decode(Part, bytes,
-  // values).
+  // Calls encode(Part, bytes) for each part that has elements. The others do the same with feed(Part, Feedback, bytes)
+  // and decode(Part, bytes, values).
   template <typename Encode>
   std::optional<std::size_t> encode_parts(ElementRange chunk, std::span<std::byte> out, Encode encode);
   template <typename Feed>

@@ -1,10 +1,10 @@
-// What the block formats (fp32.h, bf16.h, fp16.h, int8.h, int4.h, e3m0.h, int2.h) are written in: plain loops over one
-// block of elements, with no intrinsics and no branches on data, so that the compiler vectorises them.
+// Building blocks of the block formats (fp32.h, bf16.h, fp16.h, int8.h, int4.h, e3m0.h, int2.h): plain loops over one
+// block of elements, without intrinsics and branches on data, so that the compiler vectorises them.
 //
-// The formats are compiled once per instruction set (kernels_*.cpp), each time in a namespace of its own named by
-// COLLAB_CODEC_PATH: two copies of one inline function must never be merged by the linker, for one of them would not
-// run on every CPU. For the same reason nothing here calls the standard library. IEEE arithmetic without contraction
-// and fixed loops give the same bits in every copy.
+// The formats are compiled once per instruction set (kernels_*.cpp), each time in its own namespace, named by
+// COLLAB_CODEC_PATH. The linker must never merge two copies of an inline function, because one of them would not run on
+// every CPU. For the same reason nothing here calls the standard library. IEEE arithmetic without contraction and fixed
+// loops give the same bits in every copy.
 //
 // Threads: pure functions.
 #pragma once
@@ -27,8 +27,8 @@ inline constexpr std::uint32_t kSign = 0x8000'0000;
 inline constexpr std::uint32_t kMagnitude = 0x7FFF'FFFF;
 inline constexpr std::uint32_t kInfinity = 0x7F80'0000;
 
-// Payload bytes sit at any address. Packed structs, not types with aligned(1): clang drops that attribute where a type
-// is deduced or is a template's argument.
+// Payload bytes may be at any address. These are packed structs, not types with aligned(1): clang drops that attribute
+// if a type is deduced or is a template argument.
 struct [[gnu::packed, gnu::may_alias]] Unaligned16 {
   std::uint16_t value;
   operator std::uint16_t() const { return value; }  // NOLINT(google-explicit-constructor)
@@ -148,7 +148,7 @@ struct Accumulate {
   Accumulate from(std::size_t offset) const { return {acc + offset, scale}; }
 };
 
-// What a payload leaves out of `whole`: error feedback's next residual.
+// The part of `whole` that the payload leaves out: error feedback's next residual.
 struct LeaveOut {
   const float* whole;
   float* next;

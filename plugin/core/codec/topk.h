@@ -1,5 +1,5 @@
-// topk64, topk128: the 64 or 128 elements of the largest magnitude of each group of 4096, in two bits each; meant to be
-// used with error feedback (the selection and the feedback are SparseLoCo's, arXiv:2508.15706).
+// topk64, topk128: the 64 or 128 elements of the largest magnitude in each group of 4096, with two bits each. Meant for
+// use with error feedback (the selection and the feedback are SparseLoCo's, arXiv:2508.15706).
 //
 // The payload is one piece for each group of 4096 elements, the last one maybe shorter, with nothing between. With K =
 // 64, r = 5 (topk64) or K = 128, r = 4 (topk128), a piece of a group of m elements is
@@ -8,17 +8,17 @@
 //   bytes 1, 2     the lower level, bytes 3, 4 the upper level: little-endian bf16, positive
 //   ceil(2 c / 8)  bytes: two bits each, first element first, from the lowest bit of the first byte: the first is the
 //                  sign, the second tells the upper level from the lower one
-//   ceil(r c / 8)  bytes: the gaps' r low bits each, in the same order; a gap is the number of elements passed over
-//                  since the last kept one
+//   ceil(r c / 8)  bytes: the gaps' r low bits each, in the same order; a gap is the number of elements skipped since
+//                  the last kept one
 //   up to 63       bytes: for each gap, in the same order, (gap >> r) zeros and a one (Rice's code)
 //
-// and bits left over in the last byte of each of the three are 0. Elements that are not kept are +0, the others are a
-// level with a sign.
+// Left-over bits in the last byte of each of the three are 0. Elements that are not kept are +0; the others are a level
+// with a sign.
 //
-// Elements below 2^-126 in magnitude are never kept; of the others the ceil(m K / 4096) largest are, of equal ones the
-// first. The upper elements are those not below the kept magnitudes' mean; a level is the mean of its elements, sums
-// and quotients in binary64 and in order, then rounded to float32 and to nearest bf16, ties to even, at most 0x7F7F.
-// A level without elements is as the other one; the upper one is at least the lower one.
+// Elements below 2^-126 in magnitude are never kept. Of the others the ceil(m K / 4096) largest are kept; of equal ones
+// the first. The upper elements are those not below the mean of the kept magnitudes. A level is the mean of its
+// elements: sums and quotients in binary64 and in order, then rounded to float32 and to nearest bf16, ties to even, at
+// most 0x7F7F. A level without elements equals the other one; the upper level is at least the lower one.
 //
 // Refused, because never written: a length that is not the pieces'; c too large; a level that is denormal, negative or
 // not finite; an upper level below the lower one, or another one when no element has it; an element behind the last;
@@ -40,8 +40,8 @@ inline std::size_t count_from(const std::int32_t* magnitudes, std::size_t n, std
   return static_cast<std::size_t>(count);
 }
 
-// The largest bound that at least `wanted` of the magnitudes reach, or any lower one that exactly so many reach;
-// `least` when fewer reach that. None is above `largest`.
+// The largest bound that at least `wanted` of the magnitudes reach, or a lower one that exactly `wanted` reach;
+// `least` if fewer reach that. No magnitude is above `largest`.
 inline std::int32_t bound_for(const std::int32_t* magnitudes, std::size_t n, std::size_t wanted, std::int32_t least,
                               std::int32_t largest) {
   std::int32_t low = least;
@@ -143,7 +143,7 @@ struct Selection {
   }
 };
 
-// The two levels of a group's kept elements, as bf16, and from which magnitude on the upper one is meant.
+// The two levels of a group's kept elements, as bf16, and the least magnitude of the upper elements.
 struct Levels {
   std::uint32_t lower;
   std::uint32_t upper;
@@ -181,7 +181,7 @@ struct TopK {
   static constexpr std::size_t kScaleBytes = 0;
   static constexpr std::size_t kHeader = 5;  // count and levels
 
-  // What a piece says.
+  // A piece's kept elements.
   struct Piece {
     std::uint16_t index[kKept];
     float value[kKept];
@@ -234,7 +234,7 @@ struct TopK {
   }
 
  private:
-  // `next` receives what the payload leaves out, unless it is null.
+  // Unless it is null, `next` gets the residual: the part that the payload leaves out.
   template <typename In>
   static std::size_t encode_groups(In in, std::size_t n, std::byte* out, float* next) {
     Group group;
@@ -261,7 +261,7 @@ struct TopK {
     return float_of(((code & 2) == 0 ? lower : upper) << 16 | (code & 1) << 31);
   }
 
-  // Gives the length, and in `piece` what the piece says.
+  // Returns the length, and fills `piece` with the values written.
   static std::size_t write_piece(const Group& group, const Selection& kept, Piece& piece, std::byte* out) {
     piece.count = kept.count;
     out[0] = static_cast<std::byte>(kept.count);
@@ -299,7 +299,7 @@ struct TopK {
     return kHeader + length;
   }
 
-  // The next eight bytes, or what there is of them.
+  // The next eight bytes, or fewer if `size` is smaller.
   static std::uint64_t word_at(const std::byte* in, std::size_t size) {
     if (size >= 8) return *reinterpret_cast<const Unaligned64*>(in);
     std::uint64_t word = 0;
@@ -311,7 +311,7 @@ struct TopK {
     return bits % 8 == 0 || static_cast<std::uint32_t>(last) >> (bits % 8) == 0;
   }
 
-  // Gives the length, 0 for what no encoder writes.
+  // Returns the length; 0 if no encoder writes such a piece.
   static std::size_t read_piece(const std::byte* in, std::size_t size, std::size_t used, Piece& piece) {
     if (size == 0) return 0;
     const auto count = static_cast<std::size_t>(in[0]);
@@ -333,8 +333,8 @@ struct TopK {
     std::uint32_t all = 3;
     std::uint32_t any = 0;
     std::size_t found = 0;
-    std::size_t next = 0;  // the first element a kept one can be
-    std::size_t end = 0;   // behind the last one bit
+    std::size_t next = 0;  // the least index of the next kept element
+    std::size_t end = 0;   // the position after the last 1 bit
     for (std::size_t at = 0; found < count; at += 8) {
       if (at >= high_bytes) return 0;
       for (std::uint64_t left = word_at(high + at, high_bytes - at); left != 0 && found < count; left &= left - 1) {

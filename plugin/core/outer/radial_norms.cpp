@@ -101,7 +101,7 @@ Status RadialNorms::take(ElementRange chunk, std::span<const std::byte> bytes) {
 std::vector<RadialNorms::Factor> RadialNorms::factors() const {
   const FloatEnvironment ieee;
   std::vector<Factor> factors;
-  std::vector<double> sums;  // of the tensor whose parts are being added
+  std::vector<double> sums;  // for the tensor whose parts are being added
   for (const auto& [begin, taken] : taken_) {
     std::span<const double> numbers = taken.numbers;
     each_part(taken.chunk, [&](ElementRange tensor, ElementRange part) {

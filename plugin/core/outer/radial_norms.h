@@ -4,8 +4,8 @@
 // Contributors do not report their own norms, so all sites have the same numbers.
 //
 // A tensor that lies in one chunk has two numbers: the mean of the sites' norms, and the norm of the mean. A tensor
-// that spans chunks has more in each of them: the square of each site's norm, in site order, and the square of the
-// mean's norm. When all chunks are here, these squares are added in the vector's order.
+// that spans chunks has more numbers in each chunk: the square of each site's norm, in site order, and the square of
+// the mean's norm. When all chunks are here, these squares are added in the vector's order.
 //
 // The owner measures what it averages: its own delta unencoded, and the deltas of others as decoded. So a codec that
 // leaves out much does not lengthen the mean. The mean is measured before it is encoded.

@@ -1,4 +1,4 @@
-// What the protocol's state machines are told (events) and what they ask for (actions).
+// The inputs (events) and outputs (actions) of the protocol's state machines.
 //
 // The machines (Coordinator, Site, Exchange) are pure: `step(now, event) -> actions`. They own no
 // socket, thread, clock or random source; the runtime and the simulator both drive them with these types.
@@ -22,7 +22,7 @@
 
 namespace collab::protocol {
 
-// One thing worth telling a person or a program: becomes a line of COLLAB_EVENTS_FILE and of the log.
+// An event worth telling a person or a program. It becomes a line of COLLAB_EVENTS_FILE and of the log.
 struct Note {
   enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError };
   Level level = Level::kInfo;
@@ -47,7 +47,7 @@ struct Send {
   LinkId link;
   wire::Message message;
 };
-// Close after what is queued has been sent.
+// Close the link once all queued messages are sent.
 struct CloseLink {
   LinkId link;
   std::string why;
@@ -55,18 +55,18 @@ struct CloseLink {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
-// The name of a world-wide barrier begins with this: the training of ranks in it stands still. Other calls may be made
-// by a thread beside the training.
+// Prefix of a world-wide barrier's name. The training of ranks in a barrier stands still. Other calls may come from a
+// thread beside the training.
 inline constexpr std::string_view kStandsStill = "barrier: ";
 
-// A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
+// The call of its world that a site's ranks wait in. The site is not ready before the awaited sites join the call.
 struct InCall {
-  std::string call;              // as a text for people
-  std::set<std::string> awaits;  // sites
-  bool stands_still = false;     // its training stands in a barrier: it cannot come before that has ended
+  std::string call;              // for people
+  std::set<std::string> awaits;  // names of sites
+  bool stands_still = false;     // the call is a barrier: the site cannot become ready before it ends
   bool operator==(const InCall&) const = default;
 };
-// All such sites, by name, in place of those told before.
+// All such sites, by name. Replaces the list sent before.
 struct CallsUnderWay {
   std::map<std::string, InCall> sites;
   bool operator==(const CallsUnderWay&) const = default;
@@ -81,14 +81,14 @@ struct Broadcast {  // one message over many links, in this order
   std::vector<LinkId> links;
   wire::Message message;
 };
-// Try whether that member can be dialled there; where links cannot cross NAT there is nothing to try.
+// Check that the member can be dialled at this address. A transport that cannot cross NAT has nothing to check.
 struct ProbeAddress {
   LinkId link;
   std::string address;
 };
 using CoordinatorAction = std::variant<Send, Broadcast, CloseLink, ProbeAddress, Note>;
 
-// f(link, message) for each copy of what the action sends; f says false to stop.
+// Calls f(link, message) for each message that the action sends. f returns false to stop.
 template <typename F>
 void each_sent(const CoordinatorAction& action, F f) {
   if (const auto* send = std::get_if<Send>(&action)) static_cast<void>(f(send->link, send->message));
@@ -105,10 +105,10 @@ void each_sent(const CoordinatorAction& action, F f) {
 struct Begin {  // the model is known, its parameters are readable: join the swarm
   wire::Join join;
 };
-struct Trigger {              // parameters stand still until RoundDone or RoundSkipped
-  std::uint64_t samples = 0;  // in all, since Begin
+struct Trigger {              // the parameters do not change until RoundDone or RoundSkipped
+  std::uint64_t samples = 0;  // total since Begin
   std::uint64_t steps = 0;
-  std::vector<float> sampled_delta{};  // of the delta: sample_of(n)
+  std::vector<float> sampled_delta{};  // the delta's elements at sample_of(n)
   wire::Measured measured{};
 };
 struct Depart {  // leave the swarm; answered by Left
@@ -118,14 +118,14 @@ struct Depart {  // leave the swarm; answered by Left
 // From links.
 struct CoordinatorConnected {
   LinkId link;
-  bool inquiry = false;                      // as asked for
-  std::optional<std::uint32_t> candidate{};  // likewise; none: the one asked for last
+  bool inquiry = false;                      // as in DialCoordinator
+  std::optional<std::uint32_t> candidate{};  // as in DialCoordinator; none: that of the last one
 };
 struct PeerConnected {  // a dial asked for by DialPeer succeeded
   SiteId site;
   LinkId link;
 };
-struct DialFailed {  // a DialCoordinator (no site) or DialPeer came to nothing
+struct DialFailed {  // a DialCoordinator (no site) or DialPeer failed
   std::optional<SiteId> site;
   Status why;
   bool inquiry = false;
@@ -142,42 +142,42 @@ struct ContributionUnfit {  // NaN or Inf in our delta
   AttemptId attempt;
   std::string reason;
 };
-struct ExchangeFailed {  // the data plane refused what a peer sent, or lost it
+struct ExchangeFailed {  // the data plane refused a peer's data, or lost the peer
   RoundId round;
   AttemptId attempt;
   SiteId peer;
   std::string reason;
 };
-struct AnchorInPlace {  // it was kept, or received whole; digest as computed here
+struct AnchorInPlace {  // the anchor was kept, or received completely; the digest was computed here
   RunId run;
   RoundId round;
   Digest digest;
 };
-struct AnchorSourceWrong {  // it sent other bytes than were agreed on
+struct AnchorSourceWrong {  // the source's bytes do not match the agreed digest
   SiteId site;
   std::string reason;
-  std::uint64_t here = 0;  // elements that are in place all the same
+  std::uint64_t here = 0;  // elements that are in place nevertheless
 };
 struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
   Digest state;
 };
-// From the store of records: those up to this one are durable, or could not be written.
+// From the record store: all records up to this number are durable, or could not be written.
 struct Persisted {
   std::uint64_t number = 0;
   Status why;
 };
-// An optimizer's state from another member (optimizer_fetch.h), for a site that joins.
-struct FindOptimizerSource {};  // the next member; answered by OptimizerOffered or NoOptimizer
-struct TakeOptimizer {};        // what was offered; answered by OptimizerComplete or OptimizerLost
-struct EndOptimizer {};         // it is in use, or nobody wants it any more
-struct OptimizerPart {          // some bytes of it came
+// A joining site fetches optimizer state from another member (optimizer_fetch.h).
+struct FindOptimizerSource {};  // ask the next member; answered by OptimizerOffered or NoOptimizer
+struct TakeOptimizer {};        // fetch the offered state; answered by OptimizerComplete or OptimizerLost
+struct EndOptimizer {};         // the state is in use, or no longer wanted
+struct OptimizerPart {          // some bytes of the state arrived
   LinkId link;
   std::uint64_t snapshot = 0;
   ElementRange range;
   bool damaged = false;
 };
-struct OptimizerUnfit {  // all bytes came, and they are not those that were offered
+struct OptimizerUnfit {  // all bytes arrived, but they differ from the offer
   std::string reason;
 };
 using SiteEvent =
@@ -187,25 +187,25 @@ using SiteEvent =
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
-  bool inquiry = false;         // on a link of its own, beside the one in use
+  bool inquiry = false;         // use a second link, beside the one in use
 };
-// Make this durable, then answer with Persisted. What depends on it is held back until then.
+// Make this record durable, then answer with Persisted. Actions that depend on it wait until then.
 struct Persist {
-  std::uint64_t number = 0;  // counted from 1; a later one replaces those that were not begun
+  std::uint64_t number = 0;  // counted from 1; a later record replaces all whose writing has not begun
   wire::Record record;
 };
 struct DialPeer {
   SiteId site;
   std::string address;
 };
-// Cancels an exchange in flight. links[i] reaches start.participants[i]; LinkId{0} for self and for a participant with
-// which nothing is exchanged (neither side owns a slice).
+// Cancels an exchange in flight. links[i] reaches start.participants[i]. It is LinkId{0} for self, and for a
+// participant with which nothing is exchanged (neither side owns a slice).
 struct StartExchange {
   wire::StartAttempt start;
   SiteId self;
-  std::vector<LinkId> links;  // per participant; 0 where there is none
+  std::vector<LinkId> links;  // per participant; 0: no link
 
-  [[nodiscard]] std::vector<SiteId> peers() const {  // linked with us
+  [[nodiscard]] std::vector<SiteId> peers() const {  // participants with a link to us
     std::vector<SiteId> peers;
     for (std::size_t i = 0; i < links.size(); ++i) {
       if (links[i] != LinkId{0}) peers.push_back(start.participants[i].site);
@@ -216,14 +216,14 @@ struct StartExchange {
 struct CancelExchange {
   std::string why;
 };
-// What of the parameters is in the new anchor already: they become new anchor + (parameters - base).
+// Which part of the training the new anchor already contains. Parameters become new anchor + (parameters - base).
 enum class Base : std::uint8_t {
-  kParameters,  // all of it, they were contributed as they are: parameters := new anchor
+  kParameters,  // everything was contributed: parameters := new anchor
   kOldAnchor,   // nothing was contributed
-  kSnapshot,    // what was contributed lies in the snapshot
-  kUnfit,       // they are not finite: parameters := new anchor, and their optimizer needs a look
+  kSnapshot,    // the contributed parameters are in the snapshot
+  kUnfit,       // the parameters are not finite: parameters := new anchor; check their optimizer
 };
-// A membership as of an anchor, and a term that everybody who knows it has promised: its leader's.
+// The membership as of an anchor, and its leader's term. Every site that knows the membership has promised that term.
 struct KnownMembership {
   TermId promised;
   std::vector<wire::Voter> voters{};
@@ -231,27 +231,27 @@ struct KnownMembership {
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
   wire::Commit commit;
   Base base = Base::kParameters;
-  KnownMembership membership{};  // as of the anchor it makes, which does not travel without
+  KnownMembership membership{};  // as of the new anchor, which is never stored or sent without it
 };
-// Another anchor than the one before was received and is in place: move the parameters onto it. No answer.
+// A different anchor was received and is in place: move the parameters onto it. No answer.
 struct Rebase {
   Base base = Base::kOldAnchor;
 };
-struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or ApplyCommit
-// Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
+struct TakeSnapshot {};  // copy the parameters, for the next Rebase or ApplyCommit
+// Hold the anchor of (run, round) from now on. It comes from our own parameters or the store, without a transfer.
 // Answer with AnchorInPlace.
 struct KeepAnchor {
   RunId run;
   RoundId round;
-  Digest digest;  // the anchor that is held may get another name
+  Digest digest;  // the same anchor may get another name (run, round)
   KnownMembership membership{};
 };
-// Fetch anchor and outer state from the sources that are added (an AnchorFetch says which part from which source).
+// Fetch anchor and outer state from the added sources (an AnchorFetch says which part from which source).
 // AnchorInPlace follows. Parts of the same anchor that arrived before are not fetched again.
 struct ReceiveAnchor {
   RunId run;
   RoundId round;
-  Digest digest;  // expected; with another one the old anchor stays
+  Digest digest;  // expected; on a mismatch the old anchor stays
   KnownMembership membership{};
 };
 struct AddAnchorSource {
@@ -259,11 +259,11 @@ struct AddAnchorSource {
   std::string name;
   LinkId over;
 };
-struct DropAnchorSource {  // its link is gone, or it holds another anchor by now
+struct DropAnchorSource {  // the source's link is gone, or it now holds another anchor
   SiteId site;
 };
-struct StopReceiving {};  // the anchor on its way is not wanted any more
-struct SendAnchor {       // the part that is asked for
+struct StopReceiving {};  // the anchor in transfer is no longer wanted
+struct SendAnchor {       // send the requested part
   wire::FetchAnchor part;
   LinkId to;
 };
@@ -275,13 +275,13 @@ struct JoinDone {  // the anchor is in place; training may start
 };
 struct RoundDone {
   RoundId round;
-  std::uint32_t attempts = 0;  // that this site had a part in
+  std::uint32_t attempts = 0;  // attempts in which this site took part
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor's fragment of this round by now
-  std::uint32_t period = 0;   // as the leader has told it; 0: none
+  std::uint64_t samples = 0;  // samples of this process that the anchor contains, in this round's fragment
+  std::uint32_t period = 0;   // set by the leader; 0: none
 };
-// The trigger is answered without a round: train on, what was trained counts later.
+// The trigger ends without a round: train on. The training so far counts in a later round.
 struct RoundSkipped {
   RoundId round;
   std::string reason;
@@ -290,14 +290,14 @@ struct OptimizerOffered {
   std::string from;
   wire::OptimizerState state;
 };
-struct NoOptimizer {  // of any member
+struct NoOptimizer {  // no member has offered one
   Status why;
 };
-struct TakeOptimizerPart {  // what has just arrived was asked for: put it in its place
+struct TakeOptimizerPart {  // the part that just arrived was asked for: put it in its place
   ElementRange range;
 };
-struct OptimizerComplete {};  // every byte is here: are they the right ones?
-struct OptimizerLost {        // others may have one yet
+struct OptimizerComplete {};  // every byte is here: check them
+struct OptimizerLost {        // other members may still offer theirs
   std::string reason;
 };
 struct ServeOptimizer {  // another site asks for ours
@@ -306,7 +306,7 @@ struct ServeOptimizer {  // another site asks for ours
   wire::FetchOptimizer asked;
 };
 struct Left {};
-// The machine cannot go on; every waiter is told.
+// The machine cannot go on; the runtime tells every waiting caller.
 struct Failed {
   Status why;
 };
@@ -327,13 +327,13 @@ struct MeanArrived {
   SiteId from;
   ElementRange range;
 };
-struct ChunkSent {  // a contribution or a mean is there; the window opens
+struct ChunkSent {  // the contribution or mean was delivered; the window opens
   SiteId to;
   wire::ChunkKind kind;
 };
 using ExchangeEvent = std::variant<ExchangeStart, ContributionArrived, MeanArrived, ChunkSent>;
 
-struct Following {  // elements that a site is still to be sent after a chunk
+struct Following {  // elements that remain to be sent to the same site after a chunk
   std::uint64_t contributions = 0;
   std::uint64_t means = 0;
 };
@@ -342,10 +342,10 @@ struct SendContribution {  // encode our delta of this chunk and send it to its 
   ElementRange range;
   Following more{};
 };
-struct ReduceChunk {  // every contribution of this chunk of ours is here: reduce, encode, decode
+struct ReduceChunk {  // every contribution to this chunk is here: reduce, encode, decode
   ElementRange range;
 };
-struct SendMean {  // what became of a reduced chunk
+struct SendMean {  // send a reduced chunk's mean
   SiteId to;
   ElementRange range;
   Following more{};

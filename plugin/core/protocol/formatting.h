@@ -16,9 +16,9 @@
 namespace collab::protocol {
 
 [[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
-// At most 16 of `names`, or "none". Of more, those that `others` lacks come first.
+// At most 16 of `names`, or "none". If there are more, names that are not in `others` come first.
 [[nodiscard]] std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others);
-// What to do if these missing sites will not come. Empty if none is missing.
+// Tells the user what to do if the missing sites will not come. Empty if none is missing.
 [[nodiscard]] std::string forget_text(const std::vector<std::string>& missing);
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
@@ -49,13 +49,13 @@ class WaitProgress {
 // when + after, without passing the end of time.
 [[nodiscard]] TimePoint later(TimePoint when, Duration after);
 
-// The event of a Notice after which a site dials all sites that it can, because none can dial it.
+// The event of a Notice that makes a site dial all sites that it can, because none can dial it.
 inline constexpr std::string_view kDialOut = "address";
-// The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
+// The event of a Notice that is no warning. It says what the swarm waits for before it begins or goes on.
 inline constexpr std::string_view kWait = "waiting";
-// The event of a Notice by which the collective hub sends ranks away that are too few to go on there.
+// The event of a Notice by which the collective hub sends ranks away because too few of them are there to go on.
 inline constexpr std::string_view kMinority = "minority";
-// The events of a Notice that answers Forget: the word is taken, or changes nothing here.
+// The events of a Notice that answers Forget: it is accepted, or it changes nothing here.
 inline constexpr std::string_view kForget = "forget";
 inline constexpr std::string_view kRefused = "refused";
 

@@ -5,7 +5,7 @@
 namespace collab::protocol {
 
 ElementRange Fragments::range(std::uint64_t elements, std::uint32_t fragment) const {
-  constexpr std::uint64_t kCoarsePerFragment = 16;  // with fewer of them, rounding would show
+  constexpr std::uint64_t kCoarsePerFragment = 16;  // with fewer, rounding would make fragments unequal
   const std::uint64_t grain =
       elements >= count * kCoarsePerFragment * kCoarseElements ? kCoarseElements : kBlockElements;
   const std::uint64_t grains = elements / grain;

@@ -1,10 +1,10 @@
-// Bugs planted in the agreement, one at a time, so that tests can show that they are found. Only tests define
-// COLLAB_MUTANTS: everywhere else a hook is a constant, and nothing of it is compiled. The table of what each one
-// breaks and what finds it is tests/sim/mutants.cpp.
+// Bugs planted in the agreement, one at a time, to prove that the tests find them. Only tests define COLLAB_MUTANTS.
+// Everywhere else a hook is a constant, and the compiler removes it. The table in tests/sim/mutants.cpp says what each
+// mutant breaks and which test finds it.
 //
-// Hooks are in sources and never in headers: what is compiled with them and what is not is linked into one program.
+// Hooks are in sources, never in headers: one program links code compiled with hooks and code compiled without.
 //
-// Threads: one; the planted one is a global of the test. Ownership: none.
+// Threads: one; the planted mutant is a global of the test. Ownership: none.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class Mutant : std::uint8_t {
   kTermForgottenAtStart,
   kAttemptsNumberedAlike,
   kAttemptsCountedAnew,
-  // Promises, and what is taken from them.
+  // Promises, and what a leader concludes from them.
   kAttemptNotReported,
   kSettledNotReported,
   kProposalsForgottenAtStart,
@@ -46,7 +46,7 @@ enum class Mutant : std::uint8_t {
   kLaterRunOfVoterIgnored,
   kSettledIsPassedOver,
   kFounderStays,
-  // Accept, and what is settled.
+  // Accept, and settled attempts.
   kAcceptSkipped,
   kAcceptWithoutProposal,
   kSettledNotKept,
@@ -114,7 +114,7 @@ enum class Mutant : std::uint8_t {
 };
 
 #ifdef COLLAB_MUTANTS
-[[nodiscard]] bool mutant(Mutant which);  // whether it is the one that is planted
+[[nodiscard]] bool mutant(Mutant which);  // whether this mutant is planted
 #else
 [[nodiscard]] consteval bool mutant(Mutant /*which*/) { return false; }
 #endif

@@ -13,7 +13,7 @@ namespace collab {
 // s_i for the weights in site order; weights of 0 give 0. The sum must be positive.
 [[nodiscard]] std::vector<float> mean_scales(std::span<const double> weights);
 
-// acc[i] = scale * (a[i] - b[i])  (first) or acc[i] + scale * (a[i] - b[i]); returns false on NaN or Inf.
+// Adds scale * (a[i] - b[i]) to acc[i], or stores it there if `first`. Returns false on NaN or Inf.
 [[nodiscard]] bool accumulate_difference(std::span<const float> a, std::span<const float> b, float scale, bool first,
                                          std::span<float> acc);
 

@@ -1,5 +1,5 @@
-// Dials by which a coordinator learns whether members can be dialled at the addresses that they report. A limited
-// number run at once, in the order of the requests, and none for a member that has gone.
+// A coordinator's test dials: they show whether members can be reached at the addresses that they report. A limited
+// number run at once, in the order of the requests. None runs for a member that has gone.
 //
 // Threads: one caller at a time. Ownership: plain values; the caller dials and closes.
 #pragma once
@@ -29,7 +29,7 @@ class AddressProbes {
     std::string address;
   };
   void want(LinkId member, std::string address) { wanted_.push_back({member, std::move(address)}); }
-  // To be dialled now: begun() follows.
+  // The next address to dial; the caller then calls begun().
   [[nodiscard]] std::optional<Wanted> next() {
     if (wanted_.empty() || dialled_.size() >= kAtOnce) return std::nullopt;
     Wanted first = std::move(wanted_.front());
@@ -37,16 +37,16 @@ class AddressProbes {
     return first;
   }
   void begun(LinkId probe, LinkId member) { dialled_[probe] = {member, false}; }
-  // Somebody answers there, however the link ends then.
+  // The address answers, however the link ends later.
   void answered(LinkId probe) {
     if (const auto found = dialled_.find(probe); found != dialled_.end()) found->second.answered = true;
   }
-  // Nothing: it is no probe, or of one that has gone.
+  // nullopt: the link is no probe, or its member has gone.
   [[nodiscard]] std::optional<Probe> ended(LinkId probe) {
     const auto found = dialled_.extract(probe);
     return found ? std::optional(found.mapped()) : std::nullopt;
   }
-  // The probes to close.
+  // Returns the probes to close.
   [[nodiscard]] std::vector<LinkId> member_gone(LinkId member) {
     std::erase_if(wanted_, [&](const Wanted& wanted) { return wanted.member == member; });
     std::vector<LinkId> probes;
@@ -58,7 +58,7 @@ class AddressProbes {
   }
 
  private:
-  std::deque<Wanted> wanted_;  // members are bounded, and so is this
+  std::deque<Wanted> wanted_;  // bounded, as members are
   std::map<LinkId, Probe> dialled_;
 };
 

@@ -1,10 +1,10 @@
-// Accepted links: of members, of ranks, of other sites. Each is an open file, and one peer may come under any number of
-// names. So the bounds are for hosts.
+// Accepted links of members, ranks and other sites. Each link is an open file, and one peer may claim any number of
+// names. So the bounds apply to hosts.
 //
-//   There is a bound for all links together, and one of 1,024 for each host. Beyond a bound, one link of the host with
-//   the most is closed: links of no voter go first, and of these the latest. A host with no more
-//   than the least share loses none. If no host has more, the new link is closed. If the new link is a voter's or
-//   comes from this machine, the latest link that is neither is closed instead.
+//   All links together have a bound, and each host has one of 1,024. Beyond a bound, the host with the most links loses
+//   one: the latest that is not a voter's, else the latest. A host with no more than the least share loses none. If no
+//   host has more, the new link is closed. If the new link is a voter's or comes from this machine, the latest link
+//   that is neither is closed instead.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -28,11 +28,11 @@ class AdmittedLinks {
   static constexpr std::size_t kMostOfHost = 1024;
   static constexpr std::size_t kLeastShare = 64;
 
-  // In all a quarter of the files that the process may have open.
+  // The bound for all links is a quarter of the files that the process may have open.
   explicit AdmittedLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
 
-  // `network`: of its host; empty: it is this machine, whose links go after all others'. `name`: which site says so.
-  // `is_voter(name)`. Gives the link that is to be closed, which may be this one.
+  // `network`: the host's; empty: this machine, whose links outlast all but voters'. `name`: the site that the peer
+  // claims to be. `is_voter(name)`. Returns the link to close, which may be this one.
   template <typename IsVoter>
   [[nodiscard]] std::optional<LinkId> admit(LinkId link, std::string network, std::string name, IsVoter is_voter) {
     closed(link);
@@ -43,7 +43,7 @@ class AdmittedLinks {
     const std::size_t most_in_all = std::max<std::size_t>(1, files_() / 4);
     if (links_.size() <= most_in_all) return std::nullopt;
     const std::string* greedy = nullptr;
-    std::pair<std::size_t, bool> most;  // of as many the host of the one who comes
+    std::pair<std::size_t, bool> most;  // on a tie, the new link's host
     for (const auto& [host, count] : hosts_) {
       const std::pair each(count, host == taken.network);
       if (host.empty() || (greedy != nullptr && each <= most)) continue;
@@ -67,10 +67,10 @@ class AdmittedLinks {
     std::uint64_t order = 0;
   };
 
-  // The link to close: one from that host, or if null one from any host.
+  // The link to close: from `network`, or from any host if that is null.
   template <typename IsVoter>
   [[nodiscard]] LinkId last_of(const std::string* network, IsVoter is_voter) const {
-    const auto stays = [&](const Link& each) {  // the smallest goes
+    const auto stays = [&](const Link& each) {  // the link with the smallest value is closed
       return std::tuple(is_voter(each.name), each.network.empty(), UINT64_MAX - each.order);
     };
     const std::pair<const LinkId, Link>* last = nullptr;
@@ -84,7 +84,7 @@ class AdmittedLinks {
   std::size_t (*files_)();
   std::uint64_t came_ = 0;
   std::map<LinkId, Link> links_;
-  std::map<std::string, std::size_t> hosts_;  // how many each has
+  std::map<std::string, std::size_t> hosts_;  // number of links
 };
 
 }  // namespace collab

@@ -1,4 +1,4 @@
-// Names that peers have proved by certificates, by link. Without certificates there are none, and every name will do.
+// Names that peers have proved by certificates, by link. Without certificates, any name is accepted.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -19,7 +19,7 @@ class AuthenticatedNames {
   void put(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
   void closed(LinkId link) { names_.erase(link); }
 
-  // Why the peer is not the site `name`; empty: it may be.
+  // Why the peer cannot be the site `name`; empty: it may be.
   [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
     const auto found = names_.find(link);
     if (found == names_.end() || std::ranges::find(found->second, name) != found->second.end()) return {};

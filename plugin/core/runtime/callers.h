@@ -1,5 +1,5 @@
 // Calls of the script's thread that wait for the loop. Each is answered once, with a result or the reason why there is
-// none. Once the loop can do no more, later calls are answered with the reason for that.
+// none. Once the loop can serve no more calls, later ones are answered with the reason.
 //
 // Threads: the loop's; the other end of each promise is the caller's. Ownership: plain values.
 #pragma once
@@ -21,7 +21,7 @@ class Answer {
  public:
   void wait(std::promise<T> promise) { promise_ = std::move(promise); }
   [[nodiscard]] bool awaited() const { return promise_.has_value(); }
-  // False: nobody waits for it.
+  // False: no caller waits.
   template <typename... Value>
   bool give(Value&&... value) {
     if (!promise_) return false;
@@ -37,14 +37,14 @@ class Callers {
  public:
   Answer<Result<SealedAnchor>> join;
   Answer<Result<RoundReport>> round;
-  Answer<Result<OptimizerOffer>> offer;  // of a state of the optimizer
-  Answer<Result<BufferPtr>> optimizer;   // its bytes
+  Answer<Result<OptimizerOffer>> offer;  // of an optimizer state
+  Answer<Result<BufferPtr>> optimizer;   // the bytes of that state
   Answer<void> departure;
 
-  // Nothing is done for them any more: later callers are told why.
+  // No call is served any more: later callers get `why`.
   void refuse(Status why) { refused_ = std::move(why); }
   [[nodiscard]] bool refused() const { return refused_.has_value(); }
-  // One of them waits from here on; false: it is refused.
+  // The caller waits from here on; false: it is refused.
   template <typename T>
   [[nodiscard]] bool wait(Answer<T>& answer, std::promise<T> promise) {
     if (!refused_) {
@@ -59,10 +59,10 @@ class Callers {
     return false;
   }
 
-  // One of them has begun to wait, and its training stands still.
+  // A caller has begun to wait, and the training stands still.
   void stand_still(TimePoint now) { standing_still_.start(now); }
   [[nodiscard]] TimePoint next_deadline() const { return standing_still_.next(); }
-  // For how long it has, when a line about it is due.
+  // How long the training has stood still, if a log line about that is due.
   [[nodiscard]] std::optional<Duration> stood_still(TimePoint now) {
     if (join.awaited() || round.awaited() || offer.awaited() || optimizer.awaited()) return standing_still_.due(now);
     standing_still_.stop();

@@ -15,7 +15,7 @@ class ClosingLinks {
  public:
   void begin(LinkId link) {
     links_.insert(link);
-    if (links_.size() > kMost) links_.erase(links_.begin());  // of links that had ended by themselves
+    if (links_.size() > kMost) links_.erase(links_.begin());  // the oldest, which had ended by itself
   }
   void closed(LinkId link) { links_.erase(link); }
   [[nodiscard]] bool has(LinkId link) const { return links_.contains(link); }

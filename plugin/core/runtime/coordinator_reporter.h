@@ -1,6 +1,6 @@
-// Reports a coordinator's notes: to the log, to its events file, and the latest ones to people who view the swarm.
+// Writes a coordinator's notes to the log and its events file, and keeps the latest for people who view the swarm.
 //
-// Threads: one caller at a time. Ownership: the events file, and what it has told last.
+// Threads: one caller at a time. Ownership: the events file and the latest notes.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ class CoordinatorReporter {
   void record(TimePoint now, const protocol::Note& note) {
     const bool round = note.event == "round";
     if (note.level != protocol::Note::Level::kDebug) (round ? rounds_ : notable_).add(note);
-    if (round) return log_debug(note.text);  // each member tells of it, with what it took there
+    if (round) return log_debug(note.text);  // each member logs it, with its own times
     notes_.record(now, note);
   }
 
@@ -37,7 +37,7 @@ class CoordinatorReporter {
   [[nodiscard]] std::vector<RecentEvent> notable() const { return notable_.last(); }
 
  private:
-  static constexpr std::string_view kSite = "coordinator";  // of its events
+  static constexpr std::string_view kSite = "coordinator";  // the site name in its events
 
   EventsFile events_;
   Notes notes_{events_, std::string(kSite)};

@@ -63,7 +63,7 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
 
 // Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to
 // the hub once a rank has entered by it.
-// Threads: the loop thread owns all parts; members are told, and reports made, for others.
+// Threads: the loop thread owns all parts; the member list and the reports are for others.
 class Server final : public CoordinatorServer {
  public:
   Server(const Config& config, std::unique_ptr<Transport> transport, EventsFile events)
@@ -130,7 +130,7 @@ class Server final : public CoordinatorServer {
     links_.on_accepted(link, peer);
   }
 
-  // Called before a link is admitted. If that exceeds a bound, another link is closed, and its messages are ignored.
+  // Called before a link is admitted. If the link exceeds a bound, one link is closed, and its messages are ignored.
   void make_room_for_link(LinkId link, const std::string& site) {
     if (links_.is_taken(link) || is_known(link)) return;
     const auto is_voter = [this](const std::string& name) { return machine_.is_voter(name); };
@@ -189,7 +189,7 @@ class Server final : public CoordinatorServer {
     }
   }
 
-  // `as`: what it came as.
+  // `as`: the transport message that carried it.
   void hear(LinkId link, wire::Message message, TransportMessage as) {
     const bool joins = std::holds_alternative<wire::Join>(message);
     if (const std::string site = site_of(message); !site.empty()) {
@@ -242,7 +242,7 @@ class Server final : public CoordinatorServer {
 
   void act(const protocol::Send& action) { send({&action.link, 1}, action.message); }
   void act(const protocol::Broadcast& action) { send(action.links, action.message); }
-  // If something does not fit a message, the links that were to carry it end, and no others.
+  // If the message cannot be encoded, only the links that were to carry it are closed.
   void send(std::span<const LinkId> links, const wire::Message& message) {
     const Result<std::vector<std::byte>> head = wire::try_encode(message);
     if (!head.ok()) {
@@ -256,7 +256,7 @@ class Server final : public CoordinatorServer {
     }
   }
   void act(const protocol::CloseLink& action) { links_.close_link(action.link); }
-  // Not on this machine: many a router does not let one reach its own public address from within.
+  // Skips addresses on this machine: many routers do not let a host reach its own public address from within.
   void act(const protocol::ProbeAddress& action) {
     const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
     if (!transport_->abilities().crosses_nat || host_of(action.address) == host_of(address_)) return;
@@ -266,7 +266,7 @@ class Server final : public CoordinatorServer {
   void probe() {
     while (const auto wanted = probes_.next()) {
       const LinkId dialled = transport_->connect(wanted->address, kProbeLimit);
-      links_.leave(dialled);  // an answer is all that was wanted
+      links_.leave(dialled);  // the probe only needed an answer
       probes_.begun(dialled, wanted->member);
     }
   }

@@ -21,14 +21,14 @@ class DiallerQuotas {
  public:
   static constexpr double kStatusesOfLink = 4;
   static constexpr double kStatusesOfHost = 16;
-  static constexpr double kStatusesInAll = 64;  // but for this machine's
+  static constexpr double kStatusesInAll = 64;  // without this machine's
   static constexpr std::size_t kFewHosts = 256;
-  static constexpr double kSmallQuestionsOfLink = 20;  // who leads, what an operator says: a site asks each heartbeat
+  static constexpr double kSmallQuestionsOfLink = 20;  // Inquire and Forget; a site asks at each heartbeat
 
-  // `network`: of its host; empty: it is this machine.
+  // `network`: the host's; empty: this machine.
   void on_accepted(LinkId link, std::string network) { links_[link].network = std::move(network); }
   void closed(LinkId link) { links_.erase(link); }
-  // Empty likewise, or if it is not known.
+  // Empty: this machine, or not known.
   [[nodiscard]] std::string network(LinkId link) const {
     const auto found = links_.find(link);
     return found == links_.end() ? std::string() : found->second.network;
@@ -42,7 +42,7 @@ class DiallerQuotas {
     const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
     return !small || dialler.small_questions.allow(now).has_value();
   }
-  [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }  // that are remembered
+  [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }  // hosts that are remembered
 
  private:
   struct Dialler {
@@ -51,7 +51,7 @@ class DiallerQuotas {
     RateLimit small_questions{kSmallQuestionsOfLink, kSmallQuestionsOfLink};
   };
 
-  // Each host has its share, and this machine one beside the others'.
+  // Each host has its own limit. This machine's requests do not count towards the limit of all.
   [[nodiscard]] bool may_ask_status(TimePoint now, const std::string& network) {
     if (hosts_.size() > kFewHosts) {
       std::erase_if(hosts_, [now](auto each) { return each.second.would_allow(now, kStatusesOfHost); });

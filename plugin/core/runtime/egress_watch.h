@@ -1,7 +1,7 @@
-// What this process has sent and received, and what that leaves of COLLAB_EGRESS_BUDGET_GB: in numbers, fields of
-// events and words.
+// The bytes that this process has sent and received, and what is left of COLLAB_EGRESS_BUDGET_GB: as numbers, as event
+// fields and in words.
 //
-// Threads: over(), spent() and bytes_...() for any; else the loop's. Ownership: plain values.
+// Threads: over(), spent() and bytes_...() any; else the loop's. Ownership: plain values.
 #pragma once
 
 #include <atomic>
@@ -17,25 +17,25 @@ namespace collab {
 
 class EgressWatch {
  public:
-  // 0 `gigabytes`: any number. `before`: by earlier processes of this site.
+  // `gigabytes` 0: no limit. `before`: what earlier processes of this site have sent.
   EgressWatch(double gigabytes, protocol::Egress before);
 
-  // It does not pay for another round. Known between rounds.
+  // The budget does not cover another round. Updated between rounds.
   [[nodiscard]] bool over() const { return over_; }
   [[nodiscard]] std::uint64_t spent() const { return spent_; }
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
 
-  // By this process, in all; `beside`: what it has sent of optimizer states, which counts for the budget alone.
+  // The totals of this process. `beside`: bytes of optimizer states that it has sent; they count for the budget alone.
   void count(std::uint64_t sent, std::uint64_t received, std::uint64_t beside);
   void round_ended(std::uint64_t bytes) { budget_.round_ended(bytes); }
-  // What is to be said where a mark was passed. To be asked between rounds.
+  // A note if spending has passed a mark. Called between rounds.
   [[nodiscard]] std::optional<protocol::Note> news();
 
   [[nodiscard]] const protocol::Egress& so_far() const { return budget_.so_far(); }
   [[nodiscard]] bool half_spent() const { return budget_.half_spent(); }
   [[nodiscard]] JsonFields fields() const;  // none without a budget
-  [[nodiscard]] std::string text() const;   // empty without one
+  [[nodiscard]] std::string text() const;   // empty without a budget
 
  private:
   protocol::EgressBudget budget_;

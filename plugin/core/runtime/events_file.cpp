@@ -34,19 +34,19 @@ struct EventsFile::Shared {
   Shared& operator=(const Shared&) = delete;
 
   void append(std::string line);
-  [[nodiscard]] bool end(std::chrono::milliseconds limit);  // whether all that waited was written
+  [[nodiscard]] bool end(std::chrono::milliseconds limit);  // true: all waiting lines were written
   void run();
   void write_out(const std::string& line);
 
   Disk& disk;
   const int fd;
-  bool torn = false;  // only for the thread: the file ends in half a line
+  bool torn = false;  // used by the thread only: the file ends in half a line
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::deque<std::string> lines;
-  std::size_t waiting = 0;     // bytes of the waiting lines, and of the one that is written
-  std::uint64_t left_out = 0;  // since the last report of it
+  std::size_t waiting = 0;     // bytes of the waiting lines and the one being written
+  std::uint64_t left_out = 0;  // lines dropped since the last report
   bool slow = false;           // the disk made a caller wait in vain, and has not caught up yet
   bool ending = false;
   bool ended = false;
@@ -114,7 +114,7 @@ Result<EventsFile> EventsFile::open(const std::string& path, Disk& disk) {
         "COLLAB_EVENTS_FILE: cannot append to " + path + ": " + std::strerror(errno) +
         "; expected a plain file, or a name in a folder this process may write to [knob.events-file]");
   }
-  // The file existed before, and its owner may want its mode as it is: the mode is not changed.
+  // The file may have existed before, and its owner may want its mode as it is. So the mode is not changed.
   struct stat now {};
   if (::fstat(fd, &now) == 0 && (now.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     char mode[8];

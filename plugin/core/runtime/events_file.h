@@ -1,9 +1,8 @@
 // COLLAB_EVENTS_FILE: one JSON object a line, appended with a single write so that several processes can share a file.
 //
-// A thread writes, so a loop that reports an event waits for the disk only a moment. If the disk stands still, the
-// lines that wait are bounded, and dropped lines are counted. Threads: one caller at a time; one writer thread.
-// Ownership: the file, and the thread. A disk that hangs for ten seconds when this ends keeps both until the process
-// ends.
+// A thread writes, so a loop that reports an event waits for the disk only a moment. If the disk stalls, the waiting
+// lines are bounded, and dropped lines are counted. Threads: one caller at a time; one writer thread. Ownership: the
+// file, and the thread. If the disk hangs for ten seconds at destruction, both stay until the process ends.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,7 @@ class EventsFile {
   static Result<EventsFile> open(const std::string& path, Disk& disk = system_disk());
   EventsFile(EventsFile&& other) noexcept = default;
   EventsFile& operator=(EventsFile&& other) = delete;
-  ~EventsFile();  // what waits is written first
+  ~EventsFile();  // waiting lines are written first
 
   static constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes
 
@@ -45,9 +44,9 @@ class EventsFile {
   std::thread thread_;
 };
 
-// A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them, so their bytes are
-// bounded, those of one kind of event and those of all: so many at once, then so many a second. The next of a kind that
-// is told has the number of those kept back. Beyond so many kinds all others are one.
+// Writes the protocol's notes to the log and, with their reasons, to the events file. Peers can cause notes, so their
+// bytes are limited, for each kind of event and for all: a burst, then a rate per second. The next note of a kind gives
+// the number of those kept back. Beyond kMostKinds, all other kinds share one limit.
 class Notes {
  public:
   static constexpr std::size_t kMostKinds = 64;
@@ -56,7 +55,7 @@ class Notes {
 
   Notes(EventsFile& events, std::string site) : events_(events), site_(std::move(site)) {}
   void record(TimePoint now, const protocol::Note& note);
-  [[nodiscard]] std::size_t kinds() const { return by_event_.size(); }  // that are remembered
+  [[nodiscard]] std::size_t kinds() const { return by_event_.size(); }  // kinds that are remembered
 
  private:
   [[nodiscard]] RateLimit& limit_of(const std::string& event);

@@ -1,4 +1,4 @@
-// A helper asks what is trained, joins with that, and takes part in rounds until it is asked to leave.
+// A helper asks which model is trained, joins with that, and takes part in rounds until it is asked to leave.
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
@@ -103,13 +103,13 @@ class Helper final : public HelperServer {
     return leaving_;
   }
 
-  // An empty list says no more than this.
+  // All that an empty list of tensors tells.
   [[nodiscard]] static std::string untold() {
     return "the swarm there names no tensors: no site that trains has joined it yet, or the names take more than " +
            std::to_string(wire::kMaxTensorsBytes) + " bytes, which is too much for a helper";
   }
 
-  // Empty if it is to leave.
+  // Empty if the helper is to leave.
   std::optional<wire::StatusReport> find_swarm() {
     protocol::WaitProgress waiting;
     for (std::size_t asked = 0; !leaving(); ++asked) {
@@ -182,14 +182,14 @@ class Helper final : public HelperServer {
     join.elements = swarm.elements;
     join.settings = swarm.settings;
     join.process = random_bits();
-    join.report.record.acceptor = fresh_acceptor();  // its memory lasts no longer than this membership
+    join.report.record.acceptor = fresh_acceptor();  // the acceptor lasts no longer than this membership
     return join;
   }
 
   Status stay(Node& node) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return leaving_ || over_; });
-    if (!over_) {  // it waits: an exchange in which it owns slices would have to begin again
+    if (!over_) {  // waits, since an exchange in which it owns slices would begin again
       const TimePoint until = clock_.now() + kExchangeLimit;
       while (!over_ && node.exchanging() && clock_.now() < until)
         changed_.wait_for(lock, std::chrono::milliseconds(50));
@@ -224,8 +224,8 @@ class Helper final : public HelperServer {
   SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool leaving_ = false;         // guarded by mutex_, as are the next ones
-  bool joined_ = false;          // the swarm that it was last told of
+  bool leaving_ = false;         // guarded by mutex_, as are the next three
+  bool joined_ = false;          // true once it has joined the swarm last found
   std::optional<Status> over_;   // the end of the membership
   std::optional<Status> ended_;  // the end of the helper
   std::thread thread_;           // last, as it uses all the others

@@ -1,5 +1,5 @@
-// A helper's part at its node: when it offers itself for another round, and what its operator is told. At a site
-// that trains there is none.
+// A helper's state at its node: when it offers itself for another round, and what its operator is told. At a site that
+// trains it is off.
 //
 // Threads: the node's loop. Ownership: plain values.
 #pragma once
@@ -17,11 +17,11 @@ class HelperState {
  public:
   static constexpr Duration kBetweenOffers = std::chrono::seconds(1);  // after a round that did not come about
 
-  using Callback = std::function<void(const Status&)>;  // ok once it has joined; and why it has come to its end
+  using Callback = std::function<void(const Status&)>;  // ok once it has joined; later the reason why it ended
   explicit HelperState(Callback told) : told_(std::move(told)) {}
 
   [[nodiscard]] bool on() const { return told_ != nullptr; }
-  // The next join is its first.
+  // It has not joined yet.
   [[nodiscard]] bool is_joining() const { return on() && !joined_; }
   void joined(TimePoint now) {
     joined_ = true;
@@ -35,7 +35,7 @@ class HelperState {
   }
 
   [[nodiscard]] TimePoint next_deadline() const { return next_round_; }
-  // It is to offer itself now; said once.
+  // True once when it is time to offer itself.
   [[nodiscard]] bool is_due(TimePoint now) {
     if (now < next_round_) return false;
     next_round_ = kNever;

@@ -1,6 +1,6 @@
 // Calls of other threads that wait for the loop of a rank's hub link: each is answered once.
 //
-// Threads: the loop's, and enters() before it begins; the other ends of promises are the callers'. Ownership: plain
+// Threads: the loop's, and enters() before it starts; the other ends of promises are the callers'. Ownership: plain
 // values.
 #pragma once
 
@@ -20,10 +20,10 @@ class HubCallers {
  public:
   using Done = std::function<void(protocol::HubExchanged)>;
 
-  // ---- the way in and out
+  // ---- entering and leaving
   [[nodiscard]] std::future<Status> enters() { return entering_.emplace().get_future(); }
   void entered() { answer(entering_, Status()); }
-  // False: it has left, or cannot go on, and has been told so.
+  // False: the link is broken or left already, and the caller has its answer.
   [[nodiscard]] bool leaves(std::promise<void> promise) {
     if (std::exchange(ended_, true)) {
       promise.set_value();
@@ -35,13 +35,13 @@ class HubCallers {
   void left() {
     if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
   }
-  // It cannot go on. True: a caller that waited to be let in is told so.
+  // The link cannot go on. True: a caller waited to be let in, and has been told `why`.
   bool broken(const Status& why) {
     ended_ = true;
     return answer(entering_, why);
   }
 
-  // ---- questions, by the ids that these give
+  // ---- requests, by the ids that are returned here
   [[nodiscard]] std::uint64_t exchanges(Done done) {
     exchanges_[++last_id_] = std::move(done);
     return last_id_;
@@ -60,7 +60,7 @@ class HubCallers {
   }
 
  private:
-  // False: nobody waits for it.
+  // False: no caller waits.
   static bool answer(std::optional<std::promise<Status>>& call, const Status& status) {
     if (!call) return false;
     std::exchange(call, std::nullopt)->set_value(status);

@@ -24,7 +24,7 @@ void HubDriver::feed(TimePoint now, const protocol::HubEvent& event) {
 
 void HubDriver::act(const protocol::HubSend& action) {
   TransportMessage message = message_of(action);
-  // A transport itself counts what waits on its control lane.
+  // The transport itself counts the messages that wait on its control lane.
   if (message.lane == Lane::kControl) return transport_.send(action.link, std::move(message), 0);
   protocol::Payload payload = action.payload;
   const std::uint64_t token = outgoing_.sends(action.link, message.head.size(), payload);

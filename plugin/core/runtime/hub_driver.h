@@ -1,5 +1,5 @@
-// Joins the collective hub to its links: what ranks say becomes events, what the hub sends is sent, and a rank that
-// leaves too much lying on its way is left.
+// Connects the collective hub to its links: ranks' messages become events, and the hub's messages are sent. A rank's
+// link is closed if too much data waits for the rank.
 //
 // Threads: one caller at a time. Ownership: owns the hub; borrows transport, links and the observer of its notes.
 #pragma once
@@ -33,8 +33,8 @@ class HubDriver {
   void sent(LinkId link, std::uint64_t token) { outgoing_.taken(link, token); }
   void closed(LinkId link) { outgoing_.closed(link); }
 
-  // What the coordinator is to know of calls under way, where that has changed. While nobody waits for a round it knows
-  // of none: what it was told for the last one would part the next. `changes`: how often its members have.
+  // The calls under way, for the coordinator, if they have changed. While no site waits for a round, there are none:
+  // those of the last round would split the next. `changes`: how often the members have changed.
   [[nodiscard]] std::optional<protocol::CallsUnderWay> news_of_calls(bool waits, std::uint64_t changes,
                                                                      const protocol::CollectiveHub::SitesOf& sites_of);
 
@@ -49,8 +49,8 @@ class HubDriver {
   const Noted noted_;
   HubOutgoing outgoing_;
   TrimDebt trims_;
-  protocol::CallsUnderWay calls_;                                // as the coordinator was told last
-  std::tuple<bool, std::uint64_t, std::uint64_t> calls_seen_{};  // whether a round waited then, and the changes
+  protocol::CallsUnderWay calls_;                                // as last told to the coordinator
+  std::tuple<bool, std::uint64_t, std::uint64_t> calls_seen_{};  // what `calls_` was made from
 };
 
 }  // namespace collab

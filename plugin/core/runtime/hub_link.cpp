@@ -37,7 +37,7 @@ constexpr std::chrono::seconds kEaseEvery{5};
 Result<std::unique_ptr<HubLink>> HubLink::enter(const Options& options, std::unique_ptr<Transport> transport) {
   if (options.hubs.empty())
     return invalid_argument("collectives between sites need the address of a coordinator, got none [hub.no-address]");
-  // A hand-made world may have any names; the hub's answer to one that cannot travel would be an abort here.
+  // A world made by hand may have any names. Encoding one that does not fit a message would abort.
   const Result<std::vector<std::byte>> fits = wire::try_encode(machine_config(options).self);
   if (!fits.ok()) return fits.status();
   std::unique_ptr<HubLink> hub_link(new HubLink(options, std::move(transport)));

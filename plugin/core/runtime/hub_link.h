@@ -1,4 +1,4 @@
-// A rank's link to the collective hub of its world: the loop thread that joins clock and transport to the HubClient
+// A rank's link to the collective hub of its world: the loop thread that connects clock and transport to the HubClient
 // machine. The hub is in the coordinator (coordinator_server.cpp).
 //
 // Threads: the loop thread owns the machine and the link, and sleeps between heartbeats; every method may be called
@@ -25,10 +25,10 @@ class HubLink {
  public:
   struct Options {
     Config config;
-    std::uint64_t world = 0;  // the same at all its ranks, drawn at random by one
+    std::uint64_t world = 0;  // the same at all its ranks; one of them draws it at random
     std::uint32_t rank = 0;
     std::vector<std::string> sites;      // names
-    std::vector<std::uint32_t> site_of;  // index into sites, of every rank
+    std::vector<std::uint32_t> site_of;  // for each rank, its index into sites
     std::vector<std::string> hubs;       // "host:port" of the coordinators, in order
   };
   using Done = HubCallers::Done;
@@ -40,17 +40,17 @@ class HubLink {
   HubLink& operator=(const HubLink&) = delete;
 
   void open(protocol::OpenGroup group);
-  // What is under way in the group fails.
+  // Calls under way in the group fail.
   void close(GroupId group);
-  // This rank's part in the group's next step; one step after another in a group. Request ids are given here.
+  // This rank's part in the group's next step. A group's steps run one after another. Request ids are assigned here.
   void exchange(protocol::HubRequest request, Done done);
   [[nodiscard]] protocol::HubExchanged exchange(protocol::HubRequest request);
-  // Who sends to this rank in this group with this tag: a member's index.
+  // The index of the member that sends to this rank in this group with this tag.
   [[nodiscard]] Result<std::uint32_t> resolve(GroupId group, std::uint32_t tag, Duration timeout);
-  // Tells the hub that nobody should wait for this rank any more; bounded. Idempotent.
+  // Tells the hub that no rank should wait for this one any more. Bounded and idempotent.
   void leave(const std::string& reason);
 
-  [[nodiscard]] std::size_t ranks() const { return ranks_; }  // of the world
+  [[nodiscard]] std::size_t ranks() const { return ranks_; }  // in the world
   [[nodiscard]] BufferPtr take(std::size_t bytes) { return pool_->take(bytes); }
 
  private:
@@ -84,11 +84,11 @@ class HubLink {
   // ---- loop thread only
   SteadyClock clock_;
   protocol::HubClient machine_;
-  TimePoint trim_at_{};  // the pool
+  TimePoint trim_at_{};  // when to trim the pool
   std::optional<LinkId> dialing_;
   std::optional<LinkId> closing_;
   HubCallers calls_;
-  RateLimit told_{kLinesAtOnce, kLinesASecond};  // lines that the peer that answers as the hub can cause
+  RateLimit told_{kLinesAtOnce, kLinesASecond};  // log lines that the hub can cause
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

@@ -1,12 +1,11 @@
-// What a hub's ranks make their links hold: data that the hub has sent to them and is done with, but they have not
+// The memory that a hub's links hold for their ranks: data that the hub has sent and released, but the ranks have not
 // taken.
 //
 // While the hub holds a part, the part counts for its contributor (hub_budget.h), however many links still send it. The
 // hub drops the part when all ranks have said that they hold the step. Then it is kept only for links that still send
 // it. If a rank told the truth, the part has arrived there by then. Other messages to a rank count from the first byte.
 //
-// Threads: one caller at a time; the buffers of parts end with their last owner. Ownership: shares nothing
-// that is on its way.
+// Threads: one caller at a time; the buffers of parts end with their last owner. Ownership: no data on its way.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +36,13 @@ class HubOutgoing {
  public:
   static constexpr std::size_t kMostOfLink = std::size_t{128} << 20;
   static constexpr std::size_t kMostInAll = std::size_t{512} << 20;
-  static constexpr std::size_t kOfPair = 2048;  // two links: in a step of all, each rank hears of each other
+  static constexpr std::size_t kOfPair = 2048;  // bytes for two links: in a step of all, each rank hears of each other
 
   [[nodiscard]] static BufferPtr held(BufferPtr arrived) {
     return arrived == nullptr ? nullptr : std::make_shared<HeldPart>(std::move(arrived));
   }
 
-  // It is about to be sent, with a head of so many bytes: its payload becomes what has arrived. Gives its token.
+  // A message with a head of `head` bytes will be sent: a HeldPart becomes the buffer that arrived. Returns the token.
   [[nodiscard]] std::uint64_t sends(LinkId link, std::size_t head, protocol::Payload& payload) {
     Message message{.head = head + kMessageCost, .slice = payload.bytes};
     if (payload.bytes != 0) {
@@ -67,11 +66,11 @@ class HubOutgoing {
     links_.erase(found);
   }
 
-  // Bytes of memory, about: what it takes to send them, apart from their payloads.
+  // The approximate bytes of memory that sending the messages takes, apart from their payloads.
   [[nodiscard]] std::size_t cost() const { return messages_ * kMessageCost; }
 
-  // The link that has to go, if one has: it has more than it may, or most of too much. Looks each time that as much was
-  // sent as is worth the looking; `is_left`: it goes already.
+  // The link to close, if any: one beyond its bound, or the one that holds most if all together are beyond theirs.
+  // Checks only once enough was sent to be worth it. `is_left`: the link is being closed already.
   template <typename IsLeft>
   [[nodiscard]] std::optional<LinkId> too_much(IsLeft is_left) {
     if (since_ < std::max(kLookEach, messages_ * kMessageCost)) return std::nullopt;
@@ -104,8 +103,8 @@ class HubOutgoing {
 
   struct Message {
     std::size_t head = 0;
-    std::size_t slice = 0;  // of the part, that is sent
-    std::size_t whole = 0;  // of the part, that is kept for it
+    std::size_t slice = 0;  // bytes of the part that are sent
+    std::size_t whole = 0;  // bytes of the part that are kept for it
     std::weak_ptr<Buffer> part{};
   };
   struct Load {
@@ -115,7 +114,7 @@ class HubOutgoing {
   };
   std::map<LinkId, std::map<std::uint64_t, Message>> links_;  // by token
   std::size_t messages_ = 0;
-  std::size_t since_ = 0;  // bytes sent since they were looked at
+  std::size_t since_ = 0;  // bytes sent since the last check
   std::uint64_t last_token_ = 0;
 };
 

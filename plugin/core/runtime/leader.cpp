@@ -14,11 +14,11 @@
 namespace collab {
 namespace {
 
-// Models that are trained one after the other may look alike: what is kept of one is nothing to the next.
+// Models that are trained one after the other may look alike, but the saved state of one is of no use to the next.
 [[nodiscard]] Digest fingerprint_of(const SessionOptions& options) {
   const std::vector<TensorInfo>& model = options.model;
   std::string text = options.generation == 1 ? "" : "generation " + std::to_string(options.generation) + '\n';
-  // The words are those of state files and arenas that are about: "averaged" is "trained" here.
+  // Uses the words of existing state files and arenas: "averaged" is "trained" here.
   const auto word = [](TensorKind kind) { return kind == TensorKind::kAveraged ? "trained" : name_of(kind); };
   for (const TensorInfo& tensor : model) {
     text += tensor.name + ' ' + tensor.dtype + ' ' + std::string(word(tensor.kind));
@@ -83,10 +83,10 @@ Status Leader::prepare() {
   return {};
 }
 
-// A checkpoint that the script has loaded is not looked at where there is an anchor. The user is told.
+// If there is an anchor, a checkpoint that the script has loaded is not used. The user is told.
 Status Leader::warn_if_not_used(const SealedAnchor& anchor) {
   if (!options_.resumed) return {};
-  const Result<bool> same = parameters_.holds(0, arena_->anchor());  // as the types of the parameters round it
+  const Result<bool> same = parameters_.holds(0, arena_->anchor());  // as rounded to the types of the parameters
   if (!same.ok()) return same.status();
   if (*same) return {};
   const std::string& dir = options_.config.state_dir;
@@ -104,7 +104,7 @@ Result<wire::Join> Leader::describe() {
   join.swarm = options_.config.run;
   join.site = options_.site;
   join.index = options_.config.site_index.value_or(wire::kNoIndex);
-  // The coordinator waits for the sites that trained the generation before: it knows which left for this one.
+  // The coordinator waits for the sites that trained the generation before: it knows which of them left for this one.
   join.expected_sites = options_.generation == 1 ? options_.config.min_sites : 1;
   join.generation = options_.generation;
   join.address = node_->address();
@@ -223,14 +223,14 @@ double Leader::seconds_since(TimePoint when) const {
   return std::chrono::duration<double>(clock_.now() - when).count();
 }
 
-// Each time it is given the anchor and trains on: what makes its delta unfit lies in the script, as a rule.
+// Each time, the site gets the anchor and trains on. The cause of an unfit delta usually lies in the script.
 Status Leader::judge(const RoundReport& report) {
   constexpr std::uint32_t kMost = 3;
   if (!report.unfit.empty()) {
     ++unfit_rounds_;
     fit_rounds_ = 0;
   } else if (std::ranges::find(report.contributors, options_.site) != report.contributors.end()) {
-    // A round looks at its fragment alone: the model is fit once all of them were.
+    // A round checks only its fragment: the model is fit once all fragments were.
     const auto fragments = protocol::fragments_for(options_.config.fragments, parameters_.size());
     if (++fit_rounds_ >= fragments.count) unfit_rounds_ = 0;
   }
@@ -242,8 +242,8 @@ Status Leader::judge(const RoundReport& report) {
                  ". With COLLAB_ON_NONFINITE=continue it trains on, from the anchor each time [round.not-finite]");
 }
 
-// The process ends, and its training has come to no end by itself: it waits for a round of the others, or is in the
-// midst of something long. They go on without it at once when it says so.
+// The process ends before its training has ended by itself: it waits for a round of the others, or is in the middle of
+// something long. If it says that it leaves, the others go on without it at once.
 void Leader::on_termination() {
   constexpr std::chrono::milliseconds kExchangeEnds{2500};
   const bool exchanged = node_->exchanging();

@@ -31,7 +31,7 @@ constexpr std::uint64_t kMostMicros = 300'000'000;
   return made;
 }
 
-// What both sides do with a link.
+// The sending of both sides.
 class Speaker {
  public:
   explicit Speaker(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
@@ -56,7 +56,7 @@ class Speaker {
 
 }  // namespace
 
-// ---- what is said ---------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------
 
 std::vector<std::byte> encode_line(const LineMessage& told) {
   const std::string_view text = std::string_view(told.text).substr(0, kMostText);
@@ -84,7 +84,7 @@ Result<LineMessage> decode_line(std::span<const std::byte> head) {
                      .text = std::string(bytes.substr(kFixed))};
 }
 
-// ---- what is worked out ---------------------------------------------------------------------------------
+// ---- calculations ---------------------------------------------------------------------------------------
 
 std::size_t LineSender::due(TimePoint now) const {
   if (is_over(now)) return 0;
@@ -116,7 +116,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
  public:
   Answerer(std::unique_ptr<Transport> transport, std::shared_ptr<const Clock> clock)
       : Speaker(std::move(transport)), clock_(std::move(clock)) {}
-  ~Answerer() override { transport_.reset(); }  // before what its handlers use
+  ~Answerer() override { transport_.reset(); }  // destroyed before what its handlers use
 
   Status start(const std::string& listen) {
     COLLAB_RETURN_IF_ERROR(transport_->start(this));
@@ -155,7 +155,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     if (!sending_) return;
     pump(link);
     if (!sender_.is_over(now())) return;
-    // The last request. Once the other side knows of its end, this side is free for the next one.
+    // The last request. This side must be free for the next one before the other side learns that this one has ended.
     on_closed(link, {});
     say(link, {.kind = LineMessageKind::kDownEnd});
     transport_->close(link);
@@ -173,7 +173,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
       case LineMessageKind::kPing: return say(link, {.kind = LineMessageKind::kPong, .number = told->number});
       case LineMessageKind::kDialBack:
         if (told->number == 0 || told->number > 65535 || back_ != LinkId()) return transport_->close(link);
-        // Only to where the question came from: this side is never sent to a third machine.
+        // Dials only the host that asked: no peer can make this side dial a third machine.
         back_ = transport_->connect(asker_host_ + ":" + std::to_string(told->number), kDialLimit);
         return;
       case LineMessageKind::kUp: return meter_.begin(now());
@@ -210,7 +210,7 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   // For the transport's thread only.
   LinkId asker_, back_;
   std::string asker_host_;
-  LineTurn turn_;  // of the side that asks
+  LineTurn turn_;  // of the asking side
   bool sending_ = false;
 };
 
@@ -331,7 +331,7 @@ class Measurer final : public TransportHandler, private Speaker {
     const Result<LineMessage> told = heard(lock, LineMessageKind::kUpFigure, kAnswerLimit);
     if (!told.ok()) return told.status();
     figures.mbit_up = static_cast<double>(told->number) / 1e6;
-    // What is still queued would share the line with acknowledgements of the other direction.
+    // Payloads that are still queued would share the line with acknowledgements of the other direction.
     (void)changed_.wait_for(lock, time, [&] { return closed_ || sender_.on_its_way() == 0; });
     return {};
   }

@@ -1,4 +1,4 @@
-// How fast the line to another machine is, over a transport as sites use it: one process measures, another answers.
+// Measures the speed of the line to another machine, over a transport as sites use it: one measures, one answers.
 //
 // Both are `collab doctor`. They use their own messages: no machine of the protocol gets them, and their heads are not
 // wire messages (docs/protocol/beside.md, "A measured line"). The answering side serves one peer at a time.
@@ -20,19 +20,19 @@
 
 namespace collab {
 
-// ---- what is said ---------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------
 
 enum class LineMessageKind : std::uint8_t {
   kPing = 1,  // number: any; comes back as kPong
   kPong,      //
   kDialBack,  // number: the port at which the measuring side can be dialled
-  kDialled,   // text: why that failed, empty where it did not
-  kUp,        // payloads follow, to be counted from now
-  kUpEnd,     // and no more
-  kUpFigure,  // number: bits a second, as they have arrived
-  kDown,      // number: microseconds for which payloads are to come
-  kDownEnd,   // those were all
-  kBusy,      // another is being served
+  kDialled,   // text: why the dial failed; empty: it did not
+  kUp,        // payloads follow: count them from now
+  kUpEnd,     // no more payloads follow
+  kUpFigure,  // number: bits per second that have arrived
+  kDown,      // number: microseconds for which to send payloads
+  kDownEnd,   // all payloads were sent
+  kBusy,      // another peer is being served
 };
 struct LineMessage {
   LineMessageKind kind = LineMessageKind::kPing;
@@ -41,12 +41,12 @@ struct LineMessage {
   friend bool operator==(const LineMessage&, const LineMessage&) = default;
 };
 [[nodiscard]] std::vector<std::byte> encode_line(const LineMessage& told);
-// kCorrupt where it is none.
+// kCorrupt if the head is no LineMessage.
 [[nodiscard]] Result<LineMessage> decode_line(std::span<const std::byte> head);
 
-// ---- what is worked out ---------------------------------------------------------------------------------
+// ---- calculations ---------------------------------------------------------------------------------------
 
-// How many payloads to queue: enough for the line, and no more than a slow one is rid of in half the time it had.
+// How many payloads to queue: enough to fill the line, and no more than a slow line can send in half the time so far.
 class LineSender {
  public:
   static constexpr std::size_t kChunkBytes = std::size_t{128} << 10;
@@ -65,10 +65,10 @@ class LineSender {
   std::size_t queued_ = 0, sent_ = 0;
 };
 
-// The rate of what arrives, over the later half of the time: in the earlier one the transport finds its pace.
+// The rate of arrivals over the second half of the time. In the first half the transport finds its pace.
 class LineMeter {
  public:
-  static constexpr std::size_t kMostArrivals = std::size_t{1} << 20;  // 128 GiB of ours; a peer may send others
+  static constexpr std::size_t kMostArrivals = std::size_t{1} << 20;  // 128 GiB of ours; a peer's may be smaller
 
   void begin(TimePoint now) {
     begun_ = now;
@@ -84,12 +84,11 @@ class LineMeter {
   std::vector<std::pair<TimePoint, std::size_t>> arrived_;
 };
 
-// How long one that is served may keep the others waiting: so long without a payload or a word but pings, and so long
-// in all.
+// How long a served peer may keep others waiting: kSilence with nothing but pings, and kInAll in total.
 class LineTurn {
  public:
   static constexpr Duration kSilence = std::chrono::seconds(30);
-  static constexpr Duration kInAll = std::chrono::seconds(660);  // 300 s each way, and what is said before
+  static constexpr Duration kInAll = std::chrono::seconds(660);  // 300 s each way, and the messages before
 
   void begin(TimePoint now) { begun_ = moved_ = now; }
   void moved(TimePoint now) { moved_ = now; }
@@ -104,13 +103,13 @@ class LineTurn {
 struct LineFigures {
   double round_trip_ms = 0;           // median of kLinePings, with nothing else on the line
   double mbit_up = 0, mbit_down = 0;  // megabit (10^6) a second of payload; up: from here
-  std::string own_address = {};       // where the other side has dialled back; empty: it was not asked to
-  std::string not_dialled = {};       // why that failed; empty: it did not
+  std::string own_address = {};       // the address that was dialled back; empty: none was asked for
+  std::string not_dialled = {};       // why dialling back failed; empty: it did not
 };
 inline constexpr std::size_t kLinePings = 11;
 
-// Takes about `time`, half of it for each direction. `listen`: where this side can be dialled, "host:port"; empty: not.
-// A port that is taken there is dialled all the same, for a site or coordinator of the swarm may have it.
+// Takes about `time`, half of it for each direction. `listen`: where this side can be dialled, "host:port"; empty:
+// nowhere. If the port is in use, it is dialled anyway: a site or coordinator may listen there.
 [[nodiscard]] Result<LineFigures> measure_line(std::unique_ptr<Transport> transport, const std::string& address,
                                                Duration time, const std::string& listen);
 
@@ -119,7 +118,7 @@ class LineAnswerer {
   virtual ~LineAnswerer() = default;
   [[nodiscard]] virtual std::string address() const = 0;
 };
-// `clock`: of the turns.
+// `clock` times the turns.
 [[nodiscard]] Result<std::unique_ptr<LineAnswerer>> answer_line(
     std::unique_ptr<Transport> transport, const std::string& listen,
     std::shared_ptr<const Clock> clock = std::make_shared<SteadyClock>());

@@ -29,7 +29,7 @@ namespace collab {
 
 class LinkAdmission {
  public:
-  using IsKnown = std::function<bool(LinkId)>;                                 // a machine has taken it in
+  using IsKnown = std::function<bool(LinkId)>;                                 // a protocol machine has admitted it
   using Refusal = std::function<std::string(LinkId, const std::string& why)>;  // the line for the log
   LinkAdmission(Transport& transport, const Clock& clock, IsKnown is_known, Refusal refusal)
       : transport_(transport), clock_(clock), is_known_(std::move(is_known)), refusal_(std::move(refusal)) {}
@@ -47,7 +47,7 @@ class LinkAdmission {
     return authenticated_.difference(link, name);
   }
 
-  // See AdmittedLinks::admit(). Gives the link that is to be expelled for it, which may be this one.
+  // See AdmittedLinks::admit(). Returns the link to expel, which may be this one.
   template <typename IsVoter>
   [[nodiscard]] std::optional<LinkId> take_in(LinkId link, std::string network, std::string name, IsVoter is_voter) {
     const auto gone = taken_.admit(link, std::move(network), std::move(name), is_voter);
@@ -56,14 +56,14 @@ class LinkAdmission {
   }
   [[nodiscard]] bool is_taken(LinkId link) const { return taken_.has(link); }
 
-  // From here on nothing that is said there is heard.
+  // From here on messages on this link are ignored.
   void leave(LinkId link) { closing_.begin(link); }
   [[nodiscard]] bool has_left(LinkId link) const { return closing_.has(link); }
   void close_link(LinkId link) {
     leave(link);
     transport_.close(link);
   }
-  // It is closed, and the log has why, but for some lines where others cause many.
+  // Closes the link and logs why; the rate of these lines is limited.
   void refuse(LinkId link, const std::string& why) {
     if (const auto line = refused_.allow(clock_.now(), refusal_(link, why))) log_warning(*line);
     transport_.close(link);

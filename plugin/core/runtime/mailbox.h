@@ -1,5 +1,5 @@
-// What reaches a loop thread: everything a transport reports, and calls from other threads; in order for each link, and
-// the links take turns.
+// Events for a loop thread: all that a transport reports, and calls from other threads. Each link's events stay in
+// order, and the links take turns.
 //
 // Threads: post() and close() from any thread, take() from the loop's. Ownership: queued events.
 #pragma once
@@ -47,7 +47,7 @@ using LoopEvent =
 
 class Mailbox final : public TransportHandler {
  public:
-  // A call, which need not be one that can be copied.
+  // Posts a call, which need not be copyable.
   template <typename F>
   void post(F call) {
     queue_.push(0, LoopCall([call = std::make_shared<F>(std::move(call))] { (*call)(); }));

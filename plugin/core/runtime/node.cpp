@@ -15,12 +15,12 @@
 namespace collab {
 namespace {
 
-// The machine bounds every wait itself; this is for a loop thread that cannot, a bug.
+// The machine bounds every wait itself. This limit catches a loop thread that hangs, which is a bug.
 constexpr std::chrono::seconds kBeyondLimit{60};
 
-// The calling thread's work is to fill the time that the training leaves.
+// Lowers the priority of the calling thread: its work fills the time that the training leaves.
 void yield_to_the_script() {
-  constexpr int kLess = 5;  // than the process has, of 40 steps
+  constexpr int kLess = 5;  // below the priority of the process, in 40 steps
   const auto self = static_cast<id_t>(::gettid());
   errno = 0;
   const int now = ::getpriority(PRIO_PROCESS, self);
@@ -74,11 +74,11 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
 Node::~Node() {
   mailbox_.close();
   if (thread_.joinable()) thread_.join();
-  storage_.wait();  // it may read the data plane's residual
+  storage_.wait();  // a save may read the data plane's residual
   transport_.reset();
 }
 
-// A later process would take the old record for all that this one has promised and accepted, so this one must stop.
+// A later process would trust the old record, which lacks this one's promises and accepts. So this one must stop.
 void Node::persisted(std::uint64_t number, const Status& how) {
   if (broken()) return;
   if (how.ok() || !storage_.record_is_stale()) return driver_->feed(protocol::Persisted{number, how});
@@ -88,7 +88,7 @@ void Node::persisted(std::uint64_t number, const Status& how) {
       "folder with COLLAB_STATE_DIR, and start again [record.stale]")});
 }
 
-// `begin` runs on the loop, with where the answer will be put.
+// `begin` runs on the loop once `answer` waits.
 template <typename T, typename Begin>
 Result<T> Node::ask(Answer<Result<T>>& answer, const std::string& what, Duration limit, Begin begin) {
   std::promise<Result<T>> promise;
@@ -105,8 +105,8 @@ Result<T> Node::ask(Answer<Result<T>>& answer, const std::string& what, Duration
 }
 
 Result<SealedAnchor> Node::join(wire::Join join) {
-  // Beyond all limits of the site machine: it asks for as long as join_timeout, or twice if it is held, and waits for
-  // an anchor for join_timeout and six rounds; all that again after a lost coordinator; then comes the transfer.
+  // Beyond all limits of the site machine. It asks for join_timeout, or twice that if it is held, and waits for an
+  // anchor for join_timeout and six rounds. All that repeats after a lost coordinator; then comes the transfer.
   const auto limit = 5 * options_.config.join_timeout + 16 * options_.config.round_timeout + options_.config.link_grace;
   return ask(callers_.join, "joining the swarm", limit,
              [this, join = std::move(join)]() mutable { driver_->feed(protocol::Begin{std::move(join)}); });
@@ -202,7 +202,7 @@ void Node::loop() {
     if (event) handle(std::move(*event));
     if (!broken() && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
     if (!broken() && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
-    // It counts no steps, and offers itself until the others come.
+    // A helper counts no steps, and offers itself until the others come.
     if (!broken() && helper_state_.is_due(clock_.now())) begin_round({});
     report_wait();
     count_what_is_sent();
@@ -241,7 +241,7 @@ void Node::handle(LoopEvent event) {
   }
 }
 
-// The process may live on after its session has failed, and so does its port.
+// The process may live on after its session has failed, and its port stays open.
 void Node::handle_after_failure(const LoopEvent& event) {
   if (const auto* accepted = std::get_if<LinkAccepted>(&event)) return transport_->close(accepted->link);
   if (const auto* connected = std::get_if<LinkConnected>(&event)) return transport_->close(connected->link);
@@ -250,7 +250,7 @@ void Node::handle_after_failure(const LoopEvent& event) {
   if (sent != nullptr && sent->token >= OptimizerTransfer::kFirstToken) optimizer_->sent(sent->token);
 }
 
-// ---- the optimizer's state -----------------------------------------------------------------------------
+// ---- the optimizer state -------------------------------------------------------------------------------
 
 void Node::serve_optimizer(std::string why_none) {
   if (!options_.serves_optimizer || !options_.config.join_optimizer) return;
@@ -258,7 +258,7 @@ void Node::serve_optimizer(std::string why_none) {
 }
 
 void Node::give_optimizer(Result<OptimizerCopy> copy) {
-  optimizer_->being_given();  // it is not made twice
+  optimizer_->being_given();  // one copy is made only
   mailbox_.post([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
 }
 

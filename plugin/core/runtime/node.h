@@ -1,9 +1,9 @@
-// A site's leader in the swarm: the loop thread that joins clock, transport and store to the site driver.
+// A site's leader in the swarm: the loop thread that connects clock, transport and store to the site driver.
 //
 // Threads: the loop thread owns the driver (machine, data plane and every link); join(), round() and depart() post to
 // it and wait. The caller stands still meanwhile, so the loop may read and write its parameters. With a training copy
-// it works on that alone, from start_round() to the report. Ownership: owns transport and driver; borrows arena and
-// parameters, which outlive it.
+// the loop works on the copy alone, from start_round() to the report. Ownership: owns transport and driver; borrows
+// arena and parameters, which outlive it.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@
 
 namespace collab {
 
-// Why a site, or a helper, takes part no more.
+// Why a site or a helper no longer takes part.
 inline constexpr const char* kBudgetOver = "its egress budget is spent (COLLAB_EGRESS_BUDGET_GB)";
 
 class Node final : private SiteDriver::Host {
@@ -42,17 +42,17 @@ class Node final : private SiteDriver::Host {
     std::vector<TensorInfo> model;
     Digest fingerprint;
     std::uint32_t generation = 1;
-    std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
+    std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers follow
     bool serves_optimizer = false;
-    // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
-    // joined, and why it has come to its end.
+    // Set at a helper's node, which takes part in every round and contributes nothing. Called on the loop thread: with
+    // ok once the helper has joined, and with the reason when it ends.
     HelperState::Callback helps{};
-    std::optional<StoredResidual> residual{};  // moved on to the data plane
-    std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
-    std::optional<wire::Offer> kept{};         // lies in the state file
-    bool kept_ended = false;                   // and was left there in good order
-    protocol::Egress egress{};                 // of earlier processes
-    Disk* disk = nullptr;                      // state file and events are written by it; none: the system's
+    std::optional<StoredResidual> residual{};  // moved to the data plane
+    std::optional<RecordStore> record{};       // moved to its writer; none: the record is in memory
+    std::optional<wire::Offer> kept{};         // the anchor in the state file
+    bool kept_ended = false;                   // the site that left it there has ended in good order
+    protocol::Egress egress{};                 // spent by earlier processes
+    Disk* disk = nullptr;                      // writes state file and events; null: the system's
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters, TrainingCopy* copy = nullptr);
@@ -60,30 +60,30 @@ class Node final : private SiteDriver::Host {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // Where other sites dial this one.
+  // The address at which other sites dial this one.
   [[nodiscard]] const std::string& address() const { return address_; }
 
   // Joins the swarm; returns with the anchor in the parameters.
   Result<SealedAnchor> join(wire::Join join);
   Result<RoundReport> round(const protocol::Trigger& trigger) { return await(start_round(trigger, false)); }
-  // `merges`: the caller trains on, and takes the copy's part when the report is there.
+  // `merges`: the caller trains on, and merges the copy once it has the report.
   using Pending = std::future<Result<RoundReport>>;
   Pending start_round(const protocol::Trigger& trigger, bool merges);
   Result<RoundReport> await(Pending pending);
-  // Warns that the round behind the training is late: of what it waits for, and, once it exchanges, that it is `slow`.
+  // Warns that the round behind the training is late: what it waits for and, once it exchanges, that it is `slow`.
   void warn_of_late_round(std::string slow);
-  // The round that was reported last is merged; it is told with these times.
+  // The round that was reported last is merged; it is logged with these times.
   void merged(const TrainingTimes& times);
-  // A helper's, in place of join() and round(): returns at once.
+  // For a helper, in place of join() and round(). Returns at once.
   void help(wire::Join join);
   [[nodiscard]] std::uint32_t period() const { return round_.period(); }  // as in RoundReport
   [[nodiscard]] bool exchanging() const { return round_.exchanging(); }
-  // COLLAB_EGRESS_BUDGET_GB does not pay for another round. Known between rounds.
+  // COLLAB_EGRESS_BUDGET_GB does not cover another round. Updated between rounds.
   [[nodiscard]] bool budget_over() const { return egress_.over(); }
-  // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
+  // Leaves in good order; bounded, never fails. `next_generation`: the one in which this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
 
-  // The optimizer's state; see Session. It is served from here on, or not any more because of `why_none`.
+  // The optimizer state; see Session. It is served from here on, or no longer because of `why_none`.
   void serve_optimizer(std::string why_none);
   [[nodiscard]] bool optimizer_wanted() const { return optimizer_->wanted(); }
   void give_optimizer(Result<OptimizerCopy> copy);
@@ -105,7 +105,7 @@ class Node final : private SiteDriver::Host {
   void failed(const Status& why) override { act(protocol::Failed{why}); }
   std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk, BufferPtr payload) override;
 
-  // Those in which the node has no part.
+  // Actions in which the node has no part.
   template <typename Action>
   void act(const Action& action) {
     driver_->act(action);
@@ -133,14 +133,14 @@ class Node final : private SiteDriver::Host {
   void persisted(std::uint64_t number, const Status& how);
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
-  void handle_after_failure(const LoopEvent& event);  // once it has failed
-  // What the site's ranks are to do with their parameters, and what they need for it, is in place.
+  void handle_after_failure(const LoopEvent& event);  // once the node has failed
+  // Settles what the site's ranks do with their parameters, and puts in place what they need for it.
   [[nodiscard]] Status settle_parameters();
   [[nodiscard]] Status publish_moved();
-  // The arena's other slot is about to change; that, outer state and residual.
+  // About to change: the arena's other slot; or that slot, outer state and residual.
   void change_slot();
   void change_state();
-  [[nodiscard]] bool broken() const { return callers_.refused(); }  // it has failed: nothing is done any more
+  [[nodiscard]] bool broken() const { return callers_.refused(); }  // the node has failed and does nothing any more
   void count_what_is_sent();
   void answer_round();
   void check_egress_budget();  // between rounds
@@ -153,7 +153,7 @@ class Node final : private SiteDriver::Host {
   std::string address_;
   SteadyClock clock_;
 
-  // ---- any thread, as far as they say
+  // ---- any thread, as these classes document
   Mailbox mailbox_;
   EgressWatch egress_;
   RoundInProgress round_;

@@ -84,7 +84,7 @@ Status Node::settle_parameters() {
   return {};
 }
 
-// What the site's ranks cannot do themselves to the parameters of the trigger they are given.
+// If the site's ranks cannot repeat the change on the parameters of the trigger, they get the changed parameters.
 Status Node::publish_moved() {
   if (round_.can_be_repeated(parameters_.size())) return {};
   round_.changes(ParameterChange::kTakeOther);
@@ -98,7 +98,7 @@ void Node::act(const protocol::RoundSkipped& action) {
   const TimePoint now = clock_.now();
   helper_state_.round_skipped(now);
   round_.skipped(action.reason, parameters_.arena().sealed(), now);
-  count_what_is_sent();  // attempts that come to nothing take bytes too
+  count_what_is_sent();  // failed attempts send bytes too
   check_egress_budget();
   answer_round();
 }
@@ -124,7 +124,7 @@ void Node::act(const protocol::RoundDone& action) {
   helper_state_.round_over(now);
   count_what_is_sent();
   egress_.round_ended(round_.report().traffic.bytes_sent);
-  if (!merges) news_.round(round_.report(), egress_);  // else when it is merged
+  if (!merges) news_.round(round_.report(), egress_);  // else it is reported when it is merged
   check_egress_budget();
   if (storage_.is_due(action.round)) {
     storage_.save(driver_->site().record(), driver_->data().residual(), egress_.so_far());
@@ -152,7 +152,7 @@ void Node::act(const protocol::OptimizerLost& action) {
   callers_.optimizer.give(unavailable(action.reason));
 }
 
-// Optimizer state is as large as two models: a site whose cap is half spent leaves it to another, or to a cold start.
+// Optimizer state is as large as two models: with half its budget spent a site leaves it to another or a cold start.
 void Node::act(const protocol::ServeOptimizer& action) {
   optimizer_->asked(action, egress_.half_spent() ? "half of its egress budget is spent (COLLAB_EGRESS_BUDGET_GB)" : "");
 }

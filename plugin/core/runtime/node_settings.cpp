@@ -16,7 +16,7 @@ namespace {
 // Chunks are whole groups of top-k, so that their size does not change what is sent.
 constexpr std::uint64_t kGrain = 4096;
 
-// By which COLLAB_OUTER_LR=auto goes. All sites must have the same, whenever they came: not what the leader has chosen.
+// The period that COLLAB_OUTER_LR=auto uses. It must be equal at all sites, so it is not the leader's choice.
 [[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
   const std::uint64_t steps = period_of_elements(config.sync_every, fragments);
   return steps == 0 ? kReferencePeriod : steps;

@@ -1,6 +1,6 @@
-// From what a node is started with to the settings of its parts; what does not fit the model is warned of.
+// Derives the settings of a node's parts from its options, and warns of options that do not fit the model.
 //
-// Threads: pure functions, but for the log. Ownership: plain values; what storage_options() gives borrows the model.
+// Threads: pure, except for the log. Ownership: plain values; the result of storage_options() borrows the model.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@
 
 namespace collab {
 
-// What a Join that came as so many bytes takes as it is kept: what is short on the wire is not so here.
+// The memory that a Join of `sent` bytes takes while it is kept: some fields are shorter on the wire than here.
 [[nodiscard]] inline std::size_t held_bytes(const wire::Join& join, std::size_t sent) {
   const wire::Record& record = join.report.record;
   std::size_t bytes = sent + join.settings.size() * sizeof(wire::Setting) + record.voters.size() * sizeof(wire::Voter);
@@ -34,12 +34,12 @@ namespace collab {
 class PendingJoins {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
-  static constexpr std::size_t kLeastBytes = std::size_t{32} << 20;  // several of the largest
+  static constexpr std::size_t kLeastBytes = std::size_t{32} << 20;  // room for several of the largest
 
   explicit PendingJoins(std::uint64_t memory = memory_limit())
       : most_(share_of_memory(memory, kLeastBytes, kMostBytes)) {}
 
-  // One comes, of so many bytes. Gives the links that are to be closed for it; this one itself may be among them.
+  // A Join of so many bytes has come. Returns the links to close for it; this one may be among them.
   template <typename IsKept>
   [[nodiscard]] std::vector<LinkId> on_join(LinkId link, std::size_t bytes, IsKept is_kept) {
     closed(link);

@@ -27,8 +27,8 @@ class PendingLinks {
   // No more than an eighth of the files that the process may have open.
   explicit PendingLinks(std::size_t (*files)() = most_open_files) : files_(files) {}
 
-  // `peer` as a transport names it, "host:port". `is_known(link)`: it has been taken in. Gives the links that are to be
-  // closed to make room: the oldest of its host, or where there are too many in all, of the host with the most.
+  // `peer` as a transport names it, "host:port". `is_known(link)`: it has been admitted. Returns the links to close to
+  // make room: the oldest of its host, or, if there are too many in all, the oldest of the host with the most.
   template <typename IsKnown>
   [[nodiscard]] std::vector<LinkId> on_accepted(TimePoint now, LinkId link, const std::string& peer, IsKnown is_known) {
     const std::string host = network_of(peer);
@@ -76,7 +76,7 @@ class PendingLinks {
         ->first;
   }
 
-  // Those who were taken in since are no concern any more.
+  // Links that were admitted since no longer count.
   template <typename IsKnown>
   void make_room(const std::string& host, IsKnown is_known, std::vector<LinkId>& gone) {
     if (std::erase_if(waiting_, [&](const auto& entry) { return is_known(entry.first); }) > 0) return;

@@ -1,5 +1,5 @@
-// How far the rounds are at a rank, and what of its training is in none of them yet. Alike at all ranks of a site: each
-// counts the same steps, and takes what the leader decides at the end of each call of all ranks.
+// A rank's progress through the rounds, and the part of its training that is in none of them yet. Both are the same at
+// all ranks of a site: each counts the same steps, and takes the leader's decision at the end of each call.
 //
 //   the call                                      afterwards
 //   a round that averaged                         all steps before it are common to all sites
@@ -29,7 +29,7 @@ class RankRounds {
   void begin(const Decision& joined, TimePoint now);  // the anchor of that round is in place
   void count_step();
   void end_call(const Decision& decided, TimePoint now);
-  void pass(TimePoint now) { schedule_.round_ended(now, round_, 0); }  // a round was due where there are none
+  void pass(TimePoint now) { schedule_.round_ended(now, round_, 0); }  // a round was due while the site trains alone
 
   // ---- where they are
   [[nodiscard]] const SyncSchedule& schedule() const { return schedule_; }
@@ -38,9 +38,9 @@ class RankRounds {
   [[nodiscard]] RoundId round() const { return round_; }
   [[nodiscard]] std::uint64_t steps() const { return schedule_.steps(); }
   [[nodiscard]] bool in_flight() const { return in_flight_; }
-  [[nodiscard]] bool skipped() const { return skipped_; }  // the last call was answered without an average
+  [[nodiscard]] bool skipped() const { return skipped_; }  // the last call ended without an average
   [[nodiscard]] bool has_left() const { return left_; }    // the last round of a site that was asked to leave is over
-  // Steps since the last round that averaged: those in flight, where a round is.
+  // Steps since the last round that averaged; if a round is in flight, only those up to its begin.
   [[nodiscard]] std::uint64_t steps_to_count() const;
 
   // ---- what is left to do
@@ -48,10 +48,10 @@ class RankRounds {
   [[nodiscard]] bool is_due_behind() const { return overlap_ && schedule_.due_by_steps(); }
   // Steps so far that are not common yet; at least one if a fragment was averaged earlier than others.
   [[nodiscard]] std::uint64_t steps_not_common() const;
-  // The round after which all steps so far are common, if each is waited for; 0: they are.
+  // The round after which all steps so far are common, if each is waited for; 0: they are common already.
   [[nodiscard]] RoundId settles_at() const;
-  // Whether the site's end needs a round, and how many are to be waited for once none is in flight or due any more.
-  // `drained`: one that was due behind the training has just come before.
+  // Whether the site needs a round before it ends, and how many to wait for once none is in flight or due any more.
+  // `drained`: a round that was due behind the training has just ended.
   [[nodiscard]] bool ends_with_round() const;
   [[nodiscard]] std::uint32_t last_turns(bool drained) const;
 
@@ -60,13 +60,13 @@ class RankRounds {
   const std::uint32_t fragments_;  // that take turns: each is averaged once in a period
   SyncSchedule schedule_;
   RoundId round_;
-  std::uint64_t carried_steps_ = 0;  // past calls that were answered without an average
+  std::uint64_t carried_steps_ = 0;  // of past calls that ended without an average
   bool skipped_ = false;
-  std::uint32_t turns_ = 0;  // rounds that were waited for since the last step, at most one of each fragment
+  std::uint32_t turns_ = 0;  // rounds waited for since the last step, at most one for each fragment
   bool left_ = false;
   bool in_flight_ = false;             // a round behind the training has begun and is not merged
   std::uint64_t steps_in_flight_ = 0;  // steps to be counted if the round commits
-  bool merged_ = false;                // the parameters are not the anchor since
+  bool merged_ = false;                // since the merge the parameters are not the anchor
 };
 
 }  // namespace collab

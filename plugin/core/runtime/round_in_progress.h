@@ -23,11 +23,11 @@
 
 namespace collab {
 
-// What a round cost the training, in seconds. Without overlap it stands still from the trigger on.
+// What a round cost the training, in seconds. Without overlap the training stands still from the trigger on.
 struct TrainingTimes {
   double overlap = 0;  // of a round behind the training: from the trigger to the merge
   double stall = 0;    // the script waited
-  double merge = 0;    // of that, with overlap: the result was put into the parameters
+  double merge = 0;    // part of the stall, with overlap: the result was put into the parameters
 };
 
 struct RoundTimes {     // in seconds
@@ -41,10 +41,10 @@ struct RoundReport {
   std::uint32_t attempts = 0;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now, or in its fragment of this round
+  std::uint64_t samples = 0;  // trained by this process and in the anchor by now, or in this round's fragment of it
   ParameterChange change = ParameterChange::kUnchanged;
-  ElementRange range = kWholeVector;  // of which elements
-  std::uint32_t period = 0;           // steps until the next round, by the leader's choice; 0: it has made none
+  ElementRange range = kWholeVector;  // the elements that changed
+  std::uint32_t period = 0;           // steps until the next round, chosen by the leader; 0: it chose none
   std::string skipped;                // why there was no round; empty: there was one
   std::string unfit;                  // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
@@ -56,7 +56,7 @@ struct RoundReport {
 
 class RoundInProgress {
  public:
-  // Gives the steps since the last trigger.
+  // Returns the steps since the last trigger.
   std::uint64_t begin(const protocol::Trigger& trigger, TimePoint now);
   void exchange_begins(TimePoint now) {
     began_ = std::min(began_, now);
@@ -65,13 +65,12 @@ class RoundInProgress {
   void exchange_ends() { exchanging_ = false; }
   void contribution_unfit(std::string why) { unfit_because_ = std::move(why); }
 
-  // What lies in the arena's other slot changes: the ranks cannot repeat from it what was done before.
+  // The arena's other slot changes: the ranks can no longer repeat from it what was done before.
   void slot_changes() { moved_ = moved_ || report_.change == ParameterChange::kRebased; }
   void applied(protocol::Base base, const AppliedCommit& commit);
   void rebased(protocol::Base base);
   void changes(ParameterChange change, ElementRange range = kWholeVector);
-  // The site's ranks hold the parameters of the trigger, and can do to them what was done here; else they are given
-  // them.
+  // The site's ranks hold the parameters of the trigger and can repeat the change. Else they get the parameters.
   [[nodiscard]] bool can_be_repeated(std::uint64_t elements) const;
 
   void skipped(const std::string& why, const std::optional<SealedAnchor>& sealed, TimePoint now);
@@ -89,15 +88,15 @@ class RoundInProgress {
   RoundReport report_;
   std::uint64_t steps_ = 0;  // at the last trigger
   std::uint64_t samples_ = 0;
-  std::string unfit_because_;  // the last contribution of ours that was
-  bool moved_ = false;         // the parameters were moved onto another anchor than the one before
+  std::string unfit_because_;  // of our last unfit contribution
+  bool moved_ = false;         // the parameters were moved onto an anchor other than the previous one
   TimePoint triggered_{};
-  TimePoint began_ = kNever;  // its exchange
+  TimePoint began_ = kNever;  // when the exchange began
   std::atomic<bool> exchanging_{false};
   std::atomic<std::uint32_t> period_{0};
 };
 
-// The fields of the event `round`, less what settings add to it.
+// The fields of the event `round`, without those that settings add.
 [[nodiscard]] JsonFields fields_of(const RoundReport& report);
 // For the log.
 [[nodiscard]] std::string text_of(const RoundReport& report);

@@ -12,7 +12,7 @@
 namespace collab {
 namespace {
 
-// Why a state file is of another model than ours, where it is for the buffers left out of it; else empty.
+// If a state file's model differs from ours in the buffers left out: how it differs. Else empty.
 [[nodiscard]] std::string other_buffers(const std::vector<TensorInfo>& here, const std::vector<TensorInfo>& there) {
   const std::vector<std::string> ours = left_out(here);
   const std::vector<std::string> theirs = left_out(there);
@@ -37,7 +37,7 @@ protocol::Egress SavedSite::egress() const {
   return all;
 }
 
-// What this site has promised and accepted, if an earlier process has left it.
+// Returns what this site has promised and accepted, if an earlier process has left it.
 Result<std::optional<wire::Record>> SavedSite::open_record() {
   Result<RecordStore> store = RecordStore::open(options_.record.dir, record_scope(options_),
                                                 options_.disk != nullptr ? *options_.disk : system_disk());
@@ -56,7 +56,7 @@ Result<std::optional<wire::Record>> SavedSite::open_record() {
   return std::optional<wire::Record>();
 }
 
-// Looked at before the record is: a start that fails here changes nothing.
+// Called before the record is opened: a start that fails here changes nothing.
 Result<std::optional<StateHeader>> SavedSite::find_state_file(std::uint64_t elements) const {
   if (options_.config.state_dir.empty()) return std::optional<StateHeader>();
   const std::string path = state_file();
@@ -95,14 +95,14 @@ Status SavedSite::find(ArenaWriter& arena, std::uint64_t elements) {
   const Result<std::optional<wire::Record>> record = open_record();
   if (!record.ok()) return record.status();
   Remains remains{*record, arena.sealed()};
-  // No site of another COLLAB_RUN comes to this swarm.
+  // Sites of another COLLAB_RUN do not come to this swarm, so its membership counts as ended.
   if (state_) remains.state = {*state(), state_->record, state_->ended || state_->swarm != options_.config.run};
   Beginning beginning = begin_with(remains, fresh_acceptor());
   known_ = std::move(beginning.record);
   if (!state_) return {};
   COLLAB_RETURN_IF_ERROR(load_residual());
   egress_ = state_->egress;
-  // Rounds after the last write to the disk, by a process that was killed.
+  // Adds the rounds that a killed process made after its last write to the disk.
   const std::optional<SealedAnchor>& held = remains.arena;
   if (held && held->run == state_->run && held->round > state_->round) {
     egress_.spent += (held->round.value - state_->round.value) * egress_.round;
@@ -119,7 +119,7 @@ Status SavedSite::load_state_file(ArenaWriter& arena, const SealedAnchor& anchor
   return {};
 }
 
-// That of an older round is closer to what is missing than none.
+// A residual of an older round is closer to what is missing than none.
 Status SavedSite::load_residual() {
   const Codecs& codec = options_.config.codec;
   const bool wanted =

@@ -1,5 +1,5 @@
 // What earlier processes of a site have left here: its record, its state file with the residual, an anchor in shared
-// memory, and what they have sent. Looked at once, before the site joins.
+// memory, and the bytes they have sent. Read once, before the site joins.
 //
 // Threads: the session's caller. Ownership: what was found, until the node takes it.
 #pragma once
@@ -21,12 +21,12 @@ class SavedSite {
  public:
   explicit SavedSite(const SessionOptions& options) : options_(options) {}
 
-  // The newest anchor that is kept here becomes the sealed one. Fails in words where what lies here is another's, or
-  // can be neither read nor replaced. `elements`: of the model.
+  // Seals the newest anchor that is kept here. Fails, with an explanation, if the files are another run's or model's,
+  // or can be neither read nor replaced. `elements`: of the model.
   Status find(ArenaWriter& arena, std::uint64_t elements);
 
   [[nodiscard]] const wire::Record& known() const { return known_; }  // what this site remembers
-  [[nodiscard]] std::optional<wire::Offer> state() const;             // what lies in the state file
+  [[nodiscard]] std::optional<wire::Offer> state() const;             // the anchor in the state file
   [[nodiscard]] bool state_ended() const { return state_ && state_->ended; }
   [[nodiscard]] protocol::Egress egress() const;  // of earlier processes, and of earlier sessions of this one
   // Once each, for the node.

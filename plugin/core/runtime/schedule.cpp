@@ -37,7 +37,7 @@ std::uint64_t SyncSchedule::annealed(std::uint64_t rounds) {
 }
 
 std::uint64_t SyncSchedule::period_at(std::uint64_t round, std::uint64_t trained) const {
-  constexpr double kLeast = 0.125;  // of the period: a site that trains on after this is not held up at each step
+  constexpr double kLeast = 0.125;  // of the period: a site that trains on afterwards is not held up at each step
   const double left = static_cast<double>(anneal_.steps - std::min(trained, anneal_.steps));
   const double part = std::clamp(left / (static_cast<double>(anneal_.steps) * anneal_.share), kLeast, 1.0);
   const auto steps = static_cast<std::uint64_t>(static_cast<double>(every_.steps) * part);

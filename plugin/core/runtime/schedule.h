@@ -20,17 +20,17 @@
 
 namespace collab {
 
-// From one round to the next: COLLAB_SYNC_EVERY is the period of each fragment, but where the swarm's leader chooses;
-// it says when the next round is.
+// The time from one round to the next. COLLAB_SYNC_EVERY is the period of each fragment. If the swarm's leader chooses
+// the period, that is already the time to the next round.
 [[nodiscard]] SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments);
-// Steps from one round of an element to the next; 0: by time. Where the leader chooses, until it has.
+// Steps from one round of an element to the next; 0: by time. If the leader chooses, this holds until it has chosen.
 [[nodiscard]] inline std::uint64_t period_of_elements(const SyncEvery& every, std::uint32_t fragments) {
   return between_rounds(every, fragments).steps * fragments;
 }
 
 class SyncSchedule {
  public:
-  static constexpr std::uint64_t kAhead = 2;  // steps, of an announcement
+  static constexpr std::uint64_t kAhead = 2;  // an announced step is so many steps ahead
 
   explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0, SyncAnneal anneal = {})
       : every_(every), warmup_(warmup), anneal_(anneal), period_(every.steps) {}
@@ -50,13 +50,13 @@ class SyncSchedule {
     if (!by_time() || now - round_at_ < every_.time) return 0;
     return step_to_announce_early();
   }
-  // Leader only: a round is wanted as soon as no rank of the site can have passed it; 0 when one is announced already.
+  // Leader only: the earliest step that no rank of the site can have passed; 0 when a step is announced already.
   [[nodiscard]] std::uint64_t step_to_announce_early() {
     if (announced_ >= steps_ && stands(announced_)) return 0;
     announced_ = steps_ + kAhead;
     return announced_;
   }
-  // Leader only, where there are no rounds: would one be due by now?
+  // Leader only, while there are no rounds: would one be due by now?
   [[nodiscard]] bool would_be_due(TimePoint now) const {
     return by_time() ? now - round_at_ >= every_.time : due_by_steps();
   }
@@ -64,13 +64,13 @@ class SyncSchedule {
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
 
-  // This round has ended (or round 0): counting starts again. `period`: the leader's word on the steps until the next
-  // one; 0: none, as before.
+  // This round has ended (or round 0): counting starts again. `period`: the leader's choice of steps until the next
+  // one; 0: no choice, as before.
   void round_ended(TimePoint now, RoundId round, std::uint32_t period) {
     round_started(now);
     round_merged(round, period);
   }
-  // None came about, and it stays due: the next step asks again.
+  // No round came about, and it stays due: the next step asks again.
   void round_put_off() { steps_at_call_ = steps_; }
   // The two ends of a round behind the training: counting starts again with the first.
   void round_started(TimePoint now) {
@@ -85,10 +85,10 @@ class SyncSchedule {
     }
     period_ = anneal_.steps > 0 ? annealed(round.value) : warm(round.value);
   }
-  // What is set, of a fragment, or the leader has chosen.
+  // The period of a fragment that is set, or the leader's choice.
   [[nodiscard]] std::string period_text() const;
-  // Leader only, while a round is in flight: is another one due by now, with the period that is set? A shorter one, of
-  // the first rounds and the last, or before the leader has chosen, may well be less than a round takes.
+  // Leader only, while a round is in flight: is another one due by now, with the period that is set? A shorter one (in
+  // the first and last rounds, or before the leader has chosen) may well be less than a round takes.
   [[nodiscard]] bool overdue(TimePoint now) const {
     if (by_time()) return now - round_at_ >= every_.time;
     const bool chosen = !every_.automatic || told_;
@@ -106,12 +106,12 @@ class SyncSchedule {
     return std::max<std::uint64_t>(1, every_.steps >> std::min(warmup_ - rounds, kMostDoublings));
   }
 
-  // After this round, of a run in which the period shrinks at the end.
+  // The period after this round, in a run whose period shrinks at the end.
   [[nodiscard]] std::uint64_t annealed(std::uint64_t rounds);
   [[nodiscard]] std::uint64_t period_at(std::uint64_t round, std::uint64_t trained) const;
 
   SyncEvery every_;
-  bool told_ = false;     // by the leader, which has chosen
+  bool told_ = false;     // the leader has chosen
   std::uint32_t warmup_;  // rounds
   SyncAnneal anneal_;
   std::uint64_t walked_ = 0;   // rounds whose steps are counted in trained_

@@ -14,7 +14,7 @@ namespace collab {
 namespace {
 
 // A rank's calls, in step with the other ranks of its site: each rank reports, the leader decides (SiteLead), and all
-// take what it decides (RankRounds).
+// take its decision (RankRounds).
 class RankSession final : public Session {
  public:
   RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
@@ -194,7 +194,7 @@ class RankSession final : public Session {
 
   Result<bool> round_is_due() {
     if (rounds_.schedule().due_by_steps()) return true;
-    // On one host, to look for the leader's word costs nothing. On several it takes a collective.
+    // On one host, reading the leader's announcement costs nothing. On several it takes a collective.
     const bool one_machine = options_.layout.one_host || options_.layout.size == 1;
     if (one_machine || rounds_.schedule().by_time()) {
       COLLAB_RETURN_IF_ERROR(listen(lead_ ? lead_->step_of_round() : 0));
@@ -265,9 +265,9 @@ class RankSession final : public Session {
 
   // ---- calls that are waited for
 
-  // The rounds before a round that the training waits for. Sites that wait at the same step must make equally many. One
-  // of them may begin the due round only with its next step, while another is in the midst of it. Otherwise the last
-  // rounds would not be common to all. True: one was due here.
+  // Runs the rounds before a round that the training waits for. Sites that wait at the same step must run equally many,
+  // or the last rounds would not be common to all: one site may begin the due round only with its next step, while
+  // another is in the middle of it. True: one was due here.
   Result<bool> drain(StepOutcome& all) {
     if (rounds_.in_flight()) COLLAB_RETURN_IF_ERROR(add(run_call(true), all));
     const bool due = rounds_.is_due_behind() && !alone_;
@@ -285,7 +285,7 @@ class RankSession final : public Session {
     return all;
   }
 
-  // One round for each of so many fragments, one after the other. If these are all fragments, the whole model is
+  // Runs one round for each of `turns` fragments, one after the other. If these are all fragments, the whole model is
   // averaged.
   Result<StepOutcome> run_turns(std::uint32_t turns) {
     StepOutcome all{.round_ran = turns > 0, .round = rounds_.round()};
@@ -305,7 +305,7 @@ class RankSession final : public Session {
     const RoundId before = rounds_.round();
     COLLAB_RETURN_IF_ERROR(run_turns(rounds_.last_turns(*drained)).status());
     if (rounds_.fragments() > 1 || !rounds_.skipped() || rounds_.round() == before) return {};
-    return run_turns(1).status();  // the one before averaged nothing, so what was trained waited for it
+    return run_turns(1).status();  // the round before averaged nothing, so the steps are still to be averaged
   }
 
   static Status add(const Result<StepOutcome>& one, StepOutcome& all) {
@@ -326,8 +326,8 @@ class RankSession final : public Session {
   std::unique_ptr<SiteChannel> channel_;
   std::uint64_t call_ = 0;       // of report() and share()
   std::uint64_t samples_ = 0;    // of this rank since the last call
-  std::uint64_t announced_ = 0;  // the leader's word: the step of the next call
-  bool due_ = false;             // what count_step() said
+  std::uint64_t announced_ = 0;  // announced by the leader: the step of the next call
+  bool due_ = false;             // the result of count_step()
   bool begun_ = false;
   bool finished_ = false;
   bool keeps_out_ = false;

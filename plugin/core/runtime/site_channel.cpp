@@ -105,7 +105,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   [[nodiscard]] bool is_ahead(std::uint64_t steps) const override { return arena_->counted() < least(steps); }
 
  private:
-  // The leader's steps: what it announces from then on is for steps later than `steps`.
+  // The leader's steps from which on it announces only steps later than `steps`.
   static std::uint64_t least(std::uint64_t steps) {
     return steps - std::min<std::uint64_t>(steps, SyncSchedule::kAhead);
   }

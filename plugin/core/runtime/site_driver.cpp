@@ -36,7 +36,7 @@ DataPlane::Parts SiteDriver::with_heartbeats(DataPlane::Parts parts) {
   return parts;
 }
 
-// The machine's next heartbeat stays due: by how late it comes the machine sees that it has heard nobody meanwhile.
+// The machine's next heartbeat stays due. Its delay tells the machine that it has heard nobody meanwhile.
 void SiteDriver::while_passing() {
   const TimePoint now = clock_.now();
   const std::optional<LinkId> link = site_.member_at();
@@ -118,7 +118,7 @@ std::string SiteDriver::voter_of(SiteId site) const {
   return {};
 }
 
-// Another site comes, or was reached.
+// Another site has come, or was reached.
 void SiteDriver::make_room_for_link(LinkId link, const std::string& site) {
   if (links_.is_taken(link)) return;
   const auto is_voter = [voters = site_.record().voters](const std::string& name) {
@@ -137,7 +137,7 @@ std::string SiteDriver::end_of(LinkId link) const {
 }
 
 void SiteDriver::on_message(LinkId link, TransportMessage message) {
-  if (links_.has_left(link)) return;  // what had come before it was closed
+  if (links_.has_left(link)) return;  // a message that came before the link was closed
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
     if (!decode_line(message.head).ok()) return links_.refuse(link, decoded.status().message());
@@ -153,7 +153,7 @@ void SiteDriver::on_message(LinkId link, TransportMessage message) {
   const auto* chunk = std::get_if<wire::Chunk>(&*decoded);
   if (chunk == nullptr) return feed(protocol::Received{link, std::move(*decoded)});
   const std::optional<SiteId> from = site_.peer_of(link);
-  if (!from) return;  // not a member, or not any more
+  if (!from) return;  // not a member, or no longer one
   if (chunk->kind != wire::ChunkKind::kOptimizer) {
     return feed_all(data_.on_chunk(link, *from, *chunk, std::move(message.payload)));
   }

@@ -1,5 +1,5 @@
-// Joins the Site machine to its links and its tensors: what a transport tells becomes events, actions are carried out,
-// what they raise is fed back. The node's loop drives one with real links and real time, a simulated site in virtual.
+// Connects the Site machine to its links and tensors: transport reports become events, actions are carried out, and
+// their events are fed back. The node's loop drives it in real time, a simulated site in virtual time.
 //
 // Threads: one caller at a time; nothing blocks, and no clock is read but the one given.
 // Ownership: owns machine and data plane; borrows transport, clock, arena, parameters and host.
@@ -29,9 +29,9 @@ class SiteDriver final : public TransportHandler {
     virtual ~Host() = default;
     // The machine has made a step. The host carries its actions out, in this order: by act(), or by itself.
     virtual void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) = 0;
-    // What act() was to do failed: the site cannot go on.
+    // An action failed in act(): the site cannot go on.
     virtual void failed(const Status& why) = 0;
-    // A part of another site's optimizer state; nothing where none is taken.
+    // A part of another site's optimizer state; nullopt if none is being fetched.
     virtual std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk,
                                                               BufferPtr payload) = 0;
   };
@@ -43,12 +43,12 @@ class SiteDriver final : public TransportHandler {
   [[nodiscard]] DataPlane& data() { return data_; }
   [[nodiscard]] const DataPlane& data() const { return data_; }
 
-  // The machine is never entered twice: within a step events wait for its end.
+  // The machine is never re-entered: events that come during a step wait for its end.
   void feed(protocol::SiteEvent event);
   [[nodiscard]] TimePoint next_deadline() const {
     return stopped_ ? kNever : std::min(site_.next_deadline(), links_.next_deadline());
   }
-  // Nothing is fed any more, nor kept.
+  // No event is fed or kept any more.
   void stop() {
     stopped_ = true;
     pending_.clear();
@@ -72,7 +72,7 @@ class SiteDriver final : public TransportHandler {
   void act(const protocol::DialPeer& action);
   void act(const protocol::StartExchange& action);
   void act(const protocol::CancelExchange& action);
-  // What became of the parameters; nothing when it failed, which the host has been told.
+  // Returns what became of the parameters; nullopt on failure, of which the host has been told.
   std::optional<DataPlane::Applied> act(const protocol::ApplyCommit& action);
   void act(const protocol::KeepAnchor& action);
   void act(const protocol::ReceiveAnchor& action);
@@ -87,7 +87,7 @@ class SiteDriver final : public TransportHandler {
   using Dial = std::variant<protocol::DialCoordinator, SiteId>;
 
   [[nodiscard]] DataPlane::Parts with_heartbeats(DataPlane::Parts parts);
-  // In the middle of a pass over all elements: the coordinator hears that this site is alive.
+  // Tells the coordinator, in the middle of a pass over all elements, that this site is alive.
   void while_passing();
   void make_room_for_link(LinkId link, const std::string& site);
   [[nodiscard]] std::string voter_of(SiteId site) const;
@@ -107,8 +107,8 @@ class SiteDriver final : public TransportHandler {
   TimePoint last_heartbeat_{};
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
-  std::map<LinkId, std::string> ends_;  // of each link the other end's address
-  LinkAdmission links_;                 // those whose peers have said Hello are taken in
+  std::map<LinkId, std::string> ends_;  // the address of each link's other end
+  LinkAdmission links_;                 // admits links whose peers have said Hello
   RateLimit probed_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;

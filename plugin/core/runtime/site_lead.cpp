@@ -35,14 +35,14 @@ CallResult SiteLead::call(const std::vector<RankReport>& reports, bool behind, T
   work_.count(samples);
   if (rounds_.in_flight()) {
     CallResult merged = result_of(leader_.end_round(called), false);
-    // What was trained since the trigger is dropped with what was unfit.
+    // The steps since the trigger are dropped together with the unfit delta.
     if (merged.took_anchor) work_.drop(rounds_.schedule().steps_since_round());
     return merged;
   }
   pace_.triggered(called, rounds_.steps());
   CallResult mine;
   mine.round = rounds_.round();
-  if (node()->budget_over()) {  // by what was given to joiners since the last round
+  if (node()->budget_over()) {  // spent on joiners since the last round
     mine.alone = budget_is_over();
     mine.leaving = leaving_;
     return mine;
@@ -54,7 +54,7 @@ CallResult SiteLead::call(const std::vector<RankReport>& reports, bool behind, T
   }
   const TimePoint start = clock_.now();
   const Result<RoundReport> report = leader_.round(trigger());
-  leaving_ = leaving_ || termination_requested();  // meanwhile: this was the last one
+  leaving_ = leaving_ || termination_requested();  // requested meanwhile: this was the last round
   mine = result_of(report, leaving_);
   mine.stays_due = asks_again(mine, clock_.now() - start);
   return mine;
@@ -66,7 +66,7 @@ void SiteLead::call_over(TimePoint called) {
   if (!rounds_.in_flight()) pace_.round_over(now, !rounds_.skipped());
 }
 
-// Ranks may differ in what the script has put in the parameters' place, so they ask each other first.
+// The script may have replaced the parameters on some ranks only, so the ranks ask each other first.
 CallResult SiteLead::keeps_out(const std::vector<RankReport>& reports) const {
   std::vector<std::string> ranks;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
@@ -121,7 +121,7 @@ CallResult SiteLead::result_of(const Result<RoundReport>& report, bool leaving) 
   return mine;
 }
 
-// Although something was trained here, which counts later.
+// True although this site has trained; its steps count later.
 bool SiteLead::nothing_was_averaged(const RoundReport& report) const {
   const std::uint64_t steps = rounds_.steps_to_count();
   if (!report.contributors.empty() || steps == 0) return false;
@@ -178,14 +178,14 @@ void SiteLead::continue_alone() {
   part(why_alone_, 0);
 }
 
-// The node is gone afterwards, and what it has counted is kept.
+// The node is gone afterwards, but its count of egress is kept.
 void SiteLead::part(const std::string& reason, std::uint32_t next_generation) {
   if (node() != nullptr) egress_spent_ = std::max(egress_spent_, node()->egress_spent());
   leader_.leave(reason, next_generation);
 }
 
-// At each round that is due while this site trains alone, so that it does not look healthy. That the budget is spent
-// was said once.
+// Logged at each round that is due while this site trains alone, so that the site does not look healthy. A spent budget
+// is logged only once.
 void SiteLead::log_training_alone() {
   const TimePoint now = clock_.now();
   if (why_alone_ == kBudgetOver || !rounds_.schedule().would_be_due(now)) return;

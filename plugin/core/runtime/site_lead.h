@@ -1,5 +1,5 @@
-// What the leader of a site decides for all its ranks: the result of a call, which it makes with the swarm, and when
-// the next call is due. A failed call returns its failure as the result, because the other ranks wait for a result.
+// The decisions of a site's leader for all its ranks: the result of a call, which it makes with the swarm, and when the
+// next call is due. A failed call returns its failure as the result, because the other ranks wait for a result.
 //
 // Threads: the session's caller. Ownership: the Leader, with its arena and node.
 #pragma once
@@ -20,7 +20,7 @@ namespace collab {
 
 class SiteLead {
  public:
-  // `rounds` are those of this rank: they follow what is decided here.
+  // `rounds`: this rank's; they follow what is decided here.
   SiteLead(const SessionOptions& options, ParameterVector& parameters, RankRounds& rounds)
       : options_(options), rounds_(rounds), leader_(options_, parameters), same_model_check_(options_.site) {}
 
@@ -29,7 +29,7 @@ class SiteLead {
   // ---- the calls of all ranks, with what each reports
   CallResult join(const std::vector<RankReport>& reports);
   void training_begins() { pace_.begin(clock_.now(), 0); }
-  // A whole round; with `behind` its begin. While one is in flight: its merge.
+  // A whole round, or with `behind` its begin. While a round is in flight: its merge.
   CallResult call(const std::vector<RankReport>& reports, bool behind, TimePoint called);
   CallResult keeps_out(const std::vector<RankReport>& reports) const;
   // The call is over, at this rank as at the others; the script stood still since `called`.
@@ -38,15 +38,15 @@ class SiteLead {
   // ---- between calls: the step that is to be announced to the other ranks, 0: none
   std::uint64_t step_of_round();
   std::uint64_t step_of_merge();
-  [[nodiscard]] bool round_is_over();  // of one in flight: merging it would not wait, or the site is to leave
+  [[nodiscard]] bool round_is_over();  // merging the round in flight would not wait, or the site is to leave
 
   // ---- the end
   void ask_to_leave() { leaving_ = true; }
-  void ends() { ends_ = true; }  // what follows are the site's last rounds
+  void ends() { ends_ = true; }  // the next rounds are the site's last
   void leave(std::uint32_t next_generation);
-  // It has been left, or was never let in: this rank trains on alone.
+  // The site has left the swarm, or was never let in: this rank trains on alone.
   void continue_alone();
-  void log_training_alone();  // where a round would be due
+  void log_training_alone();  // when a round would be due
 
   void note_loss(float loss) { work_.note_loss(loss); }
   void add_to(SessionStatus& status) const;
@@ -78,7 +78,7 @@ class SiteLead {
   std::uint32_t asked_again_ = 0;  // rounds that stayed due since the last one that came about
   Digest state_;
   std::uint64_t egress_spent_ = 0;  // once it has left
-  bool leaving_ = false;            // was asked to
+  bool leaving_ = false;            // the site was asked to leave
   bool ends_ = false;
   std::string why_alone_;
   StatusCode failure_ = StatusCode::kRefused;

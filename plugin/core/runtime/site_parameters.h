@@ -1,6 +1,6 @@
 // A site's parameters at its node, and the anchor they are trained from: what becomes of them at a join and at the end
-// of a round, beyond what the data plane does. With a copy rounds may run behind the training: then the parameters here
-// are the copy, and what it becomes is merged into the script's.
+// of a round, beyond what the data plane does. With a copy, rounds may run behind the training. Then the parameters
+// here are the copy, and its result is merged into the script's.
 //
 // Threads: the node's loop, while the caller stands still, or has handed over the copy. Ownership: borrows all three.
 #pragma once
@@ -19,7 +19,7 @@ namespace collab {
 
 class SiteParameters {
  public:
-  // `copy`: `parameters` again, or null.
+  // `copy`: the same object as `parameters`, or null.
   SiteParameters(ArenaWriter& arena, ParameterVector& parameters, TrainingCopy* copy, std::uint32_t fragments)
       : arena_(arena),
         parameters_(parameters),
@@ -32,7 +32,7 @@ class SiteParameters {
   [[nodiscard]] std::uint64_t size() const { return parameters_.size(); }
   [[nodiscard]] const protocol::Fragments& fragments() const { return fragments_; }
 
-  // The site has joined: they are the anchor, which this gives.
+  // The site has joined: sets the parameters to the anchor, and returns it.
   [[nodiscard]] Result<SealedAnchor> take_anchor() {
     const std::optional<SealedAnchor> anchor = arena_.sealed();
     COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
@@ -40,20 +40,20 @@ class SiteParameters {
     return *anchor;
   }
 
-  // `merges`: the caller trains on, and takes the copy's part when the round is over.
+  // `merges`: the caller trains on, and merges the copy when the round is over.
   void begin_round(bool merges) {
     if (copy_ != nullptr) copy_->begin_round(merges);
   }
   [[nodiscard]] bool merges() const { return copy_ != nullptr && copy_->merges(); }
-  // A round is done; `trained`: the site's samples at its trigger. Merged parameters differ between sites: a site
-  // that waits for a round, and has nothing that it does not count, takes the anchor whatever its weight was.
+  // A round is done; `trained`: the site's samples at its trigger. Merged parameters differ between sites. So if a site
+  // waits for a round that counts all its samples, it takes the anchor, whatever its weight was.
   [[nodiscard]] Status round_done(const protocol::RoundDone& done, std::uint64_t trained) {
     if (copy_ == nullptr || merges() || done.samples != trained) return {};
     copy_->before_write();
     return change_parameters(*copy_, ParameterChange::kToAnchor, arena_.anchor(), {},
                              fragments_.range_of(copy_->size(), done.round));
   }
-  // What the site's ranks are to do with the copy; nothing: there is none.
+  // What the site's ranks do with the copy; nullopt: there is none.
   [[nodiscard]] std::optional<TrainingCopy::End> end_round() {
     return copy_ == nullptr ? std::nullopt : std::optional(copy_->end_round(arena_.anchor()));
   }

@@ -1,4 +1,4 @@
-// What a site's node tells of: to the log and the events file.
+// Writes the notes and rounds of a site's node to the log and the events file.
 //
 // Threads: the node's loop. Ownership: the events file; borrows the configuration.
 #pragma once
@@ -32,7 +32,7 @@ class SiteReporter {
  private:
   const Config& config_;
   const std::string site_;
-  const std::string transport_;  // its name
+  const std::string transport_;  // the transport's name
   const protocol::Fragments fragments_;
   EventsFile events_;
   Notes notes_{events_, site_};

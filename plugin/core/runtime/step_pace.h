@@ -1,5 +1,5 @@
-// How long a step and a round take at this site, and what share of the time rounds take: for the leader, which may
-// choose the period by it, and for the status.
+// How long a step and a round take at this site, and what share of the time rounds take: for the leader, which may use
+// them to choose the period, and for the status.
 //
 // A step's time is the time of training, without calls in which the script stands still. A round's time runs from its
 // trigger until its mean is in the parameters. For rounds behind the training, that is the merge.
@@ -23,7 +23,7 @@ class StepPace {
     steps_ = steps;
     stood_ = stood_since_ = behind_ = merged_ = {};
   }
-  // A round begins. Of several at one step, all that they take counts for the steps that follow.
+  // A round begins. If several begin at one step, their time counts for the steps that follow.
   void triggered(TimePoint now, std::uint64_t steps) {
     since_ = now;
     stood_since_ = {};
@@ -35,7 +35,7 @@ class StepPace {
     measured_.merged_ppm = share(merged_, span);
     begin(now, steps);
   }
-  // `merging`: of that time, to put a round's result into the parameters.
+  // `merging`: the part of `time` in which a round's result was merged into the parameters.
   void stood_still(Duration time, Duration merging) {
     stood_ += time;
     stood_since_ += time;
@@ -60,12 +60,12 @@ class StepPace {
   }
 
   TimePoint since_{};       // the last trigger
-  Duration stood_since_{};  // then
-  // The trigger that was the first at its step, and what came since.
+  Duration stood_since_{};  // since the last trigger
+  // The first trigger at its step, and the totals since.
   TimePoint measured_from_{};
   std::uint64_t steps_ = 0;
   Duration stood_{}, behind_{}, merged_{};
-  wire::Measured measured_;  // without lines and loss
+  wire::Measured measured_;  // without the rates of lines and the loss
 };
 
 }  // namespace collab

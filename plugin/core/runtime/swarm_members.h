@@ -19,7 +19,7 @@ namespace collab {
 
 class SwarmMembers {
  public:
-  // How often the sites have changed, and the ranks. False: set_members() would change nothing.
+  // How often the sites and the ranks have changed. False: set_members() would change nothing.
   [[nodiscard]] bool may_have_changed(std::uint64_t sites, std::uint64_t ranks) {
     const std::pair changes(sites, ranks);
     return changes != std::exchange(changes_, changes);
@@ -40,7 +40,7 @@ class SwarmMembers {
   }
 
  private:
-  std::pair<std::uint64_t, std::uint64_t> changes_;  // of the loop
+  std::pair<std::uint64_t, std::uint64_t> changes_;  // last seen by the loop
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> members_;  // guarded by mutex_

@@ -31,7 +31,7 @@ sem_t arrived;
 static_assert(std::atomic<Milliseconds>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
               "a signal handler may use nothing that locks");
 
-// Never destroyed, as the thread that calls them may outlive main().
+// Never destroyed, because the thread that calls the hooks may outlive main().
 struct TerminationHooks {
   std::mutex mutex;
   std::map<const TerminationHook*, std::function<void()>> calls;
@@ -51,7 +51,7 @@ void end_by(int number) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   sigaction(number, &action, nullptr);
-  kill(getpid(), number);  // in a handler it is delivered when that returns
+  kill(getpid(), number);  // in a handler, the signal is delivered when the handler returns
 }
 
 // Only what is safe in a signal handler.
@@ -103,7 +103,7 @@ void end_after_the_limit() {
   while (sem_wait(&arrived) != 0) {
   }
   const std::chrono::milliseconds limit(limit_ms.load());
-  // The hooks may take long, but the limit holds all the same.
+  // The hooks may take long, but the limit holds anyway.
   std::thread(run_termination_hooks, limit * 7 / 10).detach();
   std::this_thread::sleep_for(limit);
   carry_out_termination();

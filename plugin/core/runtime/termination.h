@@ -1,5 +1,5 @@
-// SIGTERM as a request to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP, of
-// a terminal that was closed, is the same request.
+// SIGTERM as a request to leave: the process may finish its step and hand over what it has, within a limit. SIGHUP (the
+// terminal was closed) is the same request.
 //
 //   signal --> request --(7 tenths of the limit)--> hooks, if any, and the end --(the limit)--> the end
 //
@@ -17,27 +17,26 @@ namespace collab {
 
 inline constexpr std::chrono::milliseconds kSameRequest{5000};
 
-// After the signal the process is ended by it when `limit` has passed, whatever it does meanwhile; further ones within
-// `same_request` are ignored. False: somebody else handles or ignores SIGTERM already. Calls after the first only
-// change the times.
+// The signal ends the process after `limit`, whatever the process does meanwhile. Further signals within `same_request`
+// are ignored. False: SIGTERM is handled or ignored already. Calls after the first only change the times.
 bool watch_for_termination(std::chrono::milliseconds limit, std::chrono::milliseconds same_request = kSameRequest);
 // SIGTERM or SIGHUP has come.
 [[nodiscard]] bool termination_requested();
-// The one that has come, else SIGTERM.
+// The signal that has come, else SIGTERM.
 [[nodiscard]] const char* termination_signal();
 // Ends the process as that signal does by default.
 [[noreturn]] void carry_out_termination();
 
-// In a process that serves this one, a DataLoader's worker: stopping a service signals it too, and the last steps need
-// it. From here on the two signals act only if the parent sends them, or is gone.
+// For a process that serves its parent, such as a DataLoader's worker: stopping a service signals the worker too, but
+// the last steps need it. From here on the two signals act only if the parent sends them, or is gone.
 void end_by_parent_only();
 
-// What is to run before the process ends, by a thread of its own, where the process has not ended by then; it ends
-// once all have run. Must not throw.
+// A call that runs before the process ends, on a thread of its own, if the process has not ended by then. The process
+// ends once all such calls have run. The call must not throw.
 class TerminationHook {
  public:
   explicit TerminationHook(std::function<void()> call);
-  // Not while it runs: then the process ends.
+  // Does not return while the call runs: the process ends after it.
   ~TerminationHook();
   TerminationHook(const TerminationHook&) = delete;
   TerminationHook& operator=(const TerminationHook&) = delete;

@@ -15,15 +15,15 @@ namespace collab {
 
 class TrainedWork {
  public:
-  // `samples`: of all ranks, since the call before.
+  // `samples`: of all ranks, since the previous call.
   void count(std::uint64_t samples) { before_ = std::exchange(samples_, samples_ + samples); }
-  // Drops what was counted last, with so many steps.
+  // Drops the samples that were counted last, and so many steps.
   void drop(std::uint64_t steps) {
     samples_ = before_;
     dropped_steps_ += steps;
   }
   void note_loss(float loss) { loss_ = std::bit_cast<std::uint32_t>(loss); }
-  // With samples, steps and loss; `steps`: that were made; `measured`: all else that is told with it.
+  // A trigger with samples, steps and loss. `steps`: taken so far; `measured`: all else that the trigger reports.
   [[nodiscard]] protocol::Trigger trigger(std::uint64_t steps, const wire::Measured& measured = {}) const {
     protocol::Trigger told;
     told.samples = samples_;
@@ -35,7 +35,7 @@ class TrainedWork {
 
  private:
   std::uint64_t samples_ = 0;
-  std::uint64_t before_ = 0;  // what was counted last
+  std::uint64_t before_ = 0;  // `samples_` before the last count
   std::uint64_t dropped_steps_ = 0;
   std::uint32_t loss_ = wire::kNoLoss;
 };

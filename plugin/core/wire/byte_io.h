@@ -1,8 +1,8 @@
 // Writer and Reader: the same calls in both directions, so that a message's layout is written down once (fields.h).
 //
 // Integers are little-endian; float64 is its IEEE 754 bits; a text is a u16 length (u32 for those over 64 KiB) and
-// UTF-8 without NUL; a list is a u32 count and its entries. Both check every bound; the first fault sticks, later
-// calls do nothing, and status() names the field: "participants[3].weight".
+// UTF-8 without NUL; a list is a u32 count and its entries. Both classes check every bound. The first error sticks,
+// later calls do nothing, and status() names the field: "participants[3].weight".
 // Threads: one owner. Ownership: the Reader borrows its bytes.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace collab::wire {
 
-// Where in the message we are, for errors; and the first error.
+// The current place in the message, for error texts; and the first error.
 class FieldPath {
  public:
   [[nodiscard]] bool ok() const { return status_.ok(); }
@@ -47,9 +47,9 @@ class FieldPath {
   Status status_;
 };
 
-// Why `text` may not travel, or empty: too long, not UTF-8, holds a NUL.
+// Why `text` cannot be sent: too long, not UTF-8, or with a NUL. Empty: it can.
 [[nodiscard]] std::string fault_of_text(std::string_view text, std::size_t max_bytes);
-// At most `max_bytes` of well-formed UTF-8 without NUL: what is too long is cut, what is ill-formed becomes '?'.
+// At most `max_bytes` of well-formed UTF-8 without NUL. Longer text is cut; ill-formed bytes become '?'.
 [[nodiscard]] std::string fit_sentence(std::string_view text, std::size_t max_bytes);
 
 [[nodiscard]] constexpr bool is_weight(double value) { return value >= 0 && value <= kMaxWeight; }
@@ -120,7 +120,7 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
   [[nodiscard]] const Status& status() const { return path_.status(); }
-  // Call last: bytes left over are a fault.
+  // Call last: left-over bytes are an error.
   void finish();
 
   template <typename U>
@@ -146,7 +146,7 @@ class Reader {
   }
   void weight(const char* name, double& value) {
     const auto came = std::bit_cast<double>(get<std::uint64_t>(name));
-    // -0 is refused with the negative ones: one value, one encoding.
+    // -0 is refused like negative numbers, so each value has one encoding.
     if (!is_weight(came) || std::signbit(came)) return path_.fail(name, kWeightExpected, std::to_string(came));
     value = came;
   }
@@ -179,7 +179,7 @@ class Reader {
   }
 
  private:
-  // The next `count` bytes; empty after a fault.
+  // The next `count` bytes; empty after an error.
   std::span<const std::byte> take(const char* name, std::size_t count);
 
   template <typename U>

@@ -17,7 +17,7 @@
 namespace collab::wire {
 namespace {
 
-// The header; docs/protocol/wire.md has the drawing. Magic and version keep their place in every version to come.
+// The header; docs/protocol/wire.md has the drawing. Magic and version keep their place in all future versions.
 constexpr std::array<std::byte, 4> kMagic{std::byte{'C'}, std::byte{'L'}, std::byte{'B'}, std::byte{'1'}};
 constexpr std::size_t kVersionAt = 4;
 constexpr std::size_t kReservedAt = 6;
@@ -89,7 +89,7 @@ Status check_header(std::span<const std::byte> frame, std::uint16_t& type) {
   return {};
 }
 
-// The alternative number `index` of Message, default-made.
+// Alternative number `index` of Message, default-constructed.
 template <std::size_t... kIndex>
 Message make_message(std::size_t index, std::index_sequence<kIndex...>) {
   Message message;

@@ -16,8 +16,8 @@ namespace collab::wire {
 
 [[nodiscard]] std::string_view name_of(const Message& message);  // "StartAttempt"
 
-// A frame as it goes into TransportMessage::head. The message must keep its bounds and rules (a broken one is a
-// bug and aborts); what people bring (names, models) goes through try_encode first. Reasons that are too long are cut.
+// A frame for TransportMessage::head. The message must keep its bounds and rules; if not, that is a bug, and encode()
+// aborts. User input (names, models) goes through try_encode() first. Reasons that are too long are cut.
 [[nodiscard]] std::vector<std::byte> encode(const Message& message);
 
 // kInvalidArgument names the message, the field, what was expected and what came.
@@ -27,7 +27,7 @@ namespace collab::wire {
 // both versions.
 [[nodiscard]] Result<Message> decode(std::span<const std::byte> frame);
 
-// A record by itself, as it is kept: what a site may read back is as little trusted as what comes from others.
+// A record by itself, for its file. A record read back from a file is trusted as little as one from the network.
 [[nodiscard]] std::vector<std::byte> encode_record(const Record& record);
 [[nodiscard]] Result<Record> decode_record(std::span<const std::byte> bytes);
 

@@ -1,5 +1,5 @@
-// The body of every message, once for both directions: fields(io, message) names each field in its order on the
-// wire with its bound; io is a Writer or a Reader (byte_io.h). The tables of docs/protocol/wire.md say the same.
+// The body of every message, once for both directions. fields(io, message) lists the fields in wire order with their
+// bounds; io is a Writer or a Reader (byte_io.h). The tables of docs/protocol/wire.md say the same.
 // Threads: pure functions.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace collab::wire {
 inline constexpr std::size_t kLeastVoterBytes = 4 + 2 + 8 + 1;
 inline constexpr std::size_t kLeastProposalBytes = 73;
 
-// A Join that is read into, or a const Join that is written.
+// Accepts both a T to read into and a const T to write.
 template <typename M, typename T>
 concept Of = std::same_as<std::remove_const_t<M>, T>;
 
@@ -149,7 +149,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.part("fingerprint", m.fingerprint);
   io.part("offer", m.offer);
   io.part("report", m.report);
-  // The least bytes one entry takes bound the count before memory is reserved for it.
+  // The smallest size of an entry bounds the count before memory is reserved.
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
   io.boolean("resumed", m.resumed);

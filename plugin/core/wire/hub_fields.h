@@ -1,4 +1,4 @@
-// The bodies of the collective hub's messages, as fields.h has the others.
+// The bodies of the collective hub's messages, in the way of fields.h.
 // Threads: pure functions.
 #pragma once
 

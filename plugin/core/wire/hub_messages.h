@@ -1,5 +1,4 @@
-// The messages of the collective hub: collectives between ranks of different sites, by way of a hub. Part of
-// messages.h.
+// The messages of the collective hub, which serves collectives between ranks of different sites. Part of messages.h.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -15,7 +14,8 @@ namespace collab::wire {
 
 // ---- parts of several messages --------------------------------------------------------------------
 
-// Under which a hub asks, of a world's ranks. The larger term wins; of one term the larger hub.
+// The number under which a hub asks a world's ranks to promise and accept. The larger term wins; with equal terms the
+// larger hub.
 struct Ballot {
   std::uint64_t term = 0;  // 0: none
   std::uint64_t hub = 0;   // drawn at random by the hub's process
@@ -24,7 +24,7 @@ struct Ballot {
 
 // One membership of a world: all ranks except those in `gone`, which only grows from one epoch to the next.
 struct Epoch {
-  std::uint64_t number = 0;  // 0: everybody
+  std::uint64_t number = 0;  // 0: all ranks are members
   std::vector<RankId> gone;  // ascending
   bool operator==(const Epoch&) const = default;
 };
@@ -49,31 +49,31 @@ struct Held {
 // First on a link of the collective hub: which rank comes, where the ranks of its world are, and what it remembers as
 // an acceptor. With the hub's own ballot as `promised` it is a promise: it will accept nothing under an older ballot.
 struct Enter {
-  std::string swarm;                   // COLLAB_RUN: refuses a stranger's swarm
+  std::string swarm;                   // COLLAB_RUN: another swarm is refused
   std::uint64_t world = 0;             // drawn at random by the world's first rank
   RankId rank;                         // within the world
   std::vector<std::string> sites;      // names
-  std::vector<std::uint32_t> site_of;  // index into `sites`, of every rank of the world
-  std::uint32_t candidates = 1;        // how many hubs this rank may turn to
-  bool returning = false;              // it was with a hub before: the others may take as long to find this one
-  AcceptorId acceptor{};               // drawn at random by this process: its memory is the one that counts
+  std::vector<std::uint32_t> site_of;  // for every rank of the world, an index into `sites`
+  std::uint32_t candidates = 1;        // how many hubs this rank may dial
+  bool returning = false;              // was at a hub before, so the others may need time to find this one
+  AcceptorId acceptor{};               // drawn at random by this process, whose memory counts
   Ballot promised{};
-  Epoch chosen{};           // the newest it knows of
-  Ballot accepted_under{};  // no term: it has accepted nothing after `chosen`
+  Epoch chosen{};           // the newest chosen epoch that it knows
+  Ballot accepted_under{};  // term 0: it has accepted nothing after `chosen`
   Epoch accepted{};
   std::vector<Completed> completed{};
   std::vector<Held> held{};
-  std::vector<GroupId> closed{};  // which it takes no part in any more
+  std::vector<GroupId> closed{};  // groups in which it no longer takes part
   bool operator==(const Enter&) const = default;
 };
 
-// Opens a group, at every hub anew. Two groups whose numbers differ in the lowest bit are twins: a call of one is never
-// made in the other.
+// Opens a group; sent again to every new hub. Two groups whose numbers differ only in the lowest bit are twins: a call
+// belongs to one of them, never to both.
 struct Assemble {
   GroupId group;
   std::vector<RankId> members;  // in the order of the group's ranks, each once
-  GroupId parent{};             // of a pair that sends from members[0] to members[1]: the group it was made for, and
-  std::uint32_t tag = 0;        // the tag; else 0
+  GroupId parent{};             // if this is a pair that sends from members[0] to members[1]: its group; else 0
+  std::uint32_t tag = 0;        // likewise, the tag; else 0
   bool operator==(const Assemble&) const = default;
 };
 
@@ -89,13 +89,13 @@ enum class Absence : std::uint8_t { kFails = 0, kProceeds = 1, kNeedsRoot = 2 };
 struct Contribute {
   GroupId group;
   std::uint64_t step = 0;  // counted from 1
-  std::uint64_t call = 0;  // of the calls of this group and its twin, counted alike at all ranks of both; 0: none
+  std::uint64_t call = 0;  // counts calls of this group and its twin alike at all their ranks; 0: none
   std::string operation;   // the same at all members: "all_reduce (sum) of 12 float32"
   std::string shape;       // for people
   Absence absence = Absence::kFails;
-  std::uint32_t root = 0;             // whose absence matters, a member's index
-  bool wants = true;                  // it is to be given the others' parts
-  bool absent = false;                // it is alive but has nothing to give: the others do without it
+  std::uint32_t root = 0;             // index of the member that kNeedsRoot needs
+  bool wants = true;                  // it wants the others' parts
+  bool absent = false;                // it is alive but has nothing to give: the others go on without it
   std::uint32_t timeout_ms = 0;       // 0: none
   std::vector<std::uint64_t> splits;  // bytes for each member, one after another; empty: all of it for everyone
   bool operator==(const Contribute&) const = default;
@@ -116,7 +116,7 @@ struct AcceptedEpoch {
   bool operator==(const AcceptedEpoch&) const = default;
 };
 
-// Tell me as soon as anybody sends to me in this group, with this tag.
+// "Tell me as soon as a member sends to me in this group, with this tag."
 struct ResolveSender {
   GroupId group;
   std::uint32_t tag = 0;
@@ -159,7 +159,7 @@ struct Stands {
   bool operator==(const Stands&) const = default;
 };
 
-// Answers ResolveSender: a member's index.
+// Answers ResolveSender; `from` is a member's index.
 struct SenderResolved {
   GroupId group;
   std::uint32_t tag = 0;
@@ -180,9 +180,9 @@ struct StepResult {
   GroupId group;
   std::uint64_t step = 0;
   Ballot ballot{};                    // under which it was decided
-  bool stands = false;                // at once: there is no other hub
-  std::vector<std::uint32_t> absent;  // members it was completed without, ascending
-  std::string error;                  // empty: it went well
+  bool stands = false;                // true: stands at once, because there is no other hub
+  std::vector<std::uint32_t> absent;  // the step was completed without these members, ascending
+  std::string error;                  // empty: success
   bool operator==(const StepResult&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// Every message collab speaks, as plain structs. Bytes <-> messages is codec.h's neighbour `encoding.h`;
-// the grammar is docs/protocol/wire.md.
+// Every message of the protocol, as a plain struct. encoding.h turns messages into bytes and back;
+// docs/protocol/wire.md has the grammar.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -19,11 +19,11 @@ inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
 
 // ---- parts of several messages --------------------------------------------------------------------
 
-// One site of a membership, more than half of which every attempt needs.
+// One site of a membership. Every attempt needs more than half of a membership.
 struct Voter {
   SiteId site;  // its number in the attempt's lists
   std::string name;
-  AcceptorId acceptor{};  // the memory that counts; a site that comes with another one has lost its record
+  AcceptorId acceptor{};  // the memory that counts; a site with another acceptor has lost its record
   bool left = false;      // in good order: whatever the others accept, it accepts
   bool operator==(const Voter&) const = default;
 };
@@ -32,7 +32,7 @@ struct Participant {
   SiteId site;
   std::string name;
   double weight = 0;  // 0: receives the mean, contributes nothing
-  // What it sent and what was sent to it in this round's attempts from this one on still stands.
+  // Contributions to it and from it in this round's attempts from this one on are still valid.
   AttemptId since{};
   bool here = true;  // false: it was lost after its contribution had arrived at all owners
   bool operator==(const Participant&) const = default;
@@ -44,8 +44,8 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// One try at a round: what is proposed under a ballot (term, attempt). Nobody has a weight: nothing is exchanged, there
-// are no slices, and the commit moves the round's number on.
+// One try at a round, proposed under a ballot (term, attempt). If no participant has a weight, nothing is exchanged and
+// there are no slices: the commit only moves the round's number on.
 struct StartAttempt {
   TermId term;
   std::uint32_t generation = 1;  // of the model
@@ -59,7 +59,7 @@ struct StartAttempt {
   bool operator==(const StartAttempt&) const = default;
 };
 
-// No contributors: nobody had anything to contribute, so the anchor stays as it is.
+// Without contributors, the anchor stays as it is.
 struct Commit {
   TermId term;
   RunId run;
@@ -78,18 +78,18 @@ struct ModelEntry {
   std::string dtype;  // "float32", "bfloat16", ...
   std::vector<std::uint64_t> shape;
   TensorKind kind = TensorKind::kAveraged;
-  Digest digest;  // of the bytes, not of averaged tensors: frozen ones must agree, those left out may differ
+  Digest digest;  // of the bytes; none for averaged tensors. Frozen tensors must agree, left-out ones may differ
   bool operator==(const ModelEntry&) const = default;
 };
 
-// A knob all sites must agree on, as text: "codec"="int8".
+// A knob that must be the same at all sites, as text: "codec"="int8".
 struct Setting {
   std::string key;
   std::string value;
   bool operator==(const Setting&) const = default;
 };
 
-// An anchor by name. Of what a site can bring: run 0 means that it has none yet, and `digest` is of its fresh
+// An anchor by name. In the offer of a site, run 0 means that it has no anchor yet; `digest` is then of its fresh
 // parameters.
 struct Offer {
   RunId run;
@@ -98,32 +98,32 @@ struct Offer {
   bool operator==(const Offer&) const = default;
 };
 
-// An attempt a site has been told of, and whether it has accepted it. An acceptor's (ballot, value).
+// An attempt that a site knows, and whether it has accepted it: an acceptor's (ballot, value).
 struct Proposal {
   StartAttempt start;
   bool accepted = false;
   std::vector<Digest> slices{};  // as in Done, when accepted
-  TermId settled{};  // the last term under which a successor proposed it again, and it was accepted; 0: none
+  TermId settled{};              // the last term under which a successor proposed it again and it was accepted; 0: none
   bool operator==(const Proposal&) const = default;
 };
 
-// A round that was committed, for sites that were not there.
+// A committed round, for sites that missed it.
 struct Past {
   RunId run;
   RoundId round;
   AttemptId attempt;
   std::vector<std::string> contributors;  // names
-  Digest mean;                            // of the slices' digests; zero where nothing was exchanged
+  Digest mean;                            // of the slices' digests; zero if nothing was exchanged
   bool operator==(const Past&) const = default;
 };
 
 // What an acceptor must not forget. It is durable before the site promises or accepts.
 struct Record {
   AcceptorId acceptor{};
-  TermId promised{};                  // it follows no older term
+  TermId promised{};                  // the site follows no older term
   std::uint32_t generation = 1;       // of the model
   Digest fingerprint{};               // of its description
-  Offer anchor{};                     // the newest that was agreed on, as far as it knows; run 0: none
+  Offer anchor{};                     // the newest agreed anchor that it knows; run 0: none
   std::vector<Voter> voters{};        // the membership as of that anchor
   std::vector<Proposal> proposals{};  // at the round after it: the newest attempt, and the newest settled
   std::vector<Past> recent{};         // the last rounds it saw committed, oldest first
@@ -134,29 +134,28 @@ struct Record {
 struct Report {
   Record record{};
   bool member = false;      // this process has been let in before
-  bool training = false;    // its parameters move: it comes to its trigger by itself
-  bool holds_mean = false;  // of the newest attempt it has accepted: it can apply its commit
+  bool training = false;    // it trains, so it comes to its trigger by itself
+  bool holds_mean = false;  // it holds its newest accepted attempt's mean, so it can apply the commit
   bool operator==(const Report&) const = default;
 };
 struct Join {
-  std::string swarm;                 // COLLAB_RUN: refuses a stranger's swarm
+  std::string swarm;                 // COLLAB_RUN: another swarm is refused
   std::string site;                  // unique in the swarm
-  std::uint32_t index = kNoIndex;    // the SiteId asked for, or kNoIndex
+  std::uint32_t index = kNoIndex;    // the requested SiteId, or kNoIndex
   std::uint32_t expected_sites = 1;  // round 0 waits for this many
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
   bool helper = false;               // it owns slices and trains nothing; its model is not compared
-  std::uint32_t generation =
-      1;  // of the models this run trains one after the other, from 1; a helper's: of what it holds
-  std::uint64_t elements = 0;  // length of the parameter vector
-  Digest fingerprint{};        // of the model's description; a helper's does not count
-  Offer offer;                 // the anchor it can bring; run 0: none, the digest is of fresh parameters
+  std::uint32_t generation = 1;      // of the model that it trains, from 1; for a helper: that it holds
+  std::uint64_t elements = 0;        // length of the parameter vector
+  Digest fingerprint{};              // of the model's description; ignored for a helper
+  Offer offer;                       // the anchor it can bring; run 0: none, the digest is of fresh parameters
   Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
-  bool resumed = false;       // its script had loaded a state into the model or the optimizer
+  bool resumed = false;       // its script has loaded a state into the model or the optimizer
   std::string init_from{};    // COLLAB_INIT_FROM: the site whose parameters the swarm is to begin with; empty: any
-  std::uint64_t process = 0;  // drawn when it began, and said to coordinators only: it proves the same process
-  std::uint64_t world = 0;    // whose collectives its ranks take part in (Enter::world); 0: of none
+  std::uint64_t process = 0;  // random number of this process, known to coordinators only: proves its identity
+  std::uint64_t world = 0;    // the world whose collectives its ranks take part in (Enter::world); 0: none
   bool operator==(const Join&) const = default;
 };
 
@@ -169,18 +168,18 @@ struct AnchorInstalled {
   bool operator==(const AnchorInstalled&) const = default;
 };
 
-inline constexpr std::uint32_t kNoLoss = 0x7FC00000;  // not a number: none was logged, or it was not finite
+inline constexpr std::uint32_t kNoLoss = 0x7FC00000;  // NaN: no loss was logged, or it was not finite
 
 // What a site has measured up to its trigger. 0: not known.
 struct Measured {
-  std::uint32_t up_kbit = 0;  // how fast its line has carried payloads, per second
+  std::uint32_t up_kbit = 0;  // measured rate of its line, for payloads
   std::uint32_t down_kbit = 0;
   std::uint64_t step_us = 0;         // a step of the training since the last trigger
   std::uint64_t round_us = 0;        // the last round, from the trigger to the mean in the parameters
-  std::uint32_t waited_ppm = 0;      // of the time since the last trigger: the script stood still for a round,
-  std::uint32_t overlapped_ppm = 0;  // a round ran behind the training,
-  std::uint32_t merged_ppm = 0;      // and its result was put into the parameters, which is part of `waited`
-  std::uint32_t loss = kNoLoss;      // as its script logged it last, as binary32
+  std::uint32_t waited_ppm = 0;      // part of the time since the last trigger in which the script waited for a round
+  std::uint32_t overlapped_ppm = 0;  // part of that time in which a round ran behind the training
+  std::uint32_t merged_ppm = 0;      // part of that time spent on merging the result; contained in waited_ppm
+  std::uint32_t loss = kNoLoss;      // the loss that its script logged last, as binary32
   bool operator==(const Measured&) const = default;
 };
 
@@ -191,14 +190,14 @@ struct Ready {
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
   Digest state;                                // of the anchor and outer state it holds
-  AttemptId since{};                           // as in Participant; 0: nothing stands
-  std::vector<std::uint32_t> sampled_delta{};  // some of the delta's elements, the same of every site, as binary32
+  AttemptId since{};                           // as in Participant; 0: nothing is still valid
+  std::vector<std::uint32_t> sampled_delta{};  // some elements of the delta, the same ones at every site, as binary32
   Measured measured{};
-  std::uint32_t period = 0;  // that the site follows; 0: the leader has told none
+  std::uint32_t period = 0;  // the period that the site follows; 0: the leader has set none
   bool operator==(const Ready&) const = default;
 };
 
-// "My delta is not fit to be averaged; form the attempt again without it."
+// "My delta cannot be averaged; form the attempt again without it."
 struct Decline {
   RoundId round;
   AttemptId attempt;
@@ -225,7 +224,7 @@ struct Done {
 
 struct Leave {
   std::string reason;
-  std::uint32_t next_generation = 0;  // where the site goes on at once; 0: nowhere
+  std::uint32_t next_generation = 0;  // the generation that the site trains next; 0: none
   bool operator==(const Leave&) const = default;
 };
 
@@ -237,7 +236,7 @@ struct Promise {
   bool operator==(const Promise&) const = default;
 };
 
-// "I accept it under this term, too." Answers Accept.
+// "I have accepted your proposal under this term, too." Answers Accept.
 struct Accepted {
   TermId term;
   bool operator==(const Accepted&) const = default;
@@ -250,7 +249,7 @@ struct Welcome {
   SiteId site;
   std::uint32_t heartbeat_ms = 1000;
   std::uint32_t grace_ms = 60000;
-  bool anew = false;  // what the site has promised was for another register: it goes on as a new acceptor
+  bool anew = false;  // the site's promises belong to another register: it goes on as a new acceptor
   bool operator==(const Welcome&) const = default;
 };
 
@@ -260,7 +259,7 @@ struct Refuse {
   bool operator==(const Refuse&) const = default;
 };
 
-// "Wait here: the swarm is not where you are yet." Answers Join in place of Welcome, which comes when it is.
+// "Wait here: the swarm is not where you are yet." Answers Join in place of Welcome, which follows once it is.
 struct Hold {
   std::string reason;
   bool operator==(const Hold&) const = default;
@@ -283,20 +282,21 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
-// What a site shows another in its Hello. Only these two sites and the leader know it.
+// The key that a site shows another in its Hello. Only these two sites and the leader know it.
 struct Key {
   SiteId site;
   Digest key;
   bool operator==(const Key&) const = default;
 };
 
-// To a new member those of all others, to each of them the new one's. They replace what was told of these sites before.
+// A new member gets the keys for all others, and each of them gets the key for the new member. They replace earlier
+// keys for these sites.
 struct Keys {
   std::vector<Key> keys;  // ascending SiteId
   bool operator==(const Keys&) const = default;
 };
 
-// Whether what a site had put into an exchange was part of the round's commit.
+// Whether a site's contribution is part of the round's commit.
 enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
 
 // "The swarm's anchor is this; take it from `sources` unless you hold it already."
@@ -304,13 +304,13 @@ struct InstallAnchor {
   TermId term;
   RunId run;
   RoundId round;
-  std::vector<SiteId> sources;  // who holds it, ascending; the receiver alone: it keeps what it holds
+  std::vector<SiteId> sources;  // sites that hold it, ascending; only the receiver: it keeps its anchor
   Digest digest;
-  Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
+  Counted counted = Counted::kNo;  // about the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
   std::uint32_t generation = 1;    // of the model
   std::uint32_t period = 0;        // as in Commit
-  AttemptId attempt{};             // kYes: that was committed; an earlier process may have contributed to it
+  AttemptId attempt{};             // kYes: the committed attempt; the site's earlier process may have contributed
   bool operator==(const InstallAnchor&) const = default;
 };
 
@@ -328,19 +328,19 @@ struct Prepare {
   bool operator==(const Prepare&) const = default;
 };
 
-// "You have promised me this term: accept under it what an older one may have committed, if anything." From a candidate
-// that was promised it by enough.
+// "You have promised me this term: accept under it the attempt that an older term may have committed, if any." From a
+// candidate with enough promises.
 struct Accept {
   TermId term;
-  std::vector<Proposal> proposals{};  // at most one; settled: under this term
+  std::vector<Proposal> proposals{};  // at most one, with this term as `settled`
   bool operator==(const Accept&) const = default;
 };
 
-// "This site has left in good order": it counts as one that accepts, and is no part of the next membership.
+// "This site has left in good order": it counts as accepting, and is no part of the next membership.
 struct MemberLeft {
   TermId term;
   std::string site;
-  AcceptorId acceptor{};  // as the membership names it: of that memory nothing comes any more
+  AcceptorId acceptor{};  // as the membership names it; this acceptor is never heard again
   bool operator==(const MemberLeft&) const = default;
 };
 
@@ -357,7 +357,7 @@ struct Hello {
   TermId term;
   SiteId site;
   std::string name;
-  Digest key{};  // of the two sites, from the leader
+  Digest key{};  // the key of these two sites, from the leader
   bool operator==(const Hello&) const = default;
 };
 
@@ -366,7 +366,7 @@ enum class ChunkKind : std::uint8_t {
   kMean = 1,
   kAnchor = 2,
   kOuter = 3,
-  kAnchorDigests = 4,  // of the tiles of kDigestChunkElements elements
+  kAnchorDigests = 4,  // digests of tiles of kDigestChunkElements elements
   kOuterDigests = 5,
   kOptimizer = 6,  // bytes of a copy of an optimizer's state
 };
@@ -380,27 +380,27 @@ struct FetchAnchor {
   bool operator==(const FetchAnchor&) const = default;
 };
 
-// "What I hold is this anchor, not the one you ask for." Run 0: none.
+// "I hold this anchor, not the one you ask for." Run 0: it holds none.
 struct AnchorMoved {
   RunId run;
   RoundId round;
   bool operator==(const AnchorMoved&) const = default;
 };
 
-// Snapshot 0: "describe your optimizer's state", for which a copy is made. Else a part of that copy, which one Chunk
-// answers; of no bytes: "I need it no longer".
+// Snapshot 0: "describe your optimizer's state"; the receiver makes a copy of it. Otherwise asks for a part of that
+// copy, and one Chunk answers. An empty range: "I no longer need the copy".
 struct FetchOptimizer {
   std::uint64_t snapshot = 0;
   ElementRange range;  // of bytes
   bool operator==(const FetchOptimizer&) const = default;
 };
 
-// "This is the copy that was made." Snapshot 0: there is none, or not any more, because of `reason`.
+// "This is the copy that I made." Snapshot 0: there is no copy, or it is gone; `reason` says why.
 struct OptimizerState {
   std::uint64_t snapshot = 0;
   std::uint64_t bytes = 0;
   Digest digest;            // of the bytes
-  std::string description;  // JSON: whose they are
+  std::string description;  // JSON: which optimizer the bytes belong to
   std::string reason;
   bool operator==(const OptimizerState&) const = default;
 };
@@ -408,11 +408,11 @@ struct OptimizerState {
 // Announces the payload that travels with it on the data lane.
 struct Chunk {
   ChunkKind kind = ChunkKind::kContribution;
-  RunId run;      // rounds of another one are numbered alike; of kOptimizer: 0
-  RoundId round;  // of kOptimizer: the snapshot
+  RunId run;      // tells equal round numbers of two runs apart; kOptimizer: 0
+  RoundId round;  // kOptimizer: the snapshot
   AttemptId attempt;
   SiteId from;
-  ElementRange range;  // of kOptimizer: of bytes
+  ElementRange range;  // kOptimizer: in bytes
   CodecId codec = CodecId::kFp32;
   std::uint64_t payload_hash = 0;  // XXH3-64 of the payload
   bool operator==(const Chunk&) const = default;
@@ -420,23 +420,23 @@ struct Chunk {
 
 // ---- any direction -------------------------------------------------------------------------------
 
-// From a site to its coordinator: how the exchange of the attempt under way gets on there.
+// From a site to its coordinator: the progress of its exchange in the attempt under way.
 struct Exchanged {
-  std::uint64_t moved = 0;      // bytes that have come or left
-  bool means = false;           // what is lacked are means; else contributions
-  std::vector<SiteId> lacks{};  // whose parts are missing, the first ones
+  std::uint64_t moved = 0;      // bytes received or sent
+  bool means = false;           // means are missing; false: contributions
+  std::vector<SiteId> lacks{};  // the first sites whose parts are missing
   bool operator==(const Exchanged&) const = default;
 };
 
 struct Heartbeat {
   std::uint64_t sequence = 0;
   bool reply = false;          // true: an answer carrying the sequence it answers
-  std::uint64_t progress = 0;  // to the coordinator: bytes of payloads that have come so far
+  std::uint64_t progress = 0;  // to the coordinator: bytes of payloads received so far
   Exchanged exchanged{};
   bool operator==(const Heartbeat&) const = default;
 };
 
-// "Do you lead a swarm?" From a member of another, or of none, to a candidate.
+// "Do you lead a swarm?" From a member of another swarm, or of none, to a candidate.
 struct Inquire {
   std::string swarm;
   bool operator==(const Inquire&) const = default;
@@ -470,14 +470,14 @@ struct TensorLength {
 
 struct StatusReport {
   std::string json;
-  // What a helper joins with: as the first site brought it. 0: no site is here.
+  // A helper joins with these, as the first site brought them. 0: no site is here.
   std::uint64_t elements = 0;
   std::vector<Setting> settings{};
-  std::vector<TensorLength> tensors{};  // where a setting goes by them: keep_fp16, rda
+  std::vector<TensorLength> tensors{};  // if a setting depends on them: keep_fp16, rda
   bool operator==(const StatusReport&) const = default;
 };
 
-// Something a site's user has to know; told in its log.
+// A message for a site's user; goes to the site's log.
 struct Notice {
   std::string event;
   std::string text;

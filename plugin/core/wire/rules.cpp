@@ -10,7 +10,7 @@ namespace collab::wire {
 namespace {
 
 std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
-// Ascending and without repetition by site_of(entry).
+// Checks that the entries' site_of(entry) ascend strictly.
 template <typename T, typename SiteOf>
 Status check_ascending(const char* list, const std::vector<T>& entries, SiteOf site_of) {
   for (std::size_t i = 1; i < entries.size(); ++i) {
@@ -145,7 +145,7 @@ Status rules(const Record& m) {
 
 Status rules(const Join& m) {
   if (m.generation == 0) return corrupt("generation: expected one above 0, got 0");
-  if (m.report.record.acceptor.value == 0) {  // two of these would pass for one memory
+  if (m.report.record.acceptor.value == 0) {  // two acceptors 0 would look like one memory
     return corrupt("report.record.acceptor: expected the number its site has drawn, got 0");
   }
   return rules(m.report.record);
@@ -159,7 +159,7 @@ Status rules(const Chunk& m) {
   return {};
 }
 
-// Each rank once, in any order.
+// Checks that each rank occurs once, in any order.
 Status check_distinct(const char* list, const std::vector<RankId>& ranks) {
   std::vector<RankId> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());

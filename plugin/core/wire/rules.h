@@ -1,4 +1,4 @@
-// What must hold between the fields of one message, beyond the bounds of each: order, coverage, uniqueness.
+// The rules between the fields of one message, beyond the bounds of each: order, coverage, uniqueness.
 //
 // Threads: pure functions.
 #pragma once
@@ -15,13 +15,13 @@ namespace collab::wire {
 // kCorrupt names the field, what was expected and what came.
 [[nodiscard]] Status check_rules(const Message& message);
 [[nodiscard]] Status check_rules(const Record& record);
-// What slices cover, which by the rules follow each other without gaps; empty of none.
+// The range that slices cover; by the rules they have no gaps. Empty if there are no slices.
 [[nodiscard]] ElementRange covered_by(const std::vector<Slice>& slices);
-// nullptr: the site has no part in the attempt.
+// nullptr: the site does not take part in the attempt.
 [[nodiscard]] const Participant* participant_of(const StartAttempt& start, SiteId site);
-// Its delta is in the mean: it has a weight.
+// Whether the site has a weight, so that its delta is in the mean.
 [[nodiscard]] bool contributes(const StartAttempt& start, SiteId site);
-// Nothing: there is no such setting. The text is that of `settings`.
+// Nothing if there is no such setting. The text belongs to `settings`.
 [[nodiscard]] std::optional<std::string_view> value_of(const std::vector<Setting>& settings, std::string_view key);
 
 }  // namespace collab::wire

@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner, and system errors in words.
+// A file descriptor that its owner closes, and error messages of system calls.
 //
 // Threads: one owner at a time.
 #pragma once

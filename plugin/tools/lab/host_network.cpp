@@ -17,7 +17,7 @@ namespace collab::lab {
 namespace {
 
 constexpr const char* kDevice = "lab0";
-constexpr int kDeviceQueue = 10'000;  // packets the kernel keeps while the emulator is not scheduled
+constexpr int kDeviceQueue = 10'000;  // packets that the kernel queues while the emulator is not scheduled
 
 Status write_file(const char* path, const std::string& text) {
   const Fd file(::open(path, O_WRONLY | O_CLOEXEC));
@@ -58,7 +58,7 @@ Status configure(std::uint32_t address, unsigned mtu) {
   request.ifr_mtu = static_cast<int>(mtu);
   if (::ioctl(control.get(), SIOCSIFMTU, &request) != 0) return system_error("cannot set the MTU of the TUN device");
   request.ifr_qlen = kDeviceQueue;
-  // Only root of the whole machine may; the default of 500 serves unless the machine is very busy.
+  // Only the machine's root may do this. The default of 500 suffices unless the machine is very busy.
   if (::ioctl(control.get(), SIOCSIFTXQLEN, &request) != 0 && errno != EPERM) {
     return system_error("cannot set the TUN device's queue");
   }
@@ -100,7 +100,7 @@ Status take_rights() {
         "namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000, "
         "kernel.apparmor_restrict_unprivileged_userns=0, where they exist)");
   }
-  // The same user inside as outside: what the sites write belongs to the user that started the lab.
+  // The same user inside as outside, so that files of the sites belong to the user who started the lab.
   COLLAB_RETURN_IF_ERROR(write_file("/proc/self/setgroups", "deny"));
   COLLAB_RETURN_IF_ERROR(write_file("/proc/self/uid_map", std::to_string(user) + " " + std::to_string(user) + " 1"));
   return write_file("/proc/self/gid_map", std::to_string(group) + " " + std::to_string(group) + " 1");
@@ -152,7 +152,7 @@ void write_packets(int tun, std::span<const Packet* const> packets) {
     pieces.push_back({&header.offload, sizeof header.offload});
     if (header.size > 0) pieces.push_back({header.bytes.data(), header.size});
     for (const Packet* packet : packets.first(count)) {
-      // writev() takes a pointer to what it only reads.
+      // writev() takes a non-const pointer, but only reads.
       pieces.push_back(
           {const_cast<std::uint8_t*>(packet->bytes.data()) + header.size, packet->bytes.size() - header.size});
     }

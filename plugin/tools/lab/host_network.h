@@ -1,8 +1,8 @@
-// A host's network: a namespace without a name, with one TUN device in it that leads to the emulator.
+// A host's network: an unnamed namespace with one TUN device that leads to the emulator.
 //
-// Nothing of it outlives the processes that hold it: the namespace goes with its last process and descriptor, the
-// device with its descriptor, however they end. Threads: called from the main thread before there are others (a process
-// with threads may not enter a user namespace).
+// The namespace disappears with its last process and descriptor, and the device with its descriptor, however their
+// holders end. Threads: called from the main thread before there are others (a process with threads may not enter a
+// user namespace).
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@ struct HostNetwork {
   Fd tun;  // non-blocking, with OffloadHeader and TCP offload
 };
 
-// Takes the rights to make namespaces: those of root, otherwise those of a new user namespace. The message says what is
+// Gets the rights to make namespaces: root's, otherwise those of a new user namespace. The message says what is
 // missing.
 [[nodiscard]] Status take_rights();
 
-// The calling thread is in the new namespace afterwards.
+// Moves the calling thread into the new namespace.
 [[nodiscard]] Result<HostNetwork> make_host_network(std::uint32_t address, unsigned mtu);
 
 // "10.99.0.1"
 [[nodiscard]] std::string address_text(std::uint32_t address);
 
-// Reads what waits on the device, at most so many times, appending packets.
+// Reads waiting packets from the device, with at most `most_reads` reads, and appends them to `out`.
 // kUnavailable: the device is gone.
 [[nodiscard]] Status read_packets(int tun, int most_reads, std::vector<Packet>& out);
-// Writes all; a packet that the kernel does not take is lost, as on any line.
+// Writes all packets. A packet that the kernel does not take is lost, as on any line.
 void write_packets(int tun, std::span<const Packet* const> packets);
 
 }  // namespace collab::lab

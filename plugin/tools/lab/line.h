@@ -1,8 +1,8 @@
-// A line of a certain rate with a bounded queue before it, in virtual time.
+// A line with a fixed rate and a bounded queue before it, in virtual time.
 //
-// A packet that comes while the line is free starts at once. Otherwise it waits its turn. What does not fit is dropped
-// at the tail. The line's times depend only on packets and rate: a late call changes nothing. Threads: one owner.
-// Ownership: the packets in it.
+// A packet that arrives at a free line starts at once. Otherwise it queues. A packet that does not fit is dropped. The
+// line's times depend only on packets and rate: a late call changes nothing. Threads: one owner.
+// Ownership: owns the packets in it.
 #pragma once
 
 #include <deque>
@@ -23,19 +23,19 @@ class Line {
  public:
   Line(Rate rate, Time queue) : rate_(rate), queue_(queue) {}
 
-  // False: the queue is full and the packet is gone.
+  // False: the queue is full and the packet is dropped.
   [[nodiscard]] bool push(Time now, Transit&& transit);
-  // When the first packet will have passed wholly; kNever when there is none.
+  // When the first packet will have passed completely; kNever if there is none.
   [[nodiscard]] Time next() const { return waiting_.empty() ? kNever : head_done_; }
-  // Removes that packet, at time next(). The one behind it starts.
+  // Removes the first packet, at time next(). The packet behind it starts.
   [[nodiscard]] Transit pop();
-  // The packet on the line goes on with what it has left at the new rate.
+  // The packet on the line sends its remaining bytes at the new rate.
   void set_rate(Time now, Rate rate);
 
   [[nodiscard]] Rate rate() const { return rate_; }
 
  private:
-  // Any queue holds a few packets, however slow its line.
+  // Every queue holds at least a few packets, however slow its line.
   static constexpr std::size_t kLeastQueueBytes = std::size_t{10} * 1500;
   [[nodiscard]] std::size_t queue_bytes() const;
 

@@ -28,7 +28,7 @@ int fail(const Status& status, int code = kCannotRunLab) {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-// Null when that fails, with errno.
+// Null on failure, with errno set.
 File open_file(const std::string& path, const char* mode) { return {std::fopen(path.c_str(), mode), &std::fclose}; }
 
 Result<std::string> read_file(const std::string& path) {
@@ -52,7 +52,7 @@ Result<std::vector<ScriptStep>> load_script(const Options& options) {
     if (!parsed.ok()) return parsed.status();
     steps = *std::move(parsed);
   }
-  // Links hold from the start and are no news.
+  // Links apply from the start and are not announced.
   for (const Change& link : options.links) steps.insert(steps.begin(), {Time::zero(), link, ""});
   return steps;
 }
@@ -127,7 +127,7 @@ void say_step(const ScriptStep& step) {
   }
 }
 
-// Files to write are opened before anything runs: what a run of hours has found must have a place. Null: not wanted.
+// Opens an output file before anything runs, so that a run of hours does not lose its results. Null: no file wanted.
 Result<File> open_output(const std::string& what, const std::string& path) {
   if (path.empty()) return File(nullptr, &std::fclose);
   File file = open_file(path, "we");
@@ -167,7 +167,7 @@ int run(const Options& options) {
   if (const Status ready = pump.prepare(); !ready.ok()) return fail(ready);
   std::thread packets([&pump] {
     pump.run();
-    if (!pump.failure().empty()) ::kill(::getpid(), SIGTERM);  // sites without a network would wait for ever
+    if (!pump.failure().empty()) ::kill(::getpid(), SIGTERM);  // without a network, sites would wait for ever
   });
   Supervisor supervisor(std::move(prepared->sites), names, options.quiet);
   const Result<int> ended = supervisor.wait();

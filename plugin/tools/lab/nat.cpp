@@ -15,7 +15,7 @@ void Nat::went_out(Time now, const PacketView& packet) {
 }
 
 bool Nat::lets_in(Time now, const PacketView& packet) {
-  if (packet.later_fragment) return true;  // worthless without the first, which is judged
+  if (packet.later_fragment) return true;  // useless without the first fragment, which is filtered
   if (packet.opens_tcp || packet.asks) return false;
   if (packet.about_flow) return knows(now, *packet.about_flow);
   return packet.flow && knows(now, packet.flow->reversed());

@@ -1,8 +1,8 @@
-// What a home router lets in: only answers to what went out before.
+// A home router's filter: it lets in only answers to earlier outgoing packets.
 //
-// Addresses are not rewritten. The host just cannot be reached from outside first, which is what matters to a peer that
-// dials. A TCP connection can never be opened from outside, not even when both ends dial each other at once.
-// Threads: one owner. Ownership: none beyond its own table.
+// It does not rewrite addresses. It only keeps others from reaching the host first, as this is what matters to a peer
+// that dials. A TCP connection can never be opened from outside, not even when both ends dial each other at once.
+// Threads: one owner. Ownership: owns its table.
 #pragma once
 
 #include <map>

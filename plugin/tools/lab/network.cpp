@@ -6,7 +6,7 @@
 namespace collab::lab {
 namespace {
 
-// For heap functions: the earliest on top.
+// The order for heap functions: the earliest on top.
 constexpr auto kLater = [](const auto& a, const auto& b) { return a.at != b.at ? a.at > b.at : a.order > b.order; };
 
 }  // namespace
@@ -23,7 +23,7 @@ Network::Network(const NetworkSpec& spec) : address_base_(spec.address_base) {
 }
 
 void Network::send(Time now, HostIndex from, Packet packet) {
-  settle(now);  // what has left the queue by now makes room
+  settle(now);  // packets that have left the queue by now make room
   const std::optional<PacketView> view = view_of(packet.bytes);
   const std::uint32_t to = view ? view->destination - address_base_ - 1 : 0;
   if (!view || to >= size() || to == from) {
@@ -87,7 +87,7 @@ bool Network::is_cut(HostIndex from, HostIndex to) const {
 
 void Network::enter_path(Time now, Transit&& transit) {
   Path& path = this->path(transit.from, transit.to);
-  // Drawn for each packet whether used or not: turning one on does not change the others.
+  // Every packet draws all of these, used or not, so that turning one on does not change the others.
   const bool lost = path.chance.chance(path.spec.loss);
   const bool held = path.chance.chance(path.spec.reorder);
   const bool twice = path.chance.chance(path.spec.duplicate);

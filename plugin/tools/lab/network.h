@@ -1,4 +1,4 @@
-// The emulated network: hosts with a line up and a line down, paths between them. The whole of what can happen to a
+// The emulated network: hosts with a line up and a line down, and paths between them. It decides all that happens to a
 // packet, in virtual time; it reads no clock and touches no device.
 //
 //   send ─► NAT notes the flow ─► line up ─► path ─► line down ─► cut? NAT? ─► out
@@ -6,8 +6,8 @@
 //   (a) A full queue drops.
 //   (b) Cut? Lost? Delay, jitter, held back, twice. Packets in flight are ordered by time.
 //
-// Everything random comes from a seed, of each path on its own: the n-th packet of a path has the same fate in each
-// run, whatever other paths do. Threads: one owner. Ownership: the packets in flight.
+// Each path has its own random numbers, derived from one seed: the n-th packet of a path has the same fate in each run,
+// whatever other paths do. Threads: one owner. Ownership: owns the packets in flight.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace collab::lab {
 
 // Counts for one direction between two hosts.
 struct PathCounters {
-  std::uint64_t sent_packets = 0, sent_bytes = 0;            // as the sender gave them to its line
-  std::uint64_t delivered_packets = 0, delivered_bytes = 0;  // as they came out, duplicates included
+  std::uint64_t sent_packets = 0, sent_bytes = 0;            // given to the sender's line
+  std::uint64_t delivered_packets = 0, delivered_bytes = 0;  // that came out, including duplicates
   std::uint64_t lost = 0, duplicated = 0, held_back = 0;     // by chance
   std::uint64_t dropped_up = 0, dropped_down = 0;            // by a full queue
   std::uint64_t dropped_cut = 0, dropped_nat = 0;
@@ -45,11 +45,11 @@ class Network {
  public:
   explicit Network(const NetworkSpec& spec);
 
-  // All times given must not go backwards.
+  // Times must not decrease from call to call.
   void send(Time now, HostIndex from, Packet packet);
-  // Everything that came out until `now`, in order of time, appended to `out`.
+  // Appends to `out` all packets that came out until `now`, in order of time.
   void advance(Time now, std::vector<Delivery>& out);
-  // When advance() would next do something, which may be in the past; kNever when all is quiet.
+  // The time of the next event, which may be in the past; kNever if there is none.
   [[nodiscard]] Time next() const;
   void apply(Time now, const Change& change);
 
@@ -85,7 +85,7 @@ class Network {
 
   [[nodiscard]] Path& path(HostIndex from, HostIndex to) { return paths_[from * size() + to]; }
   [[nodiscard]] bool is_cut(HostIndex from, HostIndex to) const;
-  // Lets happen all that is due.
+  // Handles all events that are due.
   void settle(Time now);
   void enter_path(Time now, Transit&& transit);
   void add_in_flight(Time at, Transit&& transit);
@@ -101,8 +101,8 @@ class Network {
   std::uint32_t address_base_;
 };
 
-// The extra delay of a path at a time: between 0 and `jitter`, along straight lines between random values 20 ms apart,
-// so that neighbours in time are delayed alike.
+// The extra delay of a path at time `now`, between 0 and `jitter`. It is interpolated linearly between random values 20
+// ms apart, so that packets close in time have similar delays.
 [[nodiscard]] Time jitter_at(Time now, Time jitter, std::uint64_t seed);
 
 }  // namespace collab::lab

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kDefaultNetwork = 10U << 24 | 99U << 16;  // 10.99.0.0
 
-// What is read before all options are known: hosts need the default queue, links need the hosts.
+// Texts to parse once all options are known: hosts need the default queue, links need the hosts.
 struct Raw {
   std::vector<std::string> sites;
   std::vector<std::string> links;
@@ -165,7 +165,7 @@ Status unknown_option(std::string_view given, const std::vector<Option>& known) 
                           std::string(nearest(given, names)) + "? (the command to run goes after --)");
 }
 
-// Options until "--"; what follows is the command. --sites takes words until the next option.
+// Reads options until "--", then the command. --sites takes words until the next option.
 Status read_all(const std::vector<std::string_view>& arguments, Options& options, Raw& raw) {
   const std::vector<Option> known = known_options();
   std::size_t at = 0;
@@ -216,8 +216,8 @@ Status read_hosts(const Raw& raw, Options& options) {
   return {};
 }
 
-// {address:NAME} where NAME could be meant for a site: one that does not exist is a slip, and the command would get the
-// braces. Other braces are the command's own.
+// Checks each {address:NAME} in which NAME could be a site's name. If no such site exists, this is a mistake: the
+// command would get the braces. Other braces belong to the command.
 Status check_addresses(std::string_view text, const std::vector<HostSpec>& hosts) {
   constexpr std::string_view kBegin = "{address:";
   constexpr std::string_view kInNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";

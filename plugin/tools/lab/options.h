@@ -23,12 +23,12 @@ struct Options {
   std::string report_file;   // JSON; empty: none
   std::string capture_file;  // pcap; empty: none
   bool quiet = false;
-  bool check = false;  // only say whether the lab may run here
+  bool check = false;  // only report whether the lab can run here
   bool help = false;
   std::vector<std::string> command;
 };
 
-// `arguments` without the program's name. The error says what was expected and what came.
+// `arguments` excludes the program's name. The error says what was expected and what was given.
 [[nodiscard]] Result<Options> parse_options(const std::vector<std::string_view>& arguments);
 
 // The text with {site}, {index}, {address}, {address:NAME} and {count} replaced as host `index` sees them; other braces

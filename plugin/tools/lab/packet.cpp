@@ -26,7 +26,7 @@ std::optional<Flow> flow_of(std::span<const std::uint8_t> bytes, std::size_t hea
     flow.local_port = flow.remote_port = read_u16(bytes, header + 4);
     return flow;
   }
-  return flow;  // any other protocol is told apart by addresses alone
+  return flow;  // for other protocols, only addresses distinguish flows
 }
 
 std::optional<std::size_t> ip_header_size(std::span<const std::uint8_t> bytes) {

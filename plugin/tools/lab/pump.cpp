@@ -23,13 +23,14 @@ timespec to_timespec(Time time) {
   return {.tv_sec = static_cast<time_t>(time.count() / 1'000'000'000), .tv_nsec = time.count() % 1'000'000'000};
 }
 
-// Delay is only as exact as our wake-ups: before ordinary threads where that is allowed, and without timer slack.
+// Delays are only as exact as our wake-ups. So this thread runs before ordinary threads if allowed, and without timer
+// slack.
 void hurry() {
   sched_param priority{};
   priority.sched_priority = 1;
   if (::pthread_setschedparam(::pthread_self(), SCHED_RR, &priority) != 0) {
     ::setpriority(PRIO_PROCESS, 0,
-                  -10);  // refused too for ordinary users; then the lab is as exact as the machine is idle
+                  -10);  // also refused to ordinary users; then only an idle machine gives exact delays
   }
   ::prctl(PR_SET_TIMERSLACK, 1000);
 }

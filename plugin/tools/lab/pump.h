@@ -1,9 +1,9 @@
 // Carries packets between the hosts' devices and the emulated network, at the right moments, and runs the script.
 //
-// It wakes when a packet comes or one is due, and under load at most every kQuantum: a packet is delivered up to that
-// much late, never early, and no lateness adds up, because the network's times do not depend on when it is asked.
-// Threads: run() is a thread's body; stop() may be called from any. The rest before run() or after it.
-// Ownership: the network and the packets; devices are borrowed.
+// It wakes when a packet arrives or is due, and under load at most every kQuantum. So packets come out up to that much
+// late, never early. Delays do not add up, because the network's times do not depend on when the pump calls it.
+// Threads: run() is a thread's body. stop() may be called from any thread, all else before run() or after it.
+// Ownership: owns the network and the packets; borrows the devices.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@ class Pump {
  public:
   static constexpr Time kQuantum = std::chrono::microseconds(100);
 
-  // `say` is told of each step of the script, from the pump's thread. `capture` may be null.
+  // The pump's thread calls `say` for each step of the script. `capture` may be null.
   Pump(const NetworkSpec& spec, std::vector<int> tuns, std::vector<ScriptStep> script,
        std::function<void(const ScriptStep&)> say, std::FILE* capture);
 
-  // Before run(): an eventfd to be woken with.
+  // Call before run(): makes the eventfd that wakes the pump.
   [[nodiscard]] Status prepare();
   void run();
   void stop();
 
   [[nodiscard]] const Network& network() const { return network_; }
   [[nodiscard]] Time elapsed() const { return elapsed_; }
-  // Empty when all went well.
+  // Why run() failed; empty: it did not.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
@@ -60,7 +60,7 @@ class Pump {
   std::vector<std::vector<const Packet*>> by_host_;
 };
 
-// The header of a capture that record() goes on with (pcap, raw IP).
+// Writes a capture's header (pcap, raw IP); record() adds packets.
 [[nodiscard]] Status begin_capture(std::FILE* file);
 
 }  // namespace collab::lab

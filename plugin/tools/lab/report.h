@@ -9,7 +9,7 @@
 
 namespace collab::lab {
 
-// A line a host, each starting with "lab: ".
+// One line per host, each starting with "lab: ".
 [[nodiscard]] std::string traffic_table(const Network& network, const NetworkSpec& spec, Time elapsed);
 
 // {"seconds", "seed", "sites": [{"name", "address", ...}], "paths": [{"from", "to", "sent_bytes", ...}]}

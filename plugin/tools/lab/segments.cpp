@@ -25,7 +25,7 @@ std::uint16_t folded(std::uint32_t sum) {
   return static_cast<std::uint16_t>(sum);
 }
 
-// Length, IP checksum, and the part of the TCP checksum that does not depend on the payload.
+// Sets the length, the IP checksum, and the part of the TCP checksum that does not depend on the payload.
 void set_total_length(std::span<std::uint8_t> header, std::size_t total) {
   write_u16(header, 2, static_cast<std::uint16_t>(total));
   write_u16(header, 10, 0);
@@ -41,7 +41,7 @@ bool has_partial_tcp_checksum(const Packet& packet) {
   return packet.checksum_start == kIpHeader && packet.checksum_offset == kTcpChecksum;
 }
 
-// The same but for length, identification, sequence, PSH and checksums.
+// Compares headers except length, identification, sequence, PSH and checksums.
 bool same_headers(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b, std::size_t headers) {
   constexpr std::size_t kSequence = kIpHeader + 4;
   constexpr std::size_t kFlags = kIpHeader + 13;
@@ -110,7 +110,7 @@ std::size_t joinable(std::span<const Packet* const> packets) {
     total += size;
     sequence += static_cast<std::uint32_t>(size);
     ++count;
-    if (size < piece || (bytes[kIpHeader + 13] & kPsh) != 0) break;  // a short one and a pushed one end the row
+    if (size < piece || (bytes[kIpHeader + 13] & kPsh) != 0) break;  // a short or pushed packet is the last one to join
   }
   return count;
 }
@@ -127,7 +127,7 @@ JoinedHeader joined_header(std::span<const Packet* const> packets) {
   if (packets.size() < 2 || !headers) return joined;
   joined.size = *headers;
   std::copy_n(first.bytes.begin(), *headers, joined.bytes.begin());
-  joined.bytes[kIpHeader + 13] = packets.back()->bytes[kIpHeader + 13];  // alike but for PSH, which the last may have
+  joined.bytes[kIpHeader + 13] = packets.back()->bytes[kIpHeader + 13];  // alike except PSH, which the last may have
   std::size_t total = *headers;
   for (const Packet* packet : packets) total += packet->bytes.size() - *headers;
   set_total_length(std::span(joined.bytes).first(*headers), total);

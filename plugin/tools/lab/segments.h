@@ -1,9 +1,9 @@
-// Between the kernel's large TCP segments and packets as they are on a line.
+// Converts between the kernel's large TCP segments and packets of a line's size.
 //
-// A TUN device with offloads hands over up to 64 KiB of a TCP stream as one and takes as much. What is handed over is
-// split before it enters the network, so that each packet has a fate of its own; what comes out together and in
-// sequence is joined again, as a network card would. It saves the kernel most of its work per packet. Threads: pure
-// functions. Ownership: none.
+// A TUN device with offloads hands over, and takes, up to 64 KiB of a TCP stream as one segment. Segments are split
+// before they enter the network, so that each packet has its own fate. Packets that come out together and in sequence
+// are joined again, as a network card does. This saves the kernel most of its work per packet. Threads: pure functions.
+// Ownership: none.
 #pragma once
 
 #include <array>
@@ -28,14 +28,14 @@ struct OffloadHeader {
 };
 static_assert(sizeof(OffloadHeader) == 10);
 
-// Appends the packets that `bytes` (without `header`) stand for. Malformed ones are passed on whole.
+// Splits `bytes` (without `header`) into packets and appends them to `out`. Malformed bytes are passed on whole.
 void split(const OffloadHeader& header, std::span<const std::uint8_t> bytes, std::vector<Packet>& out);
 
-// How many of the first packets the kernel may take as one; at least 1 unless there are none.
+// How many packets from the first on the kernel may take as one segment; at least 1 unless there are no packets.
 [[nodiscard]] std::size_t joinable(std::span<const Packet* const> packets);
 
-// What stands before the payloads of so many joined packets. `bytes` is the header of the first, adjusted, of which
-// `size` are used; for a single packet size is 0 and its own bytes are sent as they are.
+// The header before the payloads of joined packets. The first `size` bytes of `bytes` are the first packet's header,
+// adjusted. For a single packet, size is 0 and its own bytes are sent unchanged.
 struct JoinedHeader {
   OffloadHeader offload;
   std::array<std::uint8_t, 80> bytes{};

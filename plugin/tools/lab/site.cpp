@@ -25,7 +25,7 @@ void mount_or_give_up(const char* what, const char* where, const char* type, uns
   if (::mount(what, where, type, flags, data) != 0) give_up(std::string("cannot mount ") + where + " in a site");
 }
 
-// /etc/hosts needs a file to mount. The file is in a tmpfs that no process sees afterwards.
+// Mounts a file over /etc/hosts. The file is in a tmpfs that no process sees afterwards.
 void mount_hosts_file(const std::string& text) {
   mount_or_give_up("tmpfs", "/dev/shm", "tmpfs", 0, "mode=700");
   const char* path = "/dev/shm/hosts";
@@ -71,8 +71,8 @@ void make_machine(const SiteCommand& site) {
   ::_exit(why == ENOENT ? kNoSuchCommand : kCannotRun);
 }
 
-// The first process: collects orphans, passes signals on, ends with the command. Its own exit status cannot tell a
-// command that was killed from one that exits with 128 and more, so the lab gets the whole of it.
+// The loop of the first process: reaps orphans, passes signals on, and ends with the command. Its own exit status could
+// not tell a killed command from one that exits with 128 or more, so the lab gets the whole wait status.
 [[noreturn]] void look_after(pid_t command, const sigset_t& signals, int verdict) {
   while (true) {
     const int number = ::sigwaitinfo(&signals, nullptr);
@@ -91,7 +91,7 @@ void make_machine(const SiteCommand& site) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::close(life.held_by_lab.get());
   pollfd gone{life.watched_by_sites.get(), POLLIN, 0};
-  if (::poll(&gone, 1, 0) != 0) ::_exit(kSiteNotSetUp);  // the lab ended before we asked to be told
+  if (::poll(&gone, 1, 0) != 0) ::_exit(kSiteNotSetUp);  // the lab ended before PR_SET_PDEATHSIG was set
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (::dup2(nothing, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) ::_exit(kSiteNotSetUp);
   make_machine(site);
@@ -125,7 +125,7 @@ Result<RunningSite> start_site(const SiteCommand& site, const LifeLine& life) {
   if (!err.ok()) return err.status();
   Result<LifeLine> verdict = make_pipe();
   if (!verdict.ok()) return verdict.status();
-  // fork() with a flag: the child is the first process of a PID namespace.
+  // Like fork(), but the child is the first process of a new PID namespace.
   const auto process = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (process < 0) return system_error("cannot start a process in a PID namespace");
   if (process == 0) {

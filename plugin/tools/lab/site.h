@@ -1,8 +1,8 @@
-// A site's processes: a PID namespace whose first process sets the site up, runs the command and ends with it.
+// A site's processes: a PID namespace whose first process sets up the site, runs the command and ends with it.
 //
-// The first process is killed with the lab's main thread (PR_SET_PDEATHSIG), and with it the kernel kills every process
-// of the namespace. So nothing of a site outlives the lab, not even after SIGKILL. Threads: start_site() is called from
-// the main thread, before there are others.
+// The first process dies with the lab's main thread (PR_SET_PDEATHSIG), and the kernel then kills every process of its
+// namespace. So no process of a site outlives the lab, even if SIGKILL ends the lab. Threads: start_site() is called
+// from the main thread, before there are others.
 #pragma once
 
 #include <sys/types.h>
@@ -20,20 +20,20 @@ inline constexpr int kCannotRun = 126;
 inline constexpr int kNoSuchCommand = 127;
 
 struct SiteCommand {
-  std::string name;  // the hostname too
+  std::string name;  // also the hostname
   int network = -1;  // the namespace's descriptor, borrowed
   std::string hosts_file;
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  // over the lab's own
+  std::vector<std::pair<std::string, std::string>> environment;  // added to the lab's own environment
 };
 
 struct RunningSite {
   pid_t first_process = -1;
-  Fd out, err;  // what the command prints
-  Fd verdict;   // the command's wait status, an int, once it has ended; nothing when the site could not be set up
+  Fd out, err;  // the command's output
+  Fd verdict;   // gets the command's wait status, an int; nothing if the site could not be set up
 };
 
-// The two ends of a pipe that no process writes to: at its end of file, the lab is gone.
+// The two ends of a pipe that no process writes to. End of file means that the lab is gone.
 struct LifeLine {
   Fd held_by_lab, watched_by_sites;
 };

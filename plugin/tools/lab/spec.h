@@ -1,4 +1,4 @@
-// What a lab is made of, and the words it is described with: hosts, the paths between them, and changes to both.
+// The description of a lab, and its syntax: hosts, the paths between them, and changes to both.
 //
 // Grammar (also in plugin/tools/README.md):
 //   HOST    NAME[:DOWN/UP | :BOTH][,nat][,queue=MS]                       rates in Mbit/s of IP packets, decimal
@@ -29,7 +29,7 @@ struct Rate {
   double mbit_per_s = 0;  // 0: unlimited
   bool operator==(const Rate&) const = default;
   [[nodiscard]] bool unlimited() const { return mbit_per_s <= 0; }
-  // How long the line is busy with so many bytes.
+  // How long the line is busy with this many bytes.
   [[nodiscard]] Time time_for(std::size_t bytes) const;
 };
 
@@ -38,22 +38,22 @@ struct HostSpec {
   Rate down{};
   Rate up{};
   bool nat = false;
-  Time queue = std::chrono::milliseconds(100);  // what each of its two queues holds, as time at the line's rate
+  Time queue = std::chrono::milliseconds(100);  // size of each of its two queues, as time at the line's rate
 };
 
 // One direction between two hosts.
 struct PathSpec {
   Time delay{};
-  Time jitter{};         // up to this much more, wandering slowly, never overtaking
-  double loss = 0;       // probabilities, 0..1, of each packet on its own
-  double reorder = 0;    // held back by kReorderHold, so that later ones overtake
+  Time jitter{};         // extra delay up to this, which varies slowly and never reorders
+  double loss = 0;       // probabilities, 0..1, independent for each packet
+  double reorder = 0;    // held back by kReorderHold, so that later packets overtake
   double duplicate = 0;  // delivered twice
   bool operator==(const PathSpec&) const = default;
 };
 
 inline constexpr Time kReorderHold = std::chrono::milliseconds(5);
 
-// The keys that were given; the others stay as they are.
+// The given keys; the others keep their values.
 struct PathChange {
   std::optional<Time> delay, jitter;
   std::optional<double> loss, reorder, duplicate;
@@ -61,8 +61,8 @@ struct PathChange {
 };
 
 struct Cut {
-  bool cut = true;                // otherwise healed
-  std::optional<HostIndex> host;  // none: all that was cut is healed
+  bool cut = true;                // false: heal
+  std::optional<HostIndex> host;  // none: heal all cuts
   std::optional<HostIndex> peer;  // none: all traffic of the host
 };
 struct SetRate {
@@ -79,12 +79,12 @@ using Change = std::variant<Cut, SetRate, SetPath>;
 struct ScriptStep {
   Time at{};
   Change change;
-  std::string text;  // as it was written, for the log
+  std::string text;  // the original text, for the log
 };
 
 // The host of this name. The error lists the hosts that exist.
 [[nodiscard]] Result<HostIndex> find_host(std::string_view name, const std::vector<HostSpec>& hosts);
-// `queue` is for a site that names none.
+// `queue` applies if the text names none.
 [[nodiscard]] Result<HostSpec> parse_host(std::string_view text, Time queue);
 // The words after "cut", "rate", ...; hosts are looked up by name.
 [[nodiscard]] Result<Change> parse_change(std::string_view text, const std::vector<HostSpec>& hosts);
@@ -92,7 +92,7 @@ struct ScriptStep {
 [[nodiscard]] Result<std::vector<ScriptStep>> parse_script(std::string_view text, std::string_view name,
                                                            const std::vector<HostSpec>& hosts);
 
-// A decimal number in [low, high]; the error names what it was for.
+// A decimal number in [low, high]; the error names `what`.
 [[nodiscard]] Result<double> parse_number(std::string_view text, std::string_view what, double low, double high);
 [[nodiscard]] std::string to_string(const Rate& rate);  // "100", "unlimited"
 [[nodiscard]] Time milliseconds(double count);

@@ -13,7 +13,7 @@
 namespace collab::lab {
 namespace {
 
-constexpr std::int64_t kGraceMs = 30'000;  // between passing a signal on and SIGKILL: a leaving site says goodbye
+constexpr std::int64_t kGraceMs = 30'000;  // from passing a signal on to SIGKILL: sites need time to leave
 constexpr std::int64_t kAgainMs = 5'000;   // from one SIGKILL to the next
 
 std::int64_t now_ms() {
@@ -120,7 +120,7 @@ void Supervisor::read_signals(int fd) {
       }
       end_all(ended_by_ == SIGINT ? SIGINT : SIGTERM);
     } else {
-      kill_all();  // asked twice
+      kill_all();  // the second signal kills
     }
   }
 }
@@ -135,7 +135,7 @@ void Supervisor::collect() {
     if (first_failure_ == 0) first_failure_ = code;
     int of_command = 0;
     if (::read(site->verdict.get(), &of_command, sizeof of_command) == sizeof of_command) status = of_command;
-    // Sites that were asked to end have not failed.
+    // A site that was asked to end has not failed.
     if (status != 0 && ended_by_ == 0) site->failure = describe_end(status);
   }
 }
@@ -144,7 +144,7 @@ bool Supervisor::any_runs() const {
   return std::ranges::any_of(sites_, [](const Site& site) { return site.process != -1; });
 }
 
-// After the site's last line, which may say why.
+// Reports a failure after the site's last line, which may give the reason.
 void Supervisor::report_failures() {
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     std::string& failure = sites_[i].failure;

@@ -1,7 +1,7 @@
-// Watches the sites until all have ended: passes on their output and the user's signals, says which failed, and works
-// out the exit status.
+// Watches the sites until all have ended: passes on their output and the user's signals, reports which sites failed,
+// and determines the exit status.
 //
-// Threads: the main thread's. Ownership: the sites' output pipes.
+// Threads: the main thread. Ownership: owns the sites' output pipes.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace collab::lab {
 
-// Puts a name before each line. Parts of a line wait for the rest.
+// Puts a prefix before each line. Holds an incomplete line until its rest arrives.
 class Prefixer {
  public:
   Prefixer(std::string prefix, int to) : prefix_(std::move(prefix)), to_(to) {}
@@ -29,12 +29,12 @@ class Prefixer {
 // How a process ended, from its wait status: "ended with status 3", "was killed by signal 9 (SIGKILL)".
 [[nodiscard]] std::string describe_end(int wait_status);
 
-// Blocks the signals that the supervisor waits for; before any thread and any site is started.
+// Blocks the signals that the supervisor waits for. Call it before any thread or site starts.
 void block_signals();
 
 class Supervisor {
  public:
-  // `names` are shown before the lines, padded to one width.
+  // `names`, padded to one width, become the lines' prefixes.
   Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names, bool quiet);
   // Returns the exit status of the lab.
   [[nodiscard]] Result<int> wait();
@@ -44,7 +44,7 @@ class Supervisor {
     std::string name;
     pid_t process;  // -1: has ended
     Fd verdict;
-    std::string failure;  // how it ended, until that is said
+    std::string failure;  // how it ended, until reported
   };
   struct Stream {
     std::size_t site;

@@ -6,7 +6,7 @@
 namespace collab::page {
 namespace {
 
-// Against DNS rebinding: a script of another website cannot read this page under a name of that website.
+// Against DNS rebinding: another website's script must not read this page under that website's name.
 bool names_this_machine(std::string_view host) {
   const std::size_t port = host.rfind(':');
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) host = host.substr(0, port);

@@ -1,6 +1,6 @@
-// Which request is answered with what: routes, methods, the password, headers. No I/O.
+// Answers requests: routes, methods, the password, headers. No I/O.
 //
-// Threads: one caller at a time. Ownership: the texts.
+// Threads: one caller at a time. Ownership: owns the texts.
 #pragma once
 
 #include <functional>
@@ -17,20 +17,20 @@ namespace collab::page {
 
 struct Request {
   std::string method;
-  std::string target;         // as it stands in the first line
-  std::string host;           // the header; empty: none
-  std::string authorization;  // likewise
-  std::string network = {};   // the asking one: an address of IPv4, or the first half of one of IPv6
+  std::string target;         // as in the request line
+  std::string host;           // the Host header; empty: none
+  std::string authorization;  // the Authorization header; empty: none
+  std::string network = {};   // of the client: an IPv4 address, or the first half of an IPv6 address
 };
 
 struct Answer {
   unsigned status = 200;
   std::string type = "text/plain; charset=utf-8";
-  std::string body;  // of HEAD too, which is told its length alone
+  std::string body;  // also set for HEAD, which sends only its length
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-// What is shown, as of one moment.
+// A snapshot of the shown content.
 struct Texts {
   std::string status;   // JSON
   std::string metrics;  // in Prometheus' text format
@@ -41,10 +41,10 @@ class Answers {
   static constexpr Duration kLookAgain = std::chrono::seconds(1);
 
   struct Options {
-    std::vector<std::string> passwords;  // each of them opens it; none: it is open
-    bool loopback = true;                // it listens where this machine alone reaches it
+    std::vector<std::string> passwords;  // each one opens the page; none: the page is open
+    bool loopback = true;                // the page listens on a loopback address
   };
-  // `look` is called at most once in kLookAgain, however many ask.
+  // `look` is called at most once per kLookAgain, however many clients ask.
   Answers(Options options, std::function<Result<Texts>()> look);
 
   [[nodiscard]] Answer answer(TimePoint now, const Request& request);

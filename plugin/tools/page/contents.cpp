@@ -26,7 +26,7 @@ std::string label(std::string_view name, std::string_view value) {
   return text + '"';
 }
 
-// One metric, with the comments that Prometheus wants before the first value.
+// One metric, with the comments that Prometheus expects before the first value.
 class Metric {
  public:
   Metric(std::string& to, std::string name, std::string_view type, std::string_view help)

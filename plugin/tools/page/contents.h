@@ -1,6 +1,6 @@
-// What the page shows, of a coordinator's report: as JSON, and as Prometheus' text.
+// The content of the page, from a coordinator's report: as JSON, and in Prometheus' text format.
 //
-// Threads: pure functions. Names and texts come from members: each form escapes them in its way.
+// Threads: pure functions. Names and texts come from members: each format escapes them in its own way.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Constants {
                                       const std::vector<Contributed>& leaderboard, double now);
 [[nodiscard]] std::string metrics_text(const CoordinatorReport& report, const std::vector<Contributed>& leaderboard);
 
-// `key`: which of COLLAB_TOKEN_FILE and COLLAB_TLS_* a site needs.
+// `key`: whether a site needs COLLAB_TOKEN_FILE, COLLAB_TLS_* or neither.
 enum class Key : unsigned char { kNone, kToken, kCertificates };
 [[nodiscard]] std::string join_command(const std::string& coordinator, const std::string& run, Key key);
 

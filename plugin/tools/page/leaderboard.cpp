@@ -16,7 +16,7 @@ namespace collab::page {
 namespace {
 
 constexpr std::string_view kHeading = "collab leaderboard 1";
-constexpr std::size_t kMaxLines = 10'000;  // read
+constexpr std::size_t kMaxLines = 10'000;  // the most lines to read
 
 Status unfit(const std::string& path, const std::string& what) {
   return invalid_argument("--leaderboard " + path + ": " + what + "; name another file [page.leaderboard-unfit]");
@@ -74,7 +74,7 @@ Status Leaderboard::save() {
   const std::string fresh = path_ + ".new";
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   const int not_open = errno;
-  errno = ENOSPC;  // which a write that takes a part does not say
+  errno = ENOSPC;  // for a partial write, which does not set errno
   const bool written = file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                        ::fsync(file) == 0 && ::rename(fresh.c_str(), path_.c_str()) == 0;
   const int why = file < 0 ? not_open : errno;

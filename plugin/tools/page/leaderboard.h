@@ -1,7 +1,7 @@
-// How much each site has contributed: what a coordinator counts, and what earlier ones counted, if a file keeps it.
+// How much each site has contributed, as counted by this coordinator and, if a file keeps the counts, by earlier ones.
 //
-// Counted by name: a site that is renamed begins another line. If there are more than kMaxNames names, the smallest go.
-// Threads: one caller at a time. Ownership: the file is one coordinator's.
+// Counted by name: a renamed site starts a new line. If there are more than kMaxNames names, the smallest are dropped.
+// Threads: one caller at a time. Ownership: only one coordinator uses the file.
 #pragma once
 
 #include <map>
@@ -17,13 +17,13 @@ class Leaderboard {
  public:
   static constexpr std::size_t kMaxNames = 1000;
 
-  // An empty path: nothing is kept. A file that is not one of these is refused, and left as it is.
+  // An empty path: no file. Refuses a file in another format, and leaves it unchanged.
   static Result<Leaderboard> open(const std::string& path);
 
   [[nodiscard]] bool is_kept() const { return !path_.empty(); }
-  // What this coordinator has counted so far; the largest come first.
+  // Adds what this coordinator has counted so far; the largest come first.
   [[nodiscard]] const std::vector<Contributed>& with(const std::vector<Contributed>& counted);
-  // If it has changed since. The file has the old content or the new one, whatever happens.
+  // Writes the file if the counts have changed. After a failure the file has either the old or the new content.
   Status save();
 
  private:

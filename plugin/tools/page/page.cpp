@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kLongestObjective = 1000;
 
-// Whether other machines may reach it so.
+// Refuses options that would expose the page to other machines without protection.
 Status check_reach(const PageOptions& options, bool tls, bool loopback, bool open) {
   if (tls && options.insecure) {
     return invalid_argument(
@@ -70,7 +70,7 @@ class ServedPage final : public Page {
     announcement_ =
         (tls ? "page at https://" : "page at http://") +
         (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
-        // A blank behind the address, so that a terminal opens no more than that.
+        // A space after the address, so that a terminal opens only the address.
         (passwords.empty() ? " (without a password: there is no token)"
                            : " (any user name, and the password that `collab token --page-password` prints)");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
@@ -93,7 +93,7 @@ class ServedPage final : public Page {
     return page::Texts{page::status_text(constants_, *report, board, now.count()), page::metrics_text(*report, board)};
   }
 
-  // A token may be taking another's place. Of an unfit file the transport tells.
+  // The token file may change while a token is replaced. The transport reports an unusable file.
   void read_passwords() {
     Result<std::vector<std::string>> passwords = page::passwords_of(config_);
     if (passwords.ok()) answers_->take(std::move(*passwords));
@@ -117,7 +117,7 @@ class ServedPage final : public Page {
   RateLimit not_saved_{std::chrono::minutes(1)};
   std::string announcement_;
   std::optional<page::Answers> answers_;
-  page::Server server_{clock_};  // the last: its thread uses the others
+  page::Server server_{clock_};  // the last member: its thread uses the others
 };
 
 page::Key key_of(const Config& config, const std::vector<std::string>& passwords) {

@@ -12,7 +12,7 @@
 namespace collab::page {
 namespace {
 
-constexpr std::string_view kPurpose = "page password";  // `collab token --page-password` says the same
+constexpr std::string_view kPurpose = "page password";  // must match `collab token --page-password`
 constexpr std::size_t kPasswordBytes = 16;
 constexpr std::size_t kLongestHeader = 1024;
 

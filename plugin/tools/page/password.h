@@ -1,5 +1,5 @@
-// The page's password. It is made from the swarm's token under its own purpose. It opens the page, but does not let
-// anyone join or learn the token.
+// The page's password, derived from the swarm's token for this purpose only. It opens the page, but nobody can join
+// with it or learn the token from it.
 //
 // Threads: pure functions.
 #pragma once
@@ -13,15 +13,15 @@
 
 namespace collab::page {
 
-// One for each of the swarm's tokens, the first for the one that is spoken; none without a token.
+// One password per token of the swarm; the spoken token's comes first. None without a token.
 [[nodiscard]] Result<std::vector<std::string>> passwords_of(const LoadedConfig& config);
 
-// "Basic dXNlcjpwYXNzd29yZA==": the password, whatever the user's name is; empty: there is none.
+// The password in a header such as "Basic dXNlcjpwYXNzd29yZA==", whatever the user's name is. Empty: none.
 [[nodiscard]] std::string password_in(std::string_view authorization);
-// Compares in a time that does not depend on where they differ.
+// Compares in a time that does not depend on where the texts differ.
 [[nodiscard]] bool is_one_of(std::string_view given, const std::vector<std::string>& passwords);
 
-// For a Content-Security-Policy: 'sha256-...' of what stands between <tag> and </tag>.
+// For a Content-Security-Policy: 'sha256-...' of the text between <tag> and </tag>.
 [[nodiscard]] std::string digest_of_element(std::string_view html, std::string_view tag);
 
 }  // namespace collab::page

@@ -29,7 +29,7 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr std::chrono::seconds kEvery{5};
-constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no connection, for want of files say
+constexpr std::chrono::milliseconds kPause{100};  // after a failed accept, for example without free file descriptors
 
 // A host with one IPv6 address usually owns the whole /64.
 std::string network_of(const asio::ip::address& address) {
@@ -87,7 +87,7 @@ struct Server::Loop {
       }
       auto* const context = certificate ? &*certificate : nullptr;
       const auto connection = std::make_shared<Connection>(std::move(socket), context);
-      // A handshake costs this side more than the other, which need not even look at the answer.
+      // A handshake costs this side more than the client, which need not even read the answer.
       if (context == nullptr || handshakes.allow(clock.now(), connection->network, true)) {
         if (connections.size() == kMaxConnections) turn_one_out();
         begin(connections.emplace_back(connection));
@@ -100,12 +100,12 @@ struct Server::Loop {
     std::map<std::string, std::size_t> of_network;
     for (const auto& connection : connections) ++of_network[connection->network];
     const auto rank = [&](const auto& connection) { return of_network.at(connection->network); };
-    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first of the largest
-    (*oldest)->stream.close();  // its handlers are called with an error, and find it gone
+    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first one with the highest rank
+    (*oldest)->stream.close();  // its handlers run with an error, and find it gone
     connections.erase(oldest);
   }
 
-  // `use` is called with the stream that the connection speaks over.
+  // Calls `use` with the connection's stream, TLS or plain.
   template <class Use>
   static void over(Connection& connection, const Use& use) {
     connection.tls ? use(*connection.tls) : use(connection.stream);
@@ -118,7 +118,7 @@ struct Server::Loop {
     });
   }
 
-  // The parser is called here: http::async_read_header and async_write take 20 s more to compile.
+  // Calls the parser directly: http::async_read_header and async_write would take 20 s more to compile.
   void read(const std::shared_ptr<Connection>& connection) {
     auto& buffer = connection->buffer;
     const auto room = buffer.prepare(buffer.max_size() - buffer.size());
@@ -144,7 +144,7 @@ struct Server::Loop {
     });
   }
 
-  // Sends the end of the stream, and does not wait for that of the other side.
+  // Sends the end of the TLS stream, and does not wait for the other side's.
   void end(const std::shared_ptr<Connection>& connection) {
     if (!connection->tls) return finish(connection);
     connection->tls->async_shutdown([this, connection](error_code) { finish(connection); });

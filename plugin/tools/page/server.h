@@ -1,10 +1,11 @@
-// An HTTP server for short texts, in the clear or in TLS. It is limited: one request a connection, one thread for all.
+// A small HTTP server for short texts, in the clear or in TLS: one request per connection, one thread for all.
 //
-// A connection has kTime for its handshake, its request and for taking the answer. If there are more than
-// kMaxConnections, the oldest of the network with most is closed: a network that opens many and says nothing keeps no
-// other out. A network that makes more TLS handshakes than a viewer's share of requests is closed without one. A
-// request's head has at most kMaxHead bytes; what follows it is not read. Threads: start() and the destructor belong to
-// the owner. `answer` and `every` are called on the server's own thread. Ownership: borrows the clock.
+// A connection has kTime for its handshake, its request and reading the answer. If there are more than kMaxConnections,
+// the server closes the oldest connection of the network with the most: a network with many silent connections keeps no
+// other out. If a network makes more TLS handshakes than a viewer's share of requests, the server closes its
+// connections without one. A request's head has at most kMaxHead bytes; the server does not read the body. Threads: the
+// owner calls start() and the destructor. The server's own thread calls `answer` and `every`. Ownership: borrows the
+// clock.
 #pragma once
 
 #include <functional>
@@ -29,13 +30,13 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Before start(): TLS 1.2 or 1.3, with this certificate (its chain after it) and its key, PEM files. kInvalidArgument
-  // names the file that is wrong.
+  // Call before start(). Uses TLS 1.2 or 1.3, with this certificate (followed by its chain) and its key, PEM files.
+  // kInvalidArgument names the file that is wrong.
   Status use_tls(const std::string& certificate_file, const std::string& key_file);
-  // The address as bound. kInvalidArgument: it cannot be listened at, and why.
+  // Returns the bound address. kInvalidArgument: listening failed, and why.
   Result<HostPort> listen(const HostPort& address);
   [[nodiscard]] bool is_loopback() const;
-  // `every` is called each five seconds, and once at the end.
+  // `every` is called every five seconds, and once at the end.
   void start(std::function<Answer(const Request&)> answer, std::function<void()> every);
 
  private:

@@ -9,7 +9,7 @@ bool Shares::allow(TimePoint now, const std::string& network, bool known) {
   const double rate = known ? kKnownASecond : kStrangersASecond;
   auto found = shares.find(network);
   if (found == shares.end()) {
-    // A network that is forgotten begins with a whole share again. It had most of it back anyway.
+    // A forgotten network starts with a full share again, most of which it had regained anyway.
     if (shares.size() == kMaxNetworks) {
       shares.erase(std::ranges::min_element(shares, {}, [](const auto& each) { return each.second.asked; }));
     }

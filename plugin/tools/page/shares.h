@@ -1,7 +1,7 @@
-// How many requests each network may make. Only a network that makes too many is told so. Viewers with the password and
-// viewers without have separate shares, so that a stranger behind the same proxy takes nothing from a viewer.
+// Limits the requests of each network. Viewers with the password and viewers without it have separate shares, so that a
+// stranger behind the same proxy takes nothing from a viewer.
 //
-// Threads: one caller at a time. Ownership: the networks that asked last.
+// Threads: one caller at a time. Ownership: owns a share for each network that asked last.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Shares {
   static constexpr double kKnownASecond = 100, kStrangersASecond = 20;
   static constexpr std::size_t kMaxNetworks = 1024;  // of each kind
 
-  // `known`: it has the password, or there is none.
+  // `known`: the client has the password, or there is none.
   [[nodiscard]] bool allow(TimePoint now, const std::string& network, bool known);
 
  private:

@@ -7,11 +7,11 @@ const char* key_given(const Config& config) {
   if (!config.token.empty()) return "COLLAB_TOKEN";
   if (!config.token_file.empty()) return "COLLAB_TOKEN_FILE";
   if (!config.tls_cert.empty()) return "COLLAB_TLS_CERT";
-  if (!config.tls_key.empty()) return "COLLAB_TLS_KEY";  // alone it encrypts nothing; tcp says what is missing
+  if (!config.tls_key.empty()) return "COLLAB_TLS_KEY";  // encrypts nothing by itself; tcp reports what is missing
   return config.tls_ca.empty() ? nullptr : "COLLAB_TLS_CA";
 }
 
-// For ucx or gloo, asked for by name.
+// The choice of ucx or gloo, which users must name.
 Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   const std::string asked = "COLLAB_TRANSPORT=" + config.transport;
   if (key == nullptr) return LinkChoice{config.transport, asked + ", not encrypted"};

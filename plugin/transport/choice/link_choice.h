@@ -14,11 +14,11 @@ namespace collab {
 struct LinkChoice {
   std::string kind;         // "tcp", "ucx" or "gloo"
   std::string reason;       // says whether links are encrypted
-  bool key_unused = false;  // a token or certificate is given that this kind does not use: worth a warning
+  bool key_unused = false;  // a token or certificate is set, but this kind does not use it: worth a warning
 };
 
-// `auto` is tcp. UCX opens ports through which a stranger can end the process, so it must be named. Only then
-// `ucx_loads` is asked; not ok: why UCX cannot be used. kRefused says what prevents the choice.
+// `auto` means tcp. UCX opens ports through which a stranger can end the process, so users must ask for it by name.
+// Only then is `ucx_loads` called; its error says why UCX cannot be used. kRefused says what prevents the choice.
 [[nodiscard]] Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads);
 // "links between sites use tcp: ..."
 [[nodiscard]] std::string to_string(const LinkChoice& choice);

@@ -1,4 +1,4 @@
-// What goes before every message between two gloo transports: which link it belongs to and how long it is.
+// The header of every message between two gloo transports: which link the message belongs to and how long it is.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -18,16 +18,16 @@ struct GlooFrame {
     kWelcome = 2,  // the link `to` is open; `from` is the other end
     kRefuse = 3,   // no transport listens here
     kMessage = 4,  // head and payload follow
-    kBye = 5,      // last on this lane of the link; on both lanes
-    kGone = 6,     // the sender's transport ends: all links to it are over
+    kBye = 5,      // the last frame on this lane of the link; sent on both lanes
+    kGone = 6,     // the sender's transport has ended, and all links to it with it
   };
 
   std::uint32_t magic = kGlooMagic;
   Kind kind = Kind::kMessage;
-  std::uint8_t has_payload = 0;  // a payload of no bytes is a payload too
+  std::uint8_t has_payload = 0;  // tells an empty payload from none
   std::uint16_t reserved = 0;
   std::uint64_t to = 0;    // the receiver's id of the link
-  std::uint64_t from = 0;  // the sender's
+  std::uint64_t from = 0;  // the sender's id of the link
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
 

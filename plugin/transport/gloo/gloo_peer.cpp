@@ -151,7 +151,7 @@ void GlooPeer::send_loop(Lane lane) {
     try {
       if (sink_->still_wanted(out.frame)) {
         transmit(lane, out);
-        out.message = {};  // the buffer is free before its owner is told
+        out.message = {};  // releases the buffer before its owner hears of it
         sink_->frame_sent(lane, out.frame, out.token);
       }
     } catch (const std::exception& e) {

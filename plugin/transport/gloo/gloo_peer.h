@@ -1,7 +1,7 @@
 // One other rank of the group: two lanes of blocking sends and receives, each on a thread of its own.
 //
-// Threads: post() and stop() from any thread. The sink is called from the peer's threads and may block them. That is
-// the back-pressure: a lane that is not taken is not received.
+// Threads: post() and stop() from any thread. The sink is called from the peer's threads and may block them. This is
+// the back-pressure: while the sink blocks, the lane receives nothing.
 // Ownership: the transport owns its peers and is their sink; the peer shares the backend.
 #pragma once
 
@@ -28,7 +28,7 @@ class GlooSink {
   virtual void peer_broken(int rank, Status why) = 0;
 };
 
-// The backend's calls, which several threads must not make at once.
+// The backend, and the mutex that keeps threads from calling it at the same time.
 struct GlooGroup {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::mutex issue;
@@ -43,7 +43,7 @@ class GlooPeer {
 
   void start();
   void post(Lane lane, const GlooFrame& frame, TransportMessage message, std::uint64_t token);
-  // Waits until what was posted on the control lane is sent, at most `limit`.
+  // Waits until all posted control messages are sent, at most `limit`.
   void drain_control(Duration limit);
   // Gives up what is in progress and joins the threads. Idempotent.
   void stop();

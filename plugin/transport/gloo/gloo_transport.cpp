@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kCloseLimit = std::chrono::seconds(5);
 constexpr auto kGoneLimit = std::chrono::seconds(2);  // to tell the others that this transport ends
-// Arrived messages that the handler has not taken. Beyond this the lane is not received.
+// The most arrived messages that may wait for the handler. Beyond this, the lane receives nothing.
 constexpr std::size_t kInboxBytes = kMaxPayloadBytes;
 constexpr std::size_t kInboxMessages = 4096;
 
@@ -38,7 +38,7 @@ struct Link {
 struct Event {
   enum class Kind : std::uint8_t { kFrame, kSent, kClosed };
   Kind kind = Kind::kFrame;
-  LinkId link;  // kSent, kClosed
+  LinkId link;  // for kSent and kClosed
   int rank = 0;
   GlooFrame frame;
   TransportMessage message;
@@ -67,7 +67,7 @@ class GlooTransport final : public Transport, public GlooSink {
   void frame_sent(Lane lane, const GlooFrame& frame, std::uint64_t token) override;
   void peer_broken(int rank, Status why) override;
 
-  // The transport's thread; `lock` is held on entry and exit, not while the handler runs.
+  // On the transport's thread. `lock` is held on entry and exit, but not while the handler runs.
   using Lock = std::unique_lock<std::mutex>;
   void run();
   std::optional<Event> next(Lock& lock);
@@ -89,11 +89,11 @@ class GlooTransport final : public Transport, public GlooSink {
   TransportHandler* handler_ = nullptr;
   std::thread thread_;
 
-  std::mutex mutex_;               // guards what follows; taken before a peer's
+  std::mutex mutex_;               // guards the members below; locked before a peer's mutex
   std::condition_variable wake_;   // the transport's thread
   std::condition_variable space_;  // receivers
   std::deque<Event> urgent_;
-  std::deque<Event> bulk_;  // data and the ends of links: an end is seen after what was sent before it
+  std::deque<Event> bulk_;  // data, and the ends of links: an end comes after all data sent before it
   std::size_t bulk_bytes_ = 0;
   std::map<LinkId, Link> links_;
   std::map<int, Status> broken_;
@@ -293,7 +293,7 @@ void GlooTransport::run() {
   while (auto event = next(lock)) deliver(std::move(*event), lock);
 }
 
-// The next event, or a deadline that has passed. Nothing if the transport ends.
+// The next event, or a deadline that has passed. Nothing when the transport stops.
 std::optional<Event> GlooTransport::next(Lock& lock) {
   while (!stopping_) {
     for (auto* queue : {&urgent_, &bulk_}) {
@@ -351,7 +351,7 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
   }
   const LinkId id(event.frame.to);
   auto found = links_.find(id);
-  // The link has ended, or the peer made the number up. If a dial was given up, the peer that answers it is told.
+  // The link has ended, or the peer made the number up. If a peer answers a dial that was given up, we tell it so.
   if (found == links_.end() || found->second.rank != event.rank) {
     if (event.frame.kind != GlooFrame::Kind::kWelcome) return;
     Link late;
@@ -366,7 +366,7 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
                            ": no process listens there [link.gloo-nobody]"),
                lock);
   }
-  // The data lane may be ahead of the welcome.
+  // A message on the data lane may overtake the welcome.
   if (found->second.connecting) {
     opened(id, found->second, event.frame.from, lock);
     found = links_.find(id);

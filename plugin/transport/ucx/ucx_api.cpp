@@ -17,9 +17,10 @@
 namespace collab {
 namespace {
 
-constexpr unsigned kOldestMinor = 13;  // the oldest UCX 1.x whose functions do what we ask of them
+constexpr unsigned kOldestMinor = 13;  // the oldest UCX 1.x that supports all that we use
 
-// What UCX must not do in somebody else's process, where its messages go, and what links between sites need.
+// Settings that keep UCX from disturbing the user's process, choose where its messages go, and suit links between
+// sites.
 constexpr std::array<std::pair<const char*, const char*>, 12> kGuestSettings{{
     {"UCX_ERROR_SIGNALS", ""},  // no handlers for SIGSEGV and its kin
     {"UCX_HANDLE_ERRORS", "none"},
@@ -28,14 +29,14 @@ constexpr std::array<std::pair<const char*, const char*>, 12> kGuestSettings{{
     {"UCX_VFS_ENABLE", "n"},        // no thread that serves a file system
     {"UCX_LOG_FILE", "stderr"},     // the user's stdout stays the user's
     {"UCX_TCP_CM_REUSEADDR", "y"},  // a port can be listened on again at once after a restart
-    // Shared memory may be used by links that must see their peer fail: their TCP connection sees it.
+    // Lets links that must detect a failed peer use shared memory: their TCP connection detects it.
     {"UCX_MM_ERROR_HANDLING", "y"},
-    // Long segments save system calls. They replace TCP's one-sided writes: UCX 1.13 aborts the process when an
-    // endpoint closes in the middle of one.
+    // Long segments save system calls. They replace TCP's one-sided writes: UCX 1.13 aborts the process if an endpoint
+    // closes during such a write.
     {"UCX_TCP_TX_SEG_SIZE", "256K"},
     {"UCX_TCP_RX_SEG_SIZE", "256K"},
     {"UCX_TCP_PUT_ENABLE", "n"},
-    {"UCX_WARN_UNUSED_ENV_VARS", "n"},  // not every setting above means something to every UCX
+    {"UCX_WARN_UNUSED_ENV_VARS", "n"},  // some versions of UCX do not know every setting above
 }};
 
 std::mutex& environment_mutex() {
@@ -48,7 +49,7 @@ struct Overlay {
   std::vector<char*> array;
 };
 
-// Never freed, for another thread may still be reading one: a few hundred bytes, once for each environment met.
+// Never freed, as another thread may still read one: a few hundred bytes for each environment seen.
 std::vector<std::unique_ptr<Overlay>>& overlays() {
   static auto& all = *new std::vector<std::unique_ptr<Overlay>>();
   return all;
@@ -94,14 +95,14 @@ const char* resolve_all(void* library, UcxApi& api) {
   return nullptr;
 }
 
-// Why the library at `path` will not do, or an empty string with `api` filled in.
+// Returns why the library at `path` is unusable, or fills in `api` and returns an empty string.
 std::string try_library(const std::string& path, UcxApi& api) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
     return why != nullptr ? why : path + ": dlopen failed";
   }
-  // Never closed again: UCX starts threads and does not expect to be unloaded.
+  // Never unloaded: UCX starts threads and does not support unloading.
   if (const char* missing = resolve_all(library, api); missing != nullptr) {
     return path + ": has no function " + missing + "; UCX 1." + std::to_string(kOldestMinor) + " or newer is needed";
   }
@@ -137,7 +138,7 @@ GuestEnvironment::GuestEnvironment() : lock_(environment_mutex()), saved_(enviro
   for (char** entry = saved_; entry != nullptr && *entry != nullptr; ++entry) ours->array.push_back(*entry);
   for (auto& entry : ours->added) ours->array.push_back(entry.data());
   ours->array.push_back(nullptr);
-  // The user's entries are compared by address: those of an older array may be gone.
+  // Compares the user's entries by address: entries of an older array may be freed.
   const Overlay* last = overlays().empty() ? nullptr : overlays().back().get();
   const auto theirs = static_cast<std::ptrdiff_t>(ours->array.size() - ours->added.size() - 1);
   const bool met_before = last != nullptr && last->added == ours->added && last->array.size() == ours->array.size() &&
@@ -152,7 +153,7 @@ GuestEnvironment::~GuestEnvironment() {
     environ = saved_;
     return;
   }
-  // Another thread has set a variable meanwhile: keep its array, take ours out of it.
+  // Another thread has set a variable meanwhile: keep its array, and remove our settings from it.
   for (const auto& entry : ours.added) unsetenv(entry.substr(0, entry.find('=')).c_str());
 }
 

@@ -1,9 +1,9 @@
 // UCX, loaded when it is first needed: nothing links libucp, and `import torch` does not pay for it.
 //
-// The library is looked for, in order, at $COLLAB_UCX_LIBRARY, in the directory the caller names (the libucx
-// wheel beside the installed package), where it was when this was built, and where the system keeps it. UCX
-// is a guest in somebody's process: its signal handlers, memory hooks and virtual file system stay off unless
-// the user's own UCX_* variables say otherwise.
+// The library is looked for, in order, at $COLLAB_UCX_LIBRARY, in the directory the caller names (the libucx wheel
+// beside the installed package), where it was when this was built, and where the system keeps it. UCX is a guest in the
+// user's process: its signal handlers, memory hooks and virtual file system stay off unless the user's own UCX_*
+// variables say otherwise.
 //
 // Threads: load_ucx and GuestEnvironment from any thread. Ownership: the library stays loaded for good.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace collab {
 
-// The functions used, under their own names less the prefix.
+// The functions used, by their names without the prefix.
 struct UcxApi {
   decltype(&::ucp_get_version) get_version = nullptr;
   decltype(&::ucp_config_read) config_read = nullptr;
@@ -52,8 +52,8 @@ struct UcxApi {
 // Loads once; later calls return the same table whatever directory they name.
 [[nodiscard]] Result<const UcxApi*> load_ucx(const std::string& library_dir);
 
-// While it lives, the process's environment also holds the UCX_* settings of a guest, those the user has set
-// excepted. The user's array of variables is put aside and put back, never edited.
+// While this object lives, the environment also holds the UCX_* settings of a guest, except those that the user has
+// set. The user's array of variables is put aside and restored, never edited.
 class GuestEnvironment {
  public:
   GuestEnvironment();

@@ -14,7 +14,7 @@ namespace collab {
 
 class UcxClosing {
  public:
-  using Counts = std::array<std::uint64_t, 2>;  // of messages, a lane each
+  using Counts = std::array<std::uint64_t, 2>;  // of messages, by lane
 
   void begin() { begun_ = true; }
   [[nodiscard]] bool begun() const { return begun_; }  // nothing new is queued
@@ -26,7 +26,7 @@ class UcxClosing {
 
   void receive_bye(const Counts& sent) { peer_sent_ = sent; }
   [[nodiscard]] bool peer_said_bye() const { return peer_sent_.has_value(); }
-  // We have taken all the other side sent, and it does not know yet.
+  // We have taken all that the other side sent, and have not told it yet.
   [[nodiscard]] bool may_send_final_ack(const Counts& taken) const { return !final_ack_sent_ && peer_sent_ == taken; }
   void mark_final_ack_sent() { final_ack_sent_ = true; }
   [[nodiscard]] bool final_ack_sent() const { return final_ack_sent_; }

@@ -1,12 +1,12 @@
-// What the engine knows of one link: its connections, its two lanes and how far it is in opening and closing.
+// The state of one link: its connections, its two lanes, and how far it is in opening and closing.
 //
 //   dialled:   resolving ──▶ connecting ──(all hellos sent, welcome came)──▶ open
 //   accepted:                connecting ──(all hellos came, welcome sent)──▶ open
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; ends when each side has taken all the
 //   other sent and said so. A connection that breaks before that ends the link with the reason.
 //
-// Threads: the progress thread only. Ownership: the engine's UcxLinks owns links; links share connections, and those
-// their worker, with the operations under way on them.
+// Threads: the progress thread only. Ownership: the engine's UcxLinks owns links. Links share connections, and
+// connections their worker, with the operations in progress on them.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -27,15 +27,16 @@
 
 namespace collab {
 
-inline constexpr Duration kCloseLimit = std::chrono::seconds(5);  // of a link, without a sign of life
+inline constexpr Duration kCloseLimit = std::chrono::seconds(5);  // for a closing link without a sign of life
 
-// A UCX worker. Each link has its own, because over shared memory all peers of a worker write into one queue, which a
-// peer killed in the middle of writing leaves stuck: so only its own link is hurt. Ends with its last connection.
+// A UCX worker. Over shared memory, all peers of a worker write into one queue, and a peer killed while writing leaves
+// that queue stuck. So each link has its own worker, and only that link is hurt. A worker ends with its last
+// connection.
 struct UcxWorker {
   const UcxApi& api;
   ucp_worker_h handle = nullptr;
   int wake_fd = -1;
-  std::uint64_t client_id = 0;  // of the dialler's worker; says which accepted connections belong together
+  std::uint64_t client_id = 0;  // of the dialler's worker; groups the accepted connections of a link
   explicit UcxWorker(const UcxApi& functions) : api(functions) {}
   ~UcxWorker() {
     if (handle != nullptr) api.worker_destroy(handle);
@@ -45,7 +46,7 @@ struct UcxWorker {
 };
 using UcxWorkerPtr = std::shared_ptr<UcxWorker>;
 
-// One UCX endpoint: over TCP, a connection of its own. UcxEndpoints opens and closes it.
+// One UCX endpoint; over TCP, one connection. UcxEndpoints opens and closes it.
 class UcxConnection {
  public:
   UcxConnection(UcxWorkerPtr worker, ucp_ep_h endpoint, std::string peer)
@@ -66,7 +67,7 @@ class UcxConnection {
     deadline_ = kNever;
   }
 
-  // What is in flight.
+  // Counts the messages in flight.
   void begin(std::size_t bytes) {
     ++messages_;
     bytes_ += bytes;
@@ -89,7 +90,7 @@ class UcxConnection {
 };
 using UcxConnectionPtr = std::shared_ptr<UcxConnection>;
 
-// Where a dial goes: the addresses of the name in turn, from one worker. UcxDialler's.
+// The addresses that a dial tries in turn, all from one worker. Belongs to UcxDialler.
 class UcxDial {
  public:
   void found(SocketAddresses addresses) { addresses_ = std::move(addresses); }
@@ -125,15 +126,15 @@ class UcxLink {
     state_ = State::kOpen;
     deadline_ = kNever;
   }
-  // For opening, then for closing.
+  // The deadline for opening, later for closing.
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
   void close(TimePoint now) { deadline_ = now + kCloseLimit; }
-  // Something was heard of it.
+  // The peer was heard.
   void go_on(TimePoint now) {
     if (closing.begun()) close(now);
   }
 
-  // The first one carries control messages. An acceptor's are null until their hello.
+  // The first connection carries control messages. On the accepting side, connections are null until their hello.
   [[nodiscard]] const Connections& connections() const { return connections_; }
   [[nodiscard]] const UcxConnectionPtr& control() const { return connections_.front(); }
   void add(UcxConnectionPtr connection) { connections_.push_back(std::move(connection)); }

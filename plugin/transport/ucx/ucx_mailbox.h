@@ -1,4 +1,4 @@
-// Commands for the progress thread, and what wakes it.
+// Commands for the progress thread, and the eventfd that wakes it.
 //
 // Threads: post and close from any thread; the rest from the progress thread.
 // Ownership: shared by the engine and by look-ups that may end after it; owns an eventfd.
@@ -28,7 +28,7 @@ class UcxMailbox {
 
   [[nodiscard]] int fd() const { return fd_; }
 
-  // False when the engine has gone; the command is dropped.
+  // False: the engine is gone, and the command is dropped.
   bool post(Command command) {
     bool wake = false;
     {
@@ -44,14 +44,14 @@ class UcxMailbox {
     return true;
   }
 
-  // The commands in the order they came; `into` is emptied first and keeps its memory.
+  // Moves the commands to `into`, in order. Clears `into` first but keeps its memory.
   void take(std::vector<Command>& into) {
     into.clear();
     const std::lock_guard lock(mutex_);
     into.swap(commands_);
   }
 
-  // False when a command is waiting; else the next post writes to fd().
+  // False: a command is waiting. Otherwise the next post writes to fd().
   [[nodiscard]] bool fall_asleep() {
     const std::lock_guard lock(mutex_);
     asleep_ = commands_.empty();

@@ -1,7 +1,7 @@
-// What stands before every active message of the ucx transport: which link it belongs to and where in its lane.
+// The header of every active message of the ucx transport: its kind, and its place in its lane.
 //
-// It travels between two ucx transports only and is no part of the framed messages, which it carries whole.
-// Threads and ownership: plain values.
+// Only ucx transports use it. It is not part of the framed messages, which it carries whole. Threads and ownership:
+// plain values.
 #pragma once
 
 #include <bit>
@@ -23,10 +23,10 @@ struct Preamble {
   enum class Kind : std::uint8_t {
     kHello = 1,     // first on every connection: token (first, second), connection i of n
     kWelcome = 2,   // the listener has all n connections
-    kMessage = 3,   // `first` is its number in its lane; head and payload follow
+    kMessage = 3,   // `first` is the message's number in its lane; head and payload follow
     kTaken = 4,     // messages taken so far on the control (`first`) and data (`second`) lane
-    kBye = 5,       // nothing follows; messages sent in all on the control (`first`) and data (`second`) lane
-    kByeTaken = 6,  // all of them were taken
+    kBye = 5,       // nothing follows; total messages sent on the control (`first`) and data (`second`) lane
+    kByeTaken = 6,  // all messages before the bye were taken
   };
 
   std::uint32_t magic = kPreambleMagic;
@@ -42,7 +42,7 @@ struct Preamble {
 static_assert(sizeof(Preamble) == 32, "no padding: it is copied to the wire as it lies in memory");
 static_assert(std::endian::native == std::endian::little, "the preamble travels in little-endian order");
 
-// Nothing when the bytes are no preamble of this version or break a bound.
+// Nothing if the bytes are no preamble of this version or exceed a limit.
 [[nodiscard]] inline std::optional<Preamble> read_preamble(std::span<const std::byte> bytes) {
   Preamble preamble;
   if (bytes.size() < sizeof(preamble)) return std::nullopt;

@@ -75,7 +75,7 @@ HostPort host_port_of(const sockaddr_storage& address) {
                   NI_NUMERICHOST) != 0) {
     return {"unknown", 0};
   }
-  // The port lies at the same place in both families' addresses.
+  // The port is at the same offset in IPv4 and IPv6 addresses.
   return {host.data(), ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port)};
 }
 

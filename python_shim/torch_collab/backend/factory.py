@@ -1,4 +1,4 @@
-"""Makes the backend of a process group: the world when it is the first, else a subgroup."""
+"""Makes the backend of a process group: the world for the first group, else a subgroup."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
         torch_compat.check_build(native.build_info()["torch"])
         config = native.load_config(variables, given)
     except (ValueError, torch_compat.UnfitTorch) as error:
-        # The other ranks hear why this one will not come.
+        # The other ranks learn why this one will not come.
         topology.give_up(_told(store, key), rank, str(error))
         raise type(error)(_prefixed(error)) from None
     native.start_log()
@@ -100,20 +100,20 @@ def _create_world(opts: GroupOptions, backend_options: Any) -> Any:
 
 
 def _settings_of_world(config: native.Settings) -> dict[str, str]:
-    """The knobs that all ranks of a world have alike."""
+    """The knobs that all ranks of a world must share."""
     own = {row["name"] for row in native.knob_table() if row["scope"] == "rank"}
     return {name: value for name, value, _ in config.values if name not in own}
 
 
 def _told(store: Any, key: SwarmKey) -> SignedStore:
-    """The world's store, for what collab's ranks tell one another."""
+    """The world's store, for messages between collab's ranks."""
     run = environment.run_of_agent() or ""
     where = f"the world's store at {os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
     return SignedStore(store, key, ("ranks", run, environment.from_agent(environment.WORLD)), where)
 
 
 def _transport(config: native.Settings, start: Start) -> str:
-    """Of this world's links between sites; "" if there are none, or none can be made: who makes them tells why."""
+    """The transport of this world's links between sites. "" if there are none, or none can be made (reported later)."""
     if start is Start.LONE:
         return ""
     try:
@@ -130,7 +130,7 @@ def _start(config: native.Settings) -> Start:
 
 
 def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> None:
-    """In one world nobody else will come: no need to wait for a name that is not there."""
+    """In one world no other site will come, so there is no need to wait for a name that no site has."""
     names = [site.name for site in sites.sites]
     if start is Start.ONE_WORLD and config.init_from and config.init_from not in names:
         raise ValueError(
@@ -140,7 +140,7 @@ def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> Non
 
 
 def _site_store(start: Start, opts: GroupOptions) -> Any:
-    """Of the first members each site has a store of its own, which its agent serves; else the world's does."""
+    """Among the first members each site has its own store, which its agent serves; else it is the world's."""
     address = environment.from_agent(environment.SITE_STORE)
     if start is not Start.FIRST_MEMBERS or not address:
         return opts.store

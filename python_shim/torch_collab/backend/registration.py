@@ -1,4 +1,4 @@
-"""Registers the backend's name. Everything heavy waits until a group is made."""
+"""Registers the backend's name. All heavy imports wait until a group is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def register() -> None:
         return
     if BACKEND in dist.Backend.backend_list:
         return
-    # Owned devices of the default map stay torch's: a script that names no backend must not get this one.
+    # torch's own default devices stay torch's: a script that names no backend must not get this one.
     dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu", "cuda"])
 
 

@@ -1,7 +1,7 @@
-"""When a run ends (capture/rounds.py has how).
+"""The points at which a run ends (capture/rounds.py ends it).
 
 A last round is due at `destroy_process_group()`, at a clean exit, and in a barrier of all sites. After an exception
-there is none: the site only leaves.
+there is no last round: the site only leaves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch_collab.world import state
 if TYPE_CHECKING:
     from torch_collab.world.state import World
 
-# In the place of a round, for the reason that there is none.
+# Stand in for the round's number, and say why there is no round.
 _REPLACED = 1 << 62
 _BESIDE = _REPLACED + 1
 _NO_ROUND = {
@@ -30,27 +30,27 @@ _NO_ROUND = {
     "torch.distributed.checkpoint.async_save), where parameters may be in use [round.barrier-thread]",
 }
 _exit_status: Any = None
-_exit_steps = -1  # counted by then
-_registered_in = 0  # the process whose exit comes to at_exit()
+_exit_steps = -1  # the steps counted at that time
+_registered_in = 0  # the process whose exit calls at_exit()
 
 
 def install(world: World) -> None:
-    """Whatever comes first ends the run: the world's groups are taken down, the process ends, the site is asked to."""
+    """The first of these ends the run: the world's groups are destroyed, the process ends, the site must leave."""
     global _registered_in
     world.installed.undo(torch_compat.on_destroy(lambda: rounds.finish(aborting=_raising())))
     if world.info.ranks_tell_sites_apart and world.info.several_sites:
         world.backend.set_pre_barrier(before_world_barrier)
     if _registered_in != os.getpid():
         if _registered_in == 0:
-            note_exit_status()  # forked children have it from their parent
+            note_exit_status()  # forked children inherit this from their parent
         atexit.register(at_exit)
-        # A child that multiprocessing has forked ends by os._exit(), after its finalizers: of these, early.
+        # A child that multiprocessing has forked ends by os._exit(), after its finalizers. This is an early one.
         multiprocessing.util.Finalize(None, at_exit, exitpriority=100)
         _registered_in = os.getpid()
 
 
 def note_exit_status() -> None:
-    """Keeps what sys.exit was called with: nothing tells an exit handler whether the script failed."""
+    """Keeps the argument of sys.exit: nothing else tells an exit handler whether the script failed."""
     original = sys.exit
 
     def exit_(status: Any = None, /) -> Any:
@@ -61,13 +61,13 @@ def note_exit_status() -> None:
     sys.exit = exit_
 
 
-# A thread of torch's Gloo lets go of a collective's tensors a moment after it has ended, and needs the interpreter's
-# lock for that; it aborts the process when the interpreter is gone by then.
+# A thread of torch's Gloo frees a collective's tensors a moment after the collective has ended. It needs the
+# interpreter's lock for that, and aborts the process if the interpreter is gone by then.
 _GLOO_LETS_GO = 0.05  # seconds
 
 
 def at_exit() -> None:
-    """Called twice where exit handlers and finalizers run; the second time there is no world any more."""
+    """Called twice if both exit handlers and finalizers run; by the second time there is no world."""
     try:
         _end_the_run()
     finally:
@@ -77,7 +77,7 @@ def at_exit() -> None:
 def _end_the_run() -> None:
     if state.current() is None:
         return
-    # multiprocessing ends a child while what its target has raised is on its way.
+    # multiprocessing ends a child while the error that its target raised is still propagating.
     failed = _failed_exit() or _uncaught_error() or _raising()
     try:
         rounds.finish(aborting=failed)
@@ -86,12 +86,12 @@ def _end_the_run() -> None:
 
 
 def _failed_exit() -> bool:
-    """A script that trains on has handled the SystemExit."""
+    """False if the script trained on: then it has handled the SystemExit."""
     return _exit_status not in (None, 0) and _exit_steps == _steps()
 
 
 def _uncaught_error() -> bool:
-    """In an interactive interpreter or a notebook an error ends a line or a cell, and the process goes on."""
+    """In an interactive interpreter or a notebook an error ends only a line or a cell, and the process goes on."""
     return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
 
 
@@ -102,20 +102,20 @@ def _steps() -> int:
 
 
 def _raising() -> bool:
-    """Also true in an `except` block that handles the error: nothing tells the two apart. The end of data is none."""
+    """Also true in an `except` block that handles the error: the two look the same. The end of data is no error."""
     kind = sys.exc_info()[0]
     return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit, StopIteration, StopAsyncIteration))
 
 
 def before_world_barrier() -> None:
-    """All ranks of the world stand in a barrier: with steps since the last round anywhere, a round runs now.
+    """All ranks of the world stand in a barrier. If any has steps since the last round, a round runs now.
 
-    As many at each site: one that is faster may have one more on its way behind the training.
+    All sites run the same number of rounds: a faster site may have one more behind its training.
     """
     world = state.current()
     if world is None or world.run.finished:
         return
-    if world.training.is_beside():  # what is counted or moved now would be moved under the training
+    if world.training.is_beside():  # counting or averaging now would change things under the training
         world.backend.most_at_barrier(_BESIDE)
         return _tell_of_no_round(world, _BESIDE)
     session = world.training.session

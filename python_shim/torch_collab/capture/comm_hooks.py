@@ -1,8 +1,8 @@
-"""DDP communication hooks: gradients are the site's business.
+"""DDP communication hooks: gradients stay within the site.
 
-torch's ready-made hooks reduce over the default group when they are given no group. Inside a collab world the group of
-a DDP is its site's, so those hooks get the site's group too. Hooks of the script's own are run so that the backend
-knows them: what they all-reduce over the world is reduced over the site. An all_reduce anywhere else, in backward too,
+torch's ready-made hooks reduce over the default group if they are given no group. In a collab world a DDP's group is
+its site's, so those hooks get the site's group, too. The script's own hooks run in such a way that the backend
+recognises them: an all-reduce over the world in them becomes one over the site. Any other all_reduce, even in backward,
 means the group it names.
 """
 
@@ -25,7 +25,7 @@ def register_comm_hook(original: Callable[..., Any]) -> Callable[..., Any]:
             state = state_for_group(state, self.process_group)
         known = _known_to_backend(hook)
         result = original(self, state, known)
-        # What copies and pickles of the DDP carry is what the script has registered.
+        # Copies and pickles of the DDP carry the hook that the script registered.
         kept = torch_compat.comm_hooks_of(self)
         kept[:] = [(hook if each is known else each, with_state) for each, with_state in kept]
         return result
@@ -34,7 +34,7 @@ def register_comm_hook(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def state_for_group(hook_state: object, group: Any) -> object:
-    """`None` is torch's word for the default group; state objects keep theirs in `process_group`."""
+    """`None` is torch's default group; state objects keep their group in `process_group`."""
     if hook_state is None:
         return group
     if getattr(hook_state, "process_group", group) is None:

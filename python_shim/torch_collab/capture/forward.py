@@ -1,8 +1,8 @@
 """From a script's DDP modules to a session: the first training forward builds the vector and begins round 0.
 
-A script may train several models, one after the other. Each is a generation: a DDP that is made later, and trains what
-the vector does not hold, ends the generation with a last round and begins the next. What trains together stays one
-vector: the DDPs that were made since, or, when an older one comes back, those that train in this generation and it.
+A script may train several models, one after the other. Each is a generation. A DDP that is made later and trains what
+the vector does not hold ends the generation with a last round and begins the next. Models that train together share one
+vector: the DDPs made since, or, when an older one comes back, that one and those that train in this generation.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SECONDS_TO_MEET = 10
 
 
 def adopt(world: World, ddp: DistributedDataParallel, module: torch.nn.Module) -> None:
-    """A DDP is being constructed around `module`, or given another one."""
+    """A DDP is being constructed around `module`, or gets it as its new module."""
     for part in module.modules():
         if isinstance(part, torch.nn.SyncBatchNorm):
             _keep_inside_site(world, part)
     if ddp in world.ddps.constructed:
-        return  # its module is being replaced, by torch.compile's say; its reducer keeps what it was constructed with
+        return  # torch.compile, say, replaces its module; its reducer keeps the parameters it was constructed with
     world.ddps.add(ddp, module)
     ddp.register_forward_pre_hook(on_ddp_forward, with_kwargs=True)
     ddp.register_forward_hook(after_ddp_forward, always_call=True)
@@ -50,7 +50,7 @@ def _keep_inside_site(world: World, norm: torch.nn.SyncBatchNorm) -> None:
     norm.process_group = world.groups.site() if group is None else world.groups.inside(group)
 
 
-_called: weakref.WeakSet[Any] = weakref.WeakSet()  # DDPs whose call was seen, until they come to _pre_forward()
+_called: weakref.WeakSet[Any] = weakref.WeakSet()  # DDPs that were called and have not reached _pre_forward() yet
 
 
 def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -60,12 +60,12 @@ def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
 
 
 def after_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], result: Any) -> None:
-    """Forward hook of every DDP: the call has ended, perhaps with an error and before it came to `_pre_forward`."""
+    """Forward hook of every DDP: the call has ended, perhaps with an error before it reached `_pre_forward`."""
     _called.discard(module)
 
 
 def on_pre_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Before DDP's own `_pre_forward`: what calls `ddp.forward(x)`, or parts of it, passes by the hooks of a module."""
+    """Called before DDP's own `_pre_forward`: calls of `ddp.forward(x)`, or of parts of it, bypass module hooks."""
     if module in _called:
         _called.discard(module)
     else:
@@ -93,7 +93,7 @@ def _look_at_forward_without_gradients(world: World, module: Any) -> None:
 
 
 def watch_forwards(original: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of `DistributedDataParallel._pre_forward`."""
+    """Replaces `DistributedDataParallel._pre_forward`."""
 
     @functools.wraps(original)
     def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +104,7 @@ def watch_forwards(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    running.drop_dead()  # a step that an exception has left keeps what it worked on alive
+    running.drop_dead()  # a step that raised keeps everything it worked on alive
     if not follow(world, module):
         return
     training = world.training  # of the generation that may just have begun
@@ -116,7 +116,7 @@ def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], k
 
 
 def follow(world: World, module: Any) -> bool:
-    """`module` is about to train: what it trains is the vector by then, and a session is there. False: it does not."""
+    """`module` is about to train. Ensures a session and a vector that holds what it trains; False if it has none."""
     held = world.training.vector
     if held is not None and module in held:
         _follow_parameters(world)
@@ -126,7 +126,7 @@ def follow(world: World, module: Any) -> bool:
         first = world.copies.called(module)
         if not (held is None and first and world.ddps.none_lives() and vector.trained_by(module, {})):
             return False
-        _begin(world, [module])  # loaded with torch.load(), no copy of a live one
+        _begin(world, [module])  # loaded with torch.load(), and not a copy of a live DDP
     elif held is None:
         _begin(world, world.ddps.made_since(module))
     else:
@@ -136,14 +136,14 @@ def follow(world: World, module: Any) -> bool:
 
 
 def begin_without_forward(world: World) -> bool:
-    """Of a script that trains without gradients: the DDPs that were made are the vector. False: there is none."""
+    """For a script that trains without gradients: all DDPs made so far become the vector. False if there is none."""
     if world.ddps.none_lives():
         return False
     return follow(world, list(world.ddps.constructed)[-1])
 
 
 def follow_optimizer(world: World, optimizer: Any) -> bool:
-    """It is about to step. True: it trains some of the vector, which may be that of a copy of a DDP by now."""
+    """`optimizer` is about to step. True if it trains some of the vector, which may by now be that of a DDP's copy."""
     if world.training.trains(optimizer):
         world.copies.others_stepped()
         return True
@@ -159,7 +159,7 @@ def follow_optimizer(world: World, optimizer: Any) -> bool:
 
 
 def _begin_next(world: World, module: DistributedDataParallel) -> None:
-    """`module` trains what the vector does not hold: the last round of this generation, then the next."""
+    """`module` trains what the vector does not hold: runs this generation's last round, then begins the next."""
     returns = not world.ddps.is_new(module)
     together = [ddp for ddp in world.ddps.constructed if ddp is module or ddp in world.training.ddps]
     with world.run:
@@ -168,7 +168,7 @@ def _begin_next(world: World, module: DistributedDataParallel) -> None:
 
 
 def end_generation(world: World) -> None:
-    """The last round of the generation; the site goes on to the next."""
+    """Runs the generation's last round; the site goes on to the next generation."""
     session, number = world.training.session, world.generations.number
     if session is None:
         return
@@ -209,14 +209,14 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
             "teacher, target network, reference). Make copies that follow the model after the first training forward, "
             "or use the same seed at all sites [capture.early-copy]"
         )
-    fetches = info.config.join_optimizer and session.status().round > 0  # others have trained
+    fetches = info.config.join_optimizer and session.status().round > 0  # others have trained already
     world.training.begin(session, vector.Vector(ddps, entries, len(info.site.ranks)), fetches)
 
 
 def _meet(world: World) -> None:
-    """The ranks that begin a generation go on together; a rank that is waited for in vain is named.
+    """The ranks that begin a generation wait for each other; a warning names a rank that does not come.
 
-    They are those of the site. Of one world the first generation begins at all ranks; later a site may be gone.
+    These are the site's ranks. In one world all ranks begin the first generation together; later a site may be gone.
     """
     info = world.info
     begins_everywhere = info.one_world and world.generations.number == 1
@@ -251,7 +251,7 @@ def _follow_parameters(world: World) -> None:
             session.replace_tensor(position, tensor)
         followed.take(changes)
         for _, entry, _ in changes:
-            if world.is_leader and not entry.buffer:  # some modules make their buffers anew at each step
+            if world.is_leader and not entry.buffer:  # some modules make their buffers anew in each step
                 log.info(f"{entry.name} is another object by now, as load_state_dict(assign=True) leaves it; followed")
 
 

@@ -1,10 +1,10 @@
-"""Official torch hooks and the few replacements there is no hook for; installed while a collab world exists.
+"""Official torch hooks, and a few replacements where torch has none; installed while a collab world exists.
 
 - module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
   the site's.
-- forward hooks on each DDP, and `_pre_forward` of all, which `ddp.forward(x)` passes too: the first training forward
-  starts the session, each one counts samples.
-- optimizer hooks: steps. What there is no hook for, and is replaced, stands in torch_compat.py.
+- forward hooks on each DDP, and `_pre_forward` of all, which `ddp.forward(x)` calls, too: the first training forward
+  starts the session, and each one counts samples.
+- optimizer hooks: steps. The replacements are listed in torch_compat.py.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def install(world: World) -> None:
     refuse.watch_checkpoints(world)
     traffic.install(world)
     traffic.watch_frameworks(world)
-    # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
+    # A SyncBatchNorm holds its group, and modules are copied and pickled with everything they hold.
     copyreg.pickle(torch.distributed.ProcessGroup, _reduce_group)
     undo(copyreg.dispatch_table.pop, torch.distributed.ProcessGroup, None)
 
@@ -67,7 +67,7 @@ def _unhook_optimizers() -> None:
 
 
 def _keep_out_of_graphs() -> None:
-    """torch.compile must not trace our hooks. A DDP's constructor has loaded the compiler; nothing else of us may."""
+    """torch.compile must not trace our hooks. A DDP's constructor has loaded the compiler; our code must not."""
     global _kept_out_of_graphs
     if _kept_out_of_graphs:
         return
@@ -81,8 +81,8 @@ def _keep_out_of_graphs() -> None:
 
 
 def _outlive_a_group_signal(original: Callable[[], None]) -> Callable[[], None]:
-    """torchrun signals its workers' process groups: a DataLoader whose worker dies of it ends the script with an error,
-    before its last round."""
+    """torchrun signals its workers' process groups. If a DataLoader worker dies of that signal, the script ends with an
+    error before its last round."""
 
     def set_worker_signal_handlers() -> None:
         original()
@@ -100,7 +100,7 @@ def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _reduce_group(group: ProcessGroup) -> tuple[Any, tuple[()]]:
-    """How a process group is copied or pickled: the site's becomes the site's where it arrives; others cannot be."""
+    """How a process group is copied or pickled: the site's group becomes the receiver's; others cannot be pickled."""
     world = state.current()
     if world is None or not world.groups.is_site(group):
         raise TypeError("cannot pickle 'ProcessGroup' object")
@@ -113,7 +113,7 @@ def site_group_if_any() -> ProcessGroup | None:
 
 
 def _watch_groups(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A group inside one site meets in the site's own store, if it has one; others may bring a warning."""
+    """A group inside one site meets in the site's own store, if it has one; other groups may cause a warning."""
 
     @functools.wraps(original)
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ def _watch_groups(original: Callable[..., Any]) -> Callable[..., Any]:
         if world is None:
             return original(ranks, timeout, backend, *args, **kwargs)
         info = world.info
-        ranks = None if ranks is None else list(ranks)  # an iterator is read once
+        ranks = None if ranks is None else list(ranks)  # an iterator can be read only once
         members = set(range(info.size) if ranks is None else ranks)
         if not members <= set(info.site.ranks):
             traffic.look_at_group(info, members, backend)

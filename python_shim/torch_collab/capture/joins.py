@@ -1,5 +1,5 @@
-"""`with ddp.join():`, for inputs that are uneven: ranks of a site that have none left wait in its exit for the others,
-and could not come to a round. One runs when they have left it together.
+"""`with ddp.join():` for uneven inputs. Ranks of a site that have no inputs left wait in its exit for the others, and
+cannot take part in a round. A round runs once all have left it together.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def watch_enter(original: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of Join.__enter__."""
+    """Replaces Join.__enter__."""
 
     @functools.wraps(original)
     def enter(self: Any) -> Any:
         world = state.current()
         if world is not None and not world.run.finished and len(world.info.site.ranks) > 1:
             ddps = torch_compat.uneven_ddps(self)
-            for ddp in ddps:  # one rank may have no input at all
+            for ddp in ddps:  # a rank may have no input at all
                 forward.follow(world, ddp)
             if ddps:
                 world.uneven.enter(self)
@@ -37,7 +37,7 @@ def watch_enter(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watch_exit(original: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of Join.__exit__, which holds back the ranks of the site until all have come."""
+    """Replaces Join.__exit__, in which the site's ranks wait for each other."""
 
     @functools.wraps(original)
     def leave(self: Any, kind: Any, value: Any, traceback: Any) -> Any:
@@ -56,7 +56,7 @@ def watch_exit(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count_together(world: World) -> None:
-    """What was trained inside counts as one step: the ranks have made different numbers of them."""
+    """The training inside counts as one step, because the ranks have made different numbers of steps."""
     training = world.training
     session = training.session
     if session is None or world.run.failed:

@@ -1,4 +1,4 @@
-"""What cannot work over several sites yet is refused in words, with the remedy."""
+"""Refuses what cannot work over several sites yet, with a message that says what to do instead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sharded_module() -> None:
 
 
 def optimizer(world: World, opt: Any) -> None:
-    """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
+    """Called before an optimizer steps. The caller makes sure that this runs once for each optimizer."""
     is_zero = type(opt).__name__ == "ZeroRedundancyOptimizer"
     if is_zero and crosses_sites(world.info, getattr(opt, "process_group", None)):
         raise RuntimeError(
@@ -45,7 +45,7 @@ def _sharded(opt: Any, groups: list[dict[str, Any]]) -> None:
 
 
 def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
-    """step() of an optimizer of the model calls a collective over ranks of several sites; `told`: as it has before."""
+    """step() of a model's optimizer calls a collective over ranks of several sites; `told`: it was reported before."""
     what = f"{type(opt).__name__} calls {collective} of {counted(elements, 'element')}"
     if elements > _A_FEW:
         raise RuntimeError(
@@ -62,7 +62,7 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
 
 
 def look_at_parameters(original: Any) -> Any:
-    """Of Optimizer.add_param_group: sharded ones are refused before the first forward has taken them over the line."""
+    """Wraps Optimizer.add_param_group: refuses sharded parameters before the first forward sends them over the line."""
 
     @functools.wraps(original)
     def add_param_group(self: Any, param_group: Any) -> None:
@@ -75,7 +75,7 @@ def look_at_parameters(original: Any) -> Any:
 
 
 def mixed_backends() -> None:
-    """When a model is wrapped: the default group is collab's for every device, or barriers and CPU tensors are not."""
+    """Called when a model is wrapped. Unless collab is the default group's only backend, its barriers make no round."""
     backends = str(dist.get_backend_config())
     if all_collab(backends):
         return
@@ -87,14 +87,14 @@ def mixed_backends() -> None:
 
 
 def watch_post_local_sgd(world: World) -> None:
-    """PostLocalSGDOptimizer is no hooked optimizer: its averager is stopped instead, when torch has loaded it."""
+    """PostLocalSGDOptimizer runs no optimizer hooks, so its averager is stopped instead, once torch has loaded it."""
     averager = torch_compat.model_averager()
     if averager is not None:
         world.installed.replace((averager, "average_parameters"), _stop_averager)
 
 
 def watch_checkpoints(world: World) -> None:
-    """Of torch.distributed.checkpoint, when torch has loaded it."""
+    """Watches torch.distributed.checkpoint, once torch has loaded it."""
     saver = torch_compat.checkpoint_saver()
     if saver is not None and world.info.several_sites and world.info.ranks_tell_sites_apart:
         world.installed.replace(saver, _told_of_saves)

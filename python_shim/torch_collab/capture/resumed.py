@@ -1,4 +1,4 @@
-"""What a script loads, as it happens: noted for the first training forward, and for the rounds that come later."""
+"""Notes what a script loads, for the first training forward and for later rounds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def watch_loads(original: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of `torch.nn.Module.load_state_dict`: the same, and the module's parts are noted."""
+    """Replaces `torch.nn.Module.load_state_dict`: does the same, and notes the module's parts."""
 
     @functools.wraps(original)
     def load_state_dict(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        # Constants to a compiler that traces this, which then sees nothing but the call.
+        # For a compiler that traces this function these are constants, so that it sees nothing but the call.
         if not torch.compiler.is_compiling() and (world := state.current()) is not None:
             _before_load(world, self)
         loaded = original(self, *args, **kwargs)
@@ -45,7 +45,7 @@ def _before_load(world: World, module: torch.nn.Module) -> None:
 
 
 def seen(world: World, entries: Sequence[Entry]) -> bool:
-    """At the first training forward of a generation, at the site's leader, whose word alone counts; False elsewhere."""
+    """Asked at a generation's first training forward. Only the answer of the site's leader counts; False elsewhere."""
     shown = world.is_leader and loaded.shows(world, entries)
     world.loads.take()
     return shown

@@ -1,4 +1,4 @@
-"""Steps that are counted, the rounds that come of them, and the end of a run: the last round, and the site leaves."""
+"""Counts steps, runs the rounds that they lead to, and ends a run: the last round, then the site leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def count(world: World) -> None:
-    """One step of the model is done; a round may run here."""
+    """Counts one step of the model; a round may run here."""
     training = world.training
     session = training.session
     if session is None or _has_failed(world, "step"):
@@ -42,7 +42,7 @@ def count(world: World) -> None:
 
 
 def _has_failed(world: World, left_out: str) -> bool:
-    """Whether the run has failed and the script went on after the error. Warns on the ranks concerned."""
+    """Whether the run has failed and the script went on after the error. The failed ranks warn."""
     run = world.run
     if run.failed and run.leaves_out(left_out):
         log.warning(
@@ -54,13 +54,13 @@ def _has_failed(world: World, left_out: str) -> bool:
 
 
 def _count_step(world: World, session: _C.Session, samples: int) -> bool:
-    """Whether a round is due."""
+    """Returns whether a round is due."""
     with world.run:
         return session.count_step(samples, optimizer_state.copy)
 
 
 def count_owed(world: World) -> None:
-    """What was trained since the last step that was counted, before a round that is waited for."""
+    """Counts what was trained since the last counted step, before a round that all wait for."""
     training = world.training
     if training.session is None or _has_failed(world, "round"):
         return
@@ -69,16 +69,16 @@ def count_owed(world: World) -> None:
 
 
 def count_before_round(world: World, samples: int) -> None:
-    """A step of the model; a round of all of it comes next, on every rank of every site."""
+    """Counts a step of the model before a round of the whole model, on every rank of every site."""
     session, config = world.training.session, world.info.config
     if session is None or world.run.failed:
         return
     if _count_step(world, session, samples) and (config.overlap or config.fragments > 1):
-        run_round(world)  # the one that is due begins only, or is of a part
+        run_round(world)  # the due round would only begin, or be of one fragment
 
 
 def run_round(world: World, until: int = 0) -> None:
-    """A round now, and more up to that one. Every rank of every site comes here."""
+    """Runs a round, and more rounds up to `until`. Every rank of every site calls this."""
     session, vector = world.training.session, world.training.vector
     assert session is not None and vector is not None
     before, steps = vector.values.noted, session.status().steps_since_round
@@ -98,18 +98,18 @@ def run_round(world: World, until: int = 0) -> None:
 
 
 def values_replaced(world: World) -> bool:
-    """Since the last step the script has put others in the parameters' place, which are not to be averaged."""
+    """Whether the script has replaced the parameters' values since the last step; those must not be averaged."""
     training = world.training
     return training.vector is not None and training.vector.values.replaced(training.unseen.steps)
 
 
 def is_to_average(world: World) -> bool:
-    """There are other sites, or may be."""
+    """Whether there are, or may be, other sites."""
     return world.info.several_sites or bool(world.info.config.coordinator)
 
 
 def reduces_by_itself(world: World) -> bool:
-    """There is no DDP, and the script reduces its gradients between sites."""
+    """Whether there is no DDP and the script reduces its gradients between sites."""
     return world.training.without_ddp.are_reduced(world.traffic.reduced)
 
 
@@ -138,8 +138,8 @@ def _warn_of_undone(world: World, why: str) -> None:
 
 
 def _leave(world: World) -> None:
-    """SIGTERM or SIGHUP has come to the site's leader, and its last round is over: every rank of the site ends as by
-    that signal."""
+    """The site's leader got SIGTERM or SIGHUP, and the last round is over. Every rank of the site ends as if by that
+    signal."""
     if world.is_leader:
         asked = f"it was asked to end ({native.termination_signal()})"
         log.info(f"site {world.info.site.name} leaves the swarm, because {asked}")
@@ -152,7 +152,7 @@ def _leave(world: World) -> None:
 
 
 def reset_unfit_state(world: World) -> None:
-    """After NaN or Inf in the parameters the anchor was taken; optimizer state that is not finite starts anew."""
+    """After NaN or Inf in the parameters the site took the anchor. Optimizer state that is not finite starts anew."""
     reset = 0
     for optimizer in world.training.optimizers:
         for parameter in [p for p, held in optimizer.state.items() if _unfit(held)]:
@@ -176,7 +176,7 @@ def _unfit(held: Any) -> bool:
 
 def _is_finite(value: torch.Tensor) -> bool:
     if type(value) not in PLAIN:
-        # A class of its own, as 8-bit optimizers have it, knows few operations. One that cannot say starts anew.
+        # A tensor subclass, as in 8-bit optimizers, supports few operations. If it cannot dequantize, it starts anew.
         try:
             value = value.dequantize()
         except (NotImplementedError, RuntimeError, TypeError):
@@ -185,7 +185,7 @@ def _is_finite(value: torch.Tensor) -> bool:
 
 
 def finish(aborting: bool = False) -> None:
-    """The last round, then this site leaves. Called twice it does nothing the second time."""
+    """Runs the last round, then this site leaves. A second call does nothing."""
     world = state.current()
     if world is None or world.run.finished:
         return
@@ -199,12 +199,12 @@ def finish(aborting: bool = False) -> None:
         if not failed:
             _warn_of_nothing_averaged(world)
             last_round(world)
-        world.hub.leave()  # before it lingers: nobody is to wait for this rank any more
+        world.hub.leave()  # before lingering, so that nobody waits for this rank any more
         if not failed:
             world.coordinators.linger()
     finally:
-        world.installed.close()  # SIGTERM acts at once from here on
-        world.hub.leave()  # if the last round has failed; else it has left
+        world.installed.close()  # from here on SIGTERM acts at once
+        world.hub.leave()  # if the last round has failed; otherwise it has left already
         world.training.end()
         world.coordinators.stop()
         state.leave()
@@ -212,7 +212,7 @@ def finish(aborting: bool = False) -> None:
 
 
 def last_round(world: World, next_generation: int = 0) -> None:
-    """The last round of the models that are trained now; `next_generation` is 0 if no others follow."""
+    """Runs the last round of the current models; `next_generation` is 0 if no others follow."""
     session = world.training.session
     if session is None:
         return

@@ -1,11 +1,11 @@
-"""Whose step() is running on this thread, and what happens when it calls a collective between sites.
+"""Which optimizer's step() runs on this thread, and what happens when it calls a collective between sites.
 
-torch's hooks tell when a step begins and when it has ended well; of one that an exception has left they tell nothing.
-So each step is kept with the frame of torch's wrapper around it, and is believed in only while that frame executes.
-Nothing that is asked here can come from a step that is over, whatever was raised, and no later event has to clear it.
-docs/decisions/step-by-frame.md says why.
+torch's hooks tell when a step begins and when it has ended without an error. If it raises, they tell nothing. So each
+step is kept with the frame of torch's wrapper around it, and counts as running only while that frame executes. A
+finished step can therefore never be taken for a running one, whatever was raised, and no later event has to clear it.
+docs/decisions/step-by-frame.md gives the reasons.
 
-What a closure does that is given to step() is the script's own: forward, backward, metrics.
+A closure that is given to step() is the script's own: forward, backward, metrics.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Thread(threading.local):
 
 
 _here = _Thread()
-_set_flag: Callable[[bool], None] | None = None  # there are several sites, and they are to know
+_set_flag: Callable[[bool], None] | None = None  # set if there are several sites: tells the core whether a step runs
 _warned: set[tuple[type, str]] = set()
 
 
 def watch(backend: Any) -> None:
-    """Collectives of this group are looked at while a step runs, if the group has ranks of several sites."""
+    """Checks this group's collectives while a step runs, if the group has ranks of several sites."""
     global _set_flag
     if not backend.single_site:
         backend.watch_steps(_on_collective)
@@ -46,7 +46,7 @@ def watch(backend: Any) -> None:
 
 
 def forget() -> None:
-    """The world ends."""
+    """Called when the world ends."""
     global _set_flag
     _here.inside.clear()
     _warned.clear()
@@ -55,7 +55,7 @@ def forget() -> None:
 
 
 def enter(optimizer: Any) -> bool:
-    """A step begins; called by a pre-hook. True: inside another optimizer's."""
+    """Called by a pre-hook when a step begins. True if it is inside another optimizer's step."""
     inside = _here.inside
     drop_dead()
     nested = bool(inside)
@@ -65,7 +65,7 @@ def enter(optimizer: Any) -> bool:
 
 
 def leave(optimizer: Any) -> bool:
-    """It has ended well. True: inside another optimizer's."""
+    """Called when a step has ended without an error. True if it is inside another optimizer's step."""
     inside = _here.inside
     for place in range(len(inside) - 1, -1, -1):
         step = inside[place]
@@ -77,7 +77,7 @@ def leave(optimizer: Any) -> bool:
 
 
 def with_closures(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments of step() (the optimizer is the first) for its pre-hook to return; None: as they are."""
+    """New arguments of step() for its pre-hook to return (the optimizer is the first); None: leave them unchanged."""
     if _set_flag is None:
         return None
     if len(args) > 1 and callable(args[1]):
@@ -103,7 +103,7 @@ def _outside_step(closure: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_collective(collective: str, elements: int) -> None:
-    """Called by a group of several sites when, as far as it knows, a step is running on this thread."""
+    """Called by a group of several sites if, as far as it knows, a step is running on this thread."""
     drop_dead()
     _flag()
     step = _here.inside[-1] if _here.inside else None
@@ -112,7 +112,7 @@ def _on_collective(collective: str, elements: int) -> None:
         return
     trained = {id(p) for group in step.optimizer.param_groups for p in group["params"]}
     if trained.isdisjoint(world.training.vector.ids):
-        return  # it trains something of its own, which sites do not average
+        return  # this optimizer trains something of its own, which sites do not average
     key = (type(step.optimizer), collective)
     refuse.collective_in_step(world, step.optimizer, collective, elements, told=key in _warned)
     _warned.add(key)
@@ -134,7 +134,7 @@ def drop_dead() -> None:
 
 
 def _executes(frame: FrameType | None) -> bool:
-    """Python says so in one way only: a frame that executes cannot be cleared."""
+    """Python tells this in only one way: a frame that executes cannot be cleared."""
     if frame is None:
         return False
     try:

@@ -1,8 +1,8 @@
-"""Sites that are worlds of their own have the same ranks, so default DistributedSamplers would deal the same data.
+"""Sites that are worlds of their own have the same ranks, so default DistributedSamplers would use the same data.
 
 With COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS both given, a default sampler takes an exact shard. Otherwise the site's
-index (COLLAB_SITE_INDEX, or a number made from the site's name) is added to its seed. COLLAB_RESEED=0 turns both off.
-Batches that a script draws by a seed of its own are not seen here: it is told at the start what to do.
+index (COLLAB_SITE_INDEX, or a number made from the site's name) is added to its seed. COLLAB_RESEED=0 turns both off. A
+script that draws batches by its own seed is not noticed here; a message at the start says what to do.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _OWN_SHARDS = (
 )
 
 
-_told_alone = mmap.mmap(-1, 1)  # shared with forked workers, each of which is new in every epoch
+_told_alone = mmap.mmap(-1, 1)  # shared with forked workers, which are new in every epoch
 
 
 def own_seeds() -> str:
-    """For sites that are worlds of their own. One that an agent made so shares with others that are not, which have no
-    shards."""
+    """Advice for sites that are worlds of their own. A site that came late through an agent is in a swarm with the
+    first members, which have no shards."""
     return f"{_OWN_SEEDS}{'' if _came_late() else _OWN_SHARDS} A DistributedSampler with default ranks does not need it"
 
 
@@ -46,7 +46,7 @@ def _came_late() -> bool:
 
 
 def index_from_name(name: str) -> int:
-    """A stable number below 2^31 for a site whose index nobody gave."""
+    """A stable number below 2^31 for a site without a configured index."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") & 0x7FFFFFFF
 
 
@@ -63,7 +63,7 @@ def site_count(info: WorldInfo) -> int:
 
 
 def share(info: WorldInfo) -> tuple[int, int]:
-    """(rank, number of ranks) among which data is divided: what a default DistributedSampler divides by here."""
+    """(rank, number of ranks) by which a default DistributedSampler divides data here."""
     index, count = site_index(info), site_count(info)
     if info.ranks_tell_sites_apart or info.config.site_index is None or count == 1:
         return info.rank, info.size
@@ -76,7 +76,7 @@ def share(info: WorldInfo) -> tuple[int, int]:
 
 
 def told_share() -> tuple[int, int]:
-    """`share` for a script that divides its data by itself. A forked child, a DataLoader's worker say, may ask too."""
+    """`share` for a script that divides its data itself. A forked child (such as a DataLoader worker) may ask, too."""
     world = state.inherited()
     if world is None:
         raise RuntimeError(
@@ -98,7 +98,7 @@ def told_share() -> tuple[int, int]:
 
 
 def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
-    """In place of DistributedSampler.__init__."""
+    """Replaces DistributedSampler.__init__."""
     told = False
 
     @functools.wraps(original)

@@ -1,7 +1,7 @@
-"""What counts as a step of the model: the last optimizer of the cycle has stepped, or one that trains all of it.
+"""Decides what counts as a step of the model: a step of the cycle's last optimizer, or of one that trains all of it.
 
-Not counted: steps inside backward (counted once, at the next training forward), optimizers stepped by another
-optimizer, optimizers of other models, steps a GradScaler skipped, and those that a CUDA graph captures.
+Not counted: steps inside backward (counted once, at the next training forward), steps by another optimizer's step,
+steps of other models' optimizers, steps that a GradScaler skipped, and steps that a CUDA graph captures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()
-_captured: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers whose capture was told of
+_captured: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers whose capture was reported
 
 
 def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
@@ -107,7 +107,7 @@ def _tell_of_graph(world: World, optimizer: Any) -> None:
 
 
 def _tell_of_cycle(world: World) -> None:
-    """With several optimizers, what is counted; and that it comes seldom."""
+    """With several optimizers, tells what counts as a step, and warns if that comes seldom."""
     cycle = world.training.cycle
     introduced, gone, steps = cycle.to_introduce(), cycle.to_tell_of_who_left(), cycle.to_warn_of()
     if not world.is_leader:
@@ -124,7 +124,7 @@ def _tell_of_cycle(world: World) -> None:
             f"until it does, a step is counted when {_name(world, cycle.last)} has stepped [optimizer.left-cycle]"
         )
     every = world.info.config.sync_every
-    period = every if isinstance(every, int) else 0  # else rounds are counted in time, or by the leader
+    period = every if isinstance(every, int) else 0  # otherwise rounds are timed, or the leader chooses
     if steps and period:
         log.warning(
             f"a step is counted only every {steps} steps of another optimizer, when "

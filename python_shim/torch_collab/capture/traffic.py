@@ -1,7 +1,7 @@
-"""Collectives between sites in every step of the training, which is told with what they cost.
+"""Times the script's collectives between sites, and reports them with their cost if they come in every step.
 
-The functions of torch.distributed are replaced for this while a world of several sites exists. Not timed are those that
-DDP's communication hooks and others call in backward, and of those with async_op what is waited for later.
+The functions of torch.distributed are replaced for this while a world of several sites exists. Collectives in backward
+(of DDP's communication hooks and others) are not timed, nor is the later wait for those with async_op.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
     from torch_collab.world.topology import WorldInfo
 
-# As far as this torch has them.
+# Those that this torch has.
 COLLECTIVES = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast",
@@ -35,7 +35,7 @@ COLLECTIVES = (
 _REDUCING = {
     "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
 }  # fmt: skip
-_inside = threading.local()  # .call: one of them is running on this thread, and may call another
+_inside = threading.local()  # .call: a collective is running on this thread, and may call another
 
 
 def install(world: World) -> None:
@@ -51,7 +51,7 @@ def several_sites(world: World) -> bool:
 def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():  # it knows the original, and makes a graph of it
+        if torch.compiler.is_compiling():  # the compiler knows the original, and makes a graph of it
             return original(*args, **kwargs)
         world = state.current()
         if world is None:
@@ -70,7 +70,7 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
 def _call(world: World, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name, in_backward = original.__name__, torch_compat.in_backward()
     if name in _REDUCING:
-        # The larger of what goes in and what comes out.
+        # The larger of input and output.
         world.traffic.reduces(max(map(_elements, (*args, *kwargs.values())), default=0), in_backward)
     if name == "broadcast":
         _look_at_broadcast(world, kwargs.get("tensor", args[0] if args else None))
@@ -90,7 +90,7 @@ def _elements(argument: Any) -> int:
 
 
 def _look_at_broadcast(world: World, tensor: Any) -> None:
-    """Of a trained parameter, by itself or its `.data`: one rank's takes the place of what others have trained."""
+    """Warns about a broadcast of a trained parameter or its `.data`, which overwrites what other ranks trained."""
     training = world.training
     if training.session is None or training.vector is None or not isinstance(tensor, torch.Tensor):
         return
@@ -113,8 +113,8 @@ def _group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def look_at_group(info: WorldInfo, ranks: set[int], backend: str | None) -> None:
-    """Before the script makes a group over these ranks, of several sites. Where they cannot dial each other, torch
-    waits for its time-out without a word."""
+    """Called before the script makes a group over these ranks of several sites. If they cannot dial each other, torch
+    waits silently until its timeout."""
     here = ranks & set(info.site.ranks)
     if not backend or all_collab(backend) or not here or info.rank != min(here):
         return
@@ -140,10 +140,10 @@ def stepped(world: World) -> None:
 
 
 def watch_frameworks(world: World) -> None:
-    """What those that are loaded by now send between sites in every step.
+    """Reports what frameworks loaded by now send between sites in every step.
 
     accelerate: with dispatch_batches rank 0 reads for all, and every batch goes to every site. Lightning: before every
-    batch rank 0 tells whether it was asked to end.
+    batch rank 0 broadcasts whether it was asked to end.
     """
     if not several_sites(world):
         return
@@ -155,7 +155,7 @@ def watch_frameworks(world: World) -> None:
 
 
 def _end_with_site(error: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """In place of Lightning's: the site's leader tells the ranks of the site. Sites end on their own."""
+    """Replaces Lightning's broadcast: the site's leader tells the site's ranks. Each site ends by itself."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -24,7 +24,7 @@ COMMANDS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """Those of the commands are of this class too."""
+    """The parsers of the commands are of this class, too."""
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message} [cli.usage]")
@@ -42,7 +42,7 @@ def parser() -> Parser:
 
 
 def check_command(given: Sequence[str]) -> None:
-    """Raises WrongUsage for what is nearly a command; argparse lists them for the rest."""
+    """Raises WrongUsage for a near miss of a command's name. For other words argparse lists the commands."""
     name = given[0] if given else ""
     if name in COMMANDS or name.startswith("-"):
         return
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_command(given)
         arguments, unknown = parser().parse_known_args(given)
         if unknown:
-            arguments.form.error(f"unrecognized arguments: {' '.join(unknown)}")  # the usage of the command itself
+            arguments.form.error(f"unrecognized arguments: {' '.join(unknown)}")  # with the command's own usage
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
         return 130

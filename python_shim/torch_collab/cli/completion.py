@@ -70,7 +70,7 @@ def add_to(parsers: Any) -> None:
         {0: "printed", 1: "it could not be printed"},
     )
     sub.add_argument("shell", choices=["bash", "zsh"])
-    sub.set_defaults(parsers=parsers)  # of the whole command line, which this one is a part of
+    sub.set_defaults(parsers=parsers)  # parsers of the whole command line, of which this command is a part
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def zsh(commands: dict[str, argparse.ArgumentParser], sentences: dict[str, str])
 
 
 def _cases(commands: dict[str, argparse.ArgumentParser], indent: int, then: Callable[[str, list[str]], str]) -> str:
-    """A case for what follows an option, or the command itself, that takes one of a few words."""
+    """Shell cases for options that take one of a few words, and for commands that do."""
     lines = []
     for name, form in commands.items():
         for action in _actions(form):

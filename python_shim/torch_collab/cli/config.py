@@ -65,7 +65,7 @@ def _is_shared(row: _C.KnobRow) -> bool:
 
 
 def markdown(rows: Sequence[_C.KnobRow], presets: Iterable[_C.PresetRow]) -> str:
-    """The documents' tables: knobs, the advanced ones folded, presets."""
+    """The tables of the documents: the knobs (advanced ones folded) and the presets."""
     return "\n".join(
         [
             *_table([row for row in rows if not row["advanced"]]),

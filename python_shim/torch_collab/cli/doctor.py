@@ -31,7 +31,7 @@ _RDMA = Path("/sys/class/infiniband")
 _SOON = timedelta(days=14)
 _NAME_SECONDS = 3.0
 _OLD_RECORD = timedelta(days=7)
-# Codes of the reasons why a line was not measured that sites would have too: their tokens do not fit.
+# Codes of failed measurements that would stop sites, too, because their tokens do not match.
 _OTHER_TOKEN = ("tls.", "tcp.peer-encrypts", "tcp.peer-has-no-key")
 
 
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _peer(found: Findings, host: str, wanted: dict[int, str]) -> set[int]:
-    """The ports that can be reached."""
+    """Returns the ports that can be reached."""
     reached = set()
     for port, good, text in peer.try_ports(host, wanted):
         (found.fine if good else found.problem)("peer", text)
@@ -271,7 +271,7 @@ def _congestion_control(found: Findings, config: native.Settings | None, choice:
     text = f"default {now}; available {available}; allowed to every user {allowed}"
     wanted, source = {name: rest for name, *rest in config.values}["tcp_congestion"] if config else ("", "default")
     if source == "default" and (choice is None or choice.kind != "tcp"):
-        wanted = ""  # links of tcp alone ask for one
+        wanted = ""  # only links over TCP request one
     refusal = _congestion_refusal(wanted) if wanted not in ("", now) else None
     used = now if refusal or not wanted else wanted
     if refusal:
@@ -289,7 +289,7 @@ def _congestion_control(found: Findings, config: native.Settings | None, choice:
 
 
 def _congestion_refusal(name: str) -> str | None:
-    """Why the system does not give it to a socket of ours, or None."""
+    """Why the system does not let our sockets use it, or None."""
     with socket.socket() as probe:
         try:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
@@ -301,7 +301,7 @@ def _congestion_refusal(name: str) -> str | None:
 
 
 def _listen_as_given() -> str:
-    """Where a knob was refused, so that none is loaded."""
+    """The address to listen at if a knob was refused, so that no settings could be loaded."""
     default = next(row["default"] for row in native.knob_table() if row["name"] == "listen")
     return os.environ.get("COLLAB_LISTEN", default)
 
@@ -328,7 +328,7 @@ def _port(found: Findings, listen: str, config: native.Settings | None) -> None:
 
 
 def _listener(config: native.Settings, port: int) -> str:
-    """The site of this swarm that listens at the port, in words; "": none does that this user can see."""
+    """The site of this swarm that listens at the port, as text; "" if this user can see none."""
     listening = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -349,9 +349,9 @@ def _listener(config: native.Settings, port: int) -> str:
 
 def _sockets(process: str) -> set[str]:
     found = set()
-    with contextlib.suppress(OSError):  # of another user, or gone by now
+    with contextlib.suppress(OSError):  # another user's process, or one that has ended
         for entry in Path("/proc", process, "fd").iterdir():
-            with contextlib.suppress(OSError):  # closed by now
+            with contextlib.suppress(OSError):  # closed meanwhile
                 found.add(os.readlink(entry))
     return found
 
@@ -384,7 +384,7 @@ def _address(found: Findings, config: native.Settings) -> None:
 
 def _name_server(found: Findings) -> None:
     def look_up() -> None:
-        with contextlib.suppress(OSError):  # that it has no name is an answer
+        with contextlib.suppress(OSError):  # an error for a missing name is an answer, too
             socket.getnameinfo((addresses.ANYWHERE, 0), 0)
 
     asked = threading.Thread(target=look_up, daemon=True)

@@ -14,7 +14,7 @@ from torch_collab import native
 from torch_collab.cli import forms
 from torch_collab.escape import escaped, first_line
 
-_WRAPPED = ("state_dict", "model")  # where a checkpoint keeps the model's own, among other things
+_WRAPPED = ("state_dict", "model")  # keys under which a checkpoint keeps the model's state, among other things
 _OF_DDP = "module."
 
 
@@ -82,13 +82,13 @@ def _write(state: dict[str, Any], out: Path, as_safetensors: bool, about: dict[s
     partial = out.with_name(out.name + ".partial")
     try:
         if library is not None:
-            # Each tensor in memory of its own: the format has no two names of one.
+            # Each tensor needs its own memory: the format cannot store one under two names.
             own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
             library.save_file(own, str(partial), metadata={"format": "pt", **about})
         else:
             torch.save(state, partial)
         os.replace(partial, out)
-    except Exception as error:  # of the system, torch, safetensors
+    except Exception as error:  # raised by the system, torch or safetensors
         why = getattr(error, "strerror", None) or first_line(error)
         raise OSError(f"--out {out} cannot be written: {why} [cli.export-not-written]") from None
     finally:
@@ -106,10 +106,11 @@ def _safetensors() -> Any:
 
 
 def choose(where: Path) -> Path:
-    """The file itself, or of those in a directory the one of the newest run, and of that the highest round.
+    """The file itself; in a directory the file of the newest run, and within that run of the highest round.
 
-    Rounds of two runs do not compare: each generation of a script's models is a run of its own, and counts from 0.
-    A run's number is the time at which its coordinator began, or larger than that of the run it goes on from.
+    Rounds of two runs cannot be compared: each generation of a script's models is a run of its own, and counts from 0.
+    A run's number is the time at which its coordinator began, or is larger than the number of the run that it
+    continues.
     """
     if not where.is_dir():
         if not where.exists():
@@ -142,8 +143,8 @@ def choose(where: Path) -> Path:
 
 
 def to_state_dict(header: dict[str, Any], anchor: Any) -> dict[str, Any]:
-    """Cuts the flat anchor into the tensors that make it, in their own dtype. Raises ValueError where the header, which
-    anybody may have written, does not describe it."""
+    """Cuts the flat anchor into its tensors, in their own dtypes. Raises ValueError if the header, which anybody may
+    have written, does not describe it."""
     state: dict[str, Any] = {}
     offset = 0
     for name, dtype, shape, kind, _ in header["model"]:
@@ -177,11 +178,11 @@ def _floating(name: str, dtype: str) -> Any:
     return found
 
 
-# ---- what is not averaged ----------------------------------------------------------------------
+# ---- parameters that are not averaged ----------------------------------------------------------
 
 
 def read_base(path: Path) -> dict[str, Any]:
-    """The model's own state_dict in a file. Raises ValueError in words."""
+    """The model's own state_dict in a file. Raises ValueError with a message."""
     import torch
 
     if not path.is_file():
@@ -195,7 +196,7 @@ def read_base(path: Path) -> dict[str, Any]:
     except OSError as error:
         why = error.strerror or first_line(error)
         raise ValueError(f"--base {path} cannot be read: {why} [cli.export-base-unread]") from None
-    except Exception:  # of pickle, zip, safetensors; torch's advice is to read it as what it may be from anybody
+    except Exception:  # of pickle, zip, safetensors; torch's own text advises to load the file unchecked
         writer = "torch.save" if library is None else "safetensors"
         raise ValueError(
             f"--base {path} is not a state_dict that {writer} wrote: expected tensors by name and nothing else "
@@ -213,10 +214,10 @@ def read_base(path: Path) -> dict[str, Any]:
 def complete(
     header: dict[str, Any], state: dict[str, Any], base: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """`base` with what was averaged in place, and how many of its tensors were taken for which reason.
+    """`base` with the averaged tensors in place, and how many other tensors it has, by reason.
 
-    A name that the header does not have is a second one of a tied parameter, or a buffer that sites do not compare.
-    Raises ValueError where the base is another model's.
+    A name that the header does not have is a second name of a tied parameter, or a buffer that sites do not compare.
+    Raises ValueError if the base is another model's.
     """
     if missing := [name for name in state if name not in base]:
         raise ValueError(
@@ -249,8 +250,8 @@ def complete(
 def _first_name(tensor: Any, state: dict[str, Any], base: dict[str, Any]) -> str:
     """The name under which the same parameter was averaged, or "".
 
-    In a file of torch.save tied tensors share their memory. In one of safetensors they are only equal, which tells
-    nothing of tensors that are all zeros or all ones: a buffer and a bias may both be.
+    In a file of torch.save tied tensors share their memory. In a file of safetensors they are only equal, which proves
+    nothing for tensors that are all zeros or all ones: a buffer and a bias may both be.
     """
     import torch
 

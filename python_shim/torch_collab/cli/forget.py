@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = knobs.of_this_machine(config, arguments.config)
     transport = links.make(config, "")
     if own:
-        with contextlib.suppress(OSError, RuntimeError):  # none is here, or of another run
+        with contextlib.suppress(OSError, RuntimeError):  # there is none here, or it belongs to another run
             status.ask(transport, {own: config.run}, timedelta(seconds=arguments.timeout))
             told.append(own)
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (OSError, RuntimeError) as error:
             return None, f"no answer ({str(error).removeprefix('collab: ')})"
 
-    # All of them: a site waits now here, now there.
+    # Tell all of them, because a site may wait at any of them.
     with ThreadPoolExecutor(len(told)) as pool:
         answers = list(pool.map(tell, told))
     for address, (_, text) in zip(told, answers, strict=True):
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def split(sites_and_coordinators: Sequence[str]) -> tuple[list[str], str]:
-    """The sites, and the addresses that follow them, if any."""
+    """The sites, and the addresses that follow them, if there are any."""
     *sites, last = sites_and_coordinators
     if not sites:
         return [last], ""

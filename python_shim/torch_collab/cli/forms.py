@@ -1,4 +1,4 @@
-"""What commands have in common: the form of `--help`, and the end by a signal."""
+"""Shared by the commands: the layout of `--help`, and the end by a signal."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# Of every command; its own say more of 0 and 1.
+# Exit codes of every command; a command says more about 0 and 1.
 _ALWAYS = {2: "wrong usage", 130: "ended by Ctrl-C"}
 
 
 class WrongUsage(ValueError):
-    """What was asked means nothing: the exit status is 2, as argparse has it."""
+    """The request makes no sense: the exit status is 2, as in argparse."""
 
 
 @contextlib.contextmanager
 def usage(option: str = "") -> Iterator[None]:
-    """What does not fit within is wrong usage, of the option where it is named."""
+    """A ValueError inside becomes wrong usage; the message names `option` if it is given."""
     try:
         yield
     except ValueError as error:
         text = str(error).removeprefix("collab: ")
-        if option:  # not beside the name of the variable that stands for it elsewhere
+        if option:  # without the variable that stands for the option elsewhere
             text = re.sub(r"^COLLAB_[A-Z_]+: ", "", text)
         raise WrongUsage(f"{option}: {text}" if option else text) from None
 
 
 def ended() -> threading.Event:
-    """Set by Ctrl-C and by SIGTERM from here on."""
+    """An event that Ctrl-C and SIGTERM set from here on."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -49,8 +49,8 @@ def add(
     status: dict[int, str],
     usage: str | None = None,
 ) -> argparse.ArgumentParser:
-    """The argument parser of a command. `examples`: command lines, with a remark behind `  #`; `status`: what its exit
-    codes mean, 0 and 1 at least."""
+    """Makes a command's argument parser. `examples`: command lines, with a remark after `  #`. `status`: the meaning of
+    its exit codes, at least of 0 and 1."""
     width = max(60, min(110, shutil.get_terminal_size().columns - 2))
     meant = {**status, **{number: text for number, text in _ALWAYS.items() if number not in status}}
     rows = [
@@ -73,7 +73,7 @@ def add(
         description=textwrap.fill(description, width),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # `collab run` hands what it does not know to a script
+        allow_abbrev=False,  # `collab run` passes unknown options on to a script
     )
     return form
 

@@ -34,7 +34,7 @@ def add_to(parsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in ("coordinator", "listen", "site")}
     given = {name: value for name, value in given.items() if value is not None}
-    # A name of its own, too where the file's [site] is of this machine: that is the site that trains here.
+    # It needs a name of its own even if the file's [site] is for this machine: that is the site that trains here.
     given.setdefault("site", os.environ.get("COLLAB_SITE") or f"helper-{socket.gethostname()}"[:64])
     config = knobs.load_of_swarm(given, arguments.config, "give --coordinator HOST:PORT")
     advertise = addresses.dial_address(config.advertise, config.listen, list(config.coordinator))

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         listen=_quoted(addresses.join_host_port("::" if ":" in host else "0.0.0.0", port + 1)),
         advertise=_quoted(host),
     )
-    swarm_file.read(path, text)  # what a path spoils is said before anything is written
+    swarm_file.read(path, text)  # errors that the path causes are reported before anything is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(option: str, **given: str) -> None:
-    """What `collab run` would refuse of a knob is not written. Raises WrongUsage of the option."""
+    """A value that `collab run` would refuse for a knob is not written. Raises WrongUsage of the option."""
     with forms.usage(option) if option else contextlib.nullcontext():
         config = native.load_config({swarm_file.variable_of(knob): text for knob, text in given.items()}, {})
         if "token_file" in given:
@@ -172,9 +172,9 @@ def _own_address() -> str:
 
 
 def _seen_from(folder: Path, path: Path) -> str:
-    """The token file's path as the file in that folder names it."""
+    """The token file's path as the file in that folder writes it."""
     return os.path.relpath(path, folder) if path.absolute().is_relative_to(folder.absolute()) else str(path.absolute())
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text)  # a basic string of TOML is one of JSON
+    return json.dumps(text)  # JSON strings are valid TOML basic strings

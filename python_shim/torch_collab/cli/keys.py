@@ -17,7 +17,7 @@ _SECRET = ("token_file", "tls_key")
 
 
 def files_of(config: native.Settings) -> dict[str, str]:
-    """Path by knob, of the knobs that name a file of token or certificates and are set."""
+    """Paths of token and certificate files, by knob, of the knobs that are set."""
     return {name: value for name, value, _ in config.values if name in _FILES and value}
 
 
@@ -36,7 +36,7 @@ def unreadable(path: str) -> str | None:
 
 
 def exposed(knob: str, path: str) -> str | None:
-    """Who else can read a file that only its owner should, or None."""
+    """Which others can read a file that only its owner should read, or None."""
     if knob not in _SECRET:
         return None
     mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -46,10 +46,10 @@ def exposed(knob: str, path: str) -> str | None:
 
 
 def expiry(files: dict[str, str]) -> datetime:
-    """Until when this site's certificate holds.
+    """When this site's certificate expires.
 
-    Two ends in this process greet each other with it, so that the one that dials and the one that answers both check it
-    against the authority, as other sites do. Raises ValueError in the words of whichever refuses.
+    Two ends in this process shake hands with it, so that dialler and listener both check it against the authority, as
+    other sites do. Raises ValueError with the message of the end that refuses.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False  # any certificate of the authority will do
@@ -61,16 +61,16 @@ def expiry(files: dict[str, str]) -> datetime:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_cert_chain(files["tls_cert"], files["tls_key"])
             context.load_verify_locations(files["tls_ca"])
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any certificate there is an authority
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any certificate in that file is an authority
         dialler = client.wrap_bio(to_client, to_server)
         listener = server.wrap_bio(to_server, to_client, server_side=True)
-        for end in (dialler, listener, dialler, listener):  # hello; answer; finished; checked
+        for end in (dialler, listener, dialler, listener):  # hello; answer; finished; verified
             _greet(end)
     except ssl.SSLCertVerificationError as error:
         raise _unfit(files, error.verify_message) from None
     except ssl.SSLError as error:
         raise ValueError(f"COLLAB_TLS_CERT={files['tls_cert']} cannot be used: {error} [tls.unusable]") from None
-    # Python has no limit of depth, and until 3.13 hides the chain.
+    # Python has no setting for the depth, and hides the chain before 3.13.
     if len(getattr(dialler, "_sslobj").get_verified_chain()) > 2:  # noqa: B009
         raise _unfit(files, "no certificate in COLLAB_TLS_CA signed it directly")
     until = ssl.cert_time_to_seconds(str((dialler.getpeercert() or {})["notAfter"]))

@@ -13,14 +13,14 @@ from torch_collab.cli.swarm_file import Entry
 from torch_collab.network import addresses
 
 _COORDINATOR = "COLLAB_COORDINATOR"
-_WORDS = {"min_sites": "--sites", "coordinator": "HOST:PORT of the coordinator"}  # of commands, where they differ
+_WORDS = {"min_sites": "--sites", "coordinator": "HOST:PORT of the coordinator"}  # names in commands, if they differ
 
 
 def load(given: Mapping[str, str] | None = None, file: str | None = None, dials: bool = False) -> native.Settings:
-    """Warns, once, of COLLAB_ variables that are nobody's and of old names.
+    """Loads the knobs. Warns, once, about unknown COLLAB_ variables and old names.
 
-    `given`: what the command line says, by the knob it is for. `file`: what --config names. `dials`: the coordinator at
-    the file's endpoint counts where no other is named. Raises ValueError, of what is given WrongUsage.
+    `given`: values from the command line, by knob. `file`: the argument of --config. `dials`: if no coordinator is
+    named, the one at the file's endpoint is used. Raises ValueError; for values in `given`, WrongUsage.
     """
     variables = environment.collab_variables()
     options = given or {}
@@ -30,21 +30,21 @@ def load(given: Mapping[str, str] | None = None, file: str | None = None, dials:
     log.set_level(config.log_level, config.given("log_level"))
     for warning in native.environment_warnings(variables):
         log.warn_once(warning)
-    log.flush()  # before what the command prints
+    log.flush()  # before the command's own output
     return config
 
 
 def merged(
     variables: Mapping[str, str], added: Mapping[str, Entry], options: Mapping[str, str] | None = None
 ) -> native.Settings:
-    """Of these the variables win over what is added, and options over both. Raises as `placed` says."""
+    """The variables win over `added`, and options win over both. Raises as `placed` says."""
     with placed(added):
         return native.load_config({name: entry.text for name, entry in added.items()} | dict(variables), options or {})
 
 
 @contextlib.contextmanager
 def placed(added: Mapping[str, Entry]) -> Iterator[None]:
-    """Raises ValueError that says where the value that it refuses stands, and WrongUsage of an option."""
+    """Raises ValueError with the place of the value that is refused, and WrongUsage for an option."""
     try:
         yield
     except ValueError as error:
@@ -56,12 +56,12 @@ def placed(added: Mapping[str, Entry]) -> Iterator[None]:
 
 
 def _with_place(text: str, where: str) -> str:
-    """The code stays at the end."""
+    """Puts the place before the code, which stays at the end."""
     return re.sub(r"( \[[\w.-]+\])?$", lambda code: f" ({where}){code[0]}", text, count=1)
 
 
 def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> native.Settings:
-    """Of a command that asks a swarm's coordinators, which are named by `how` or as `load` has them."""
+    """For a command that asks a swarm's coordinators; `how` says how to name them on the command line."""
     config = load(given, file, dials=True)
     if not config.coordinator:
         raise ValueError(
@@ -71,8 +71,8 @@ def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> nativ
 
 
 def of_this_machine(config: native.Settings, file: str | None) -> str:
-    """Where the site of this machine has a coordinator, of a swarm whose file names that of the first machine; "": none
-    is to be looked for. Each machine that the training begins with has one, at the same port, and any of them may lead.
+    """The address of this machine's coordinator, if the swarm's file names the first machine's; "": do not look for
+    one. Each machine that the training began with has a coordinator, at the same port, and any of them may lead.
     """
     read = swarm_file.find(file)
     named = read and read.coordinator(read.entries(config.site))
@@ -99,7 +99,7 @@ def _of_file(
 
 
 def _with_places(config: native.Settings, added: Mapping[str, Entry]) -> tuple[tuple[str, str, str], ...]:
-    """The line of the file as the source of what came from there."""
+    """For values from the file, adds the line as their source."""
     places = {name: added.get(swarm_file.variable_of(name)) for name, _, _ in config.values}
     return tuple(
         (name, value, source if (place := places[name]) is None or source != "environment" else place.where)

@@ -17,7 +17,7 @@ _OVERRIDE = "TORCH_COLLAB_LAB_EMULATOR"  # not COLLAB_...: those are knobs, and 
 
 
 def add_to(parsers: Any) -> None:
-    """For `collab --help` only: what follows `lab` goes to the emulator unread (see `main` of the command line)."""
+    """For `collab --help` only: all words after `lab` go to the emulator unread (see `main` of the command line)."""
     parsers.add_parser(
         "lab", help="run a command in several sites joined by an emulated wide-area network", add_help=False
     )

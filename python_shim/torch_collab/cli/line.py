@@ -24,8 +24,8 @@ class Figures:
     round_trip_ms: float  # median
     mbit_to_peer: float  # megabit (10^6) a second of payload
     mbit_from_peer: float
-    own_port: int | None  # which the peer has dialled; None: it was not asked to
-    not_dialled: str  # why that failed, or ""
+    own_port: int | None  # the port that the peer has dialled; None: it was not asked to
+    not_dialled: str  # why dialling it failed, or ""
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
@@ -38,7 +38,7 @@ class Figures:
 
 
 def measure(config: native.Settings, host: str, port: int, seconds: float) -> Figures:
-    """Raises ValueError, OSError or RuntimeError in words where nobody answers."""
+    """Measures the line. Raises ValueError, OSError or RuntimeError with a message if nobody answers."""
     where = addresses.join_host_port(host, port)
     dialled = config.advertise != addresses.NOT_DIALABLE
     transport = links.make(config, "")
@@ -56,7 +56,7 @@ def measure(config: native.Settings, host: str, port: int, seconds: float) -> Fi
 
 
 def answer(config: native.Settings, ports: dict[int, str]) -> int:
-    """Until Ctrl-C: at the port of links to a doctor that measures; at the others so that they can be tried."""
+    """Runs until Ctrl-C: answers a measuring doctor at the port for links, and accepts connections at the others."""
     host, own = addresses.split_host_port(config.listen)
     measured = own or next(port for port, what in ports.items() if what == "links")
     transport = links.make(config, "")
@@ -78,11 +78,11 @@ def answer(config: native.Settings, ports: dict[int, str]) -> int:
 
 
 def _open_port(host: str, port: int) -> socket.socket:
-    """Takes connections and ends them. Raises OSError that names the port."""
+    """Accepts connections and closes them. Raises OSError that names the port."""
     try:
         server = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        # Python adds an address to the system's words.
+        # Python adds an address to the system's message.
         why = os.strerror(error.errno) if error.errno else error
         raise OSError(
             f"collab: port {port} cannot be opened here: {why}; {ANSWER} needs the swarm's ports for itself: end the "
@@ -90,7 +90,7 @@ def _open_port(host: str, port: int) -> socket.socket:
         ) from None
 
     def serve() -> None:
-        with contextlib.suppress(OSError):  # it is closed at the end
+        with contextlib.suppress(OSError):  # the socket is closed at the end
             while True:
                 server.accept()[0].close()
 

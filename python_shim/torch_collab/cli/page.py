@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Those that are given, for `network.page.serve`; empty: no page is asked for. Raises ValueError."""
+    """The given options, for `network.page.serve`; empty: no page was requested. Raises ValueError."""
     given = {word: "1" if said is True else said for word in OPTIONS if (said := getattr(arguments, word))}
     given |= {word: os.path.abspath(os.path.expanduser(given[word])) for word in _FILES if word in given}
     if given and "http" not in given:
@@ -51,7 +51,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def check_reach(given: Mapping[str, str]) -> None:
-    """As the coordinator would, which comes to it only when the training has begun."""
+    """Checks as the coordinator would, but that checks only once training has begun."""
     if "http" not in given:
         return
     with forms.usage("--http"):

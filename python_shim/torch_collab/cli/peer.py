@@ -1,4 +1,4 @@
-"""Which ports a swarm has, and whether those of another machine can be reached from this one; nothing is sent."""
+"""The ports of a swarm, and whether another machine's can be reached from this one; nothing is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = 5.0
 
 
 def ports(peer: str, config: str | None) -> tuple[str, dict[int, str]]:
-    """The host that is meant, and what listens at each of its ports. Raises ValueError."""
+    """The host to check, and what listens at each of its ports. Raises ValueError."""
     host, *given = peer.split(",")
     if ":" in host and not host.endswith("]"):
         with forms.usage("--peer"):
@@ -28,17 +28,17 @@ def ports(peer: str, config: str | None) -> tuple[str, dict[int, str]]:
 
 
 def usual(config: str | None) -> dict[int, str]:
-    """Those of collab.toml, else those that `collab init` takes."""
+    """The ports in collab.toml, else those that `collab init` uses."""
     return _of_file(config) or _USUAL
 
 
 def of_links(wanted: dict[int, str]) -> int:
-    """Where links are dialled: the port that is known for it, else the first that was named."""
+    """The port where links are dialled: the known one, else the first that was named."""
     return next((port for port, what in wanted.items() if what == "links"), next(iter(wanted)))
 
 
 def _of_file(config: str | None) -> dict[int, str]:
-    """Those of the first machine."""
+    """The first machine's ports."""
     file = swarm_file.find(config)
     if file is None or "endpoint" not in file.swarm:
         return {}
@@ -52,7 +52,7 @@ def _of_file(config: str | None) -> dict[int, str]:
 
 
 def try_ports(host: str, wanted: dict[int, str]) -> Iterator[tuple[int, bool, str]]:
-    """Of each, whether a connection is taken there, and what that means."""
+    """For each port: whether it accepts a connection, and what that means."""
     try:
         found = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError as error:

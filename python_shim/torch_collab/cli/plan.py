@@ -80,7 +80,7 @@ class Plan:
     element: float
     tokens: int
     rows: tuple[Cost, ...]
-    settings: dict[str, Settings]  # of those rows that are collab's
+    settings: dict[str, Settings]  # of the rows that are for collab
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# ---- what was given -------------------------------------------------------------------------------
+# ---- arguments ------------------------------------------------------------------------------------
 
 
 def _number(text: str, what: str, low: float, high: float) -> float:
@@ -113,7 +113,7 @@ def _whole(text: str, what: str, low: int, high: int) -> int:
 
 
 def _own(given: list[str]) -> dict[str, Settings]:
-    """The row of --set."""
+    """The row for --set."""
     knobs = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -132,7 +132,7 @@ def _own(given: list[str]) -> dict[str, Settings]:
 
 
 def make(arguments: argparse.Namespace) -> Plan:
-    """Raises ValueError or OSError in one line."""
+    """Raises ValueError or OSError with one line."""
     model = parameters.read_config(arguments.config) if arguments.config is not None else None
     with forms.usage():
         return _make(arguments, model)
@@ -230,7 +230,7 @@ def render(plan: Plan) -> list[str]:
 
 
 def _not_counted(plan: Plan) -> list[str]:
-    """The rows whose COLLAB_KEEP_FP16 would add bytes, of a model whose tensors are not known."""
+    """The rows to which COLLAB_KEEP_FP16 would add bytes, for a model whose tensors are not known."""
 
     def thin(codec: str) -> bool:
         return any(map(native.needs_error_feedback, native.parse_codecs(codec)))
@@ -249,7 +249,7 @@ def _sites_text(plan: Plan) -> str:
 
 
 def _render_delays(plan: Plan) -> list[str]:
-    """Rounds that overlap makes rarer, in place of making training wait."""
+    """Rounds that come less often with overlap, but do not make training wait."""
     late = []
     for cost in plan.rows:
         if cost.name in plan.settings:
@@ -260,7 +260,7 @@ def _render_delays(plan: Plan) -> list[str]:
 
 
 def _render_shares(plan: Plan) -> list[str]:
-    """Where sites own different parts: who carries what in a round."""
+    """What each site carries in a round, if sites own different shares."""
     cost = next(row for row in plan.rows if row.shares)
     if max(cost.shares) - min(cost.shares) < 1e-9:
         return []
@@ -294,7 +294,7 @@ def _render_memory(plan: Plan) -> list[str]:
 
 
 def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
-    """Bytes and vectors of the leader that owns most, by row."""
+    """Bytes and vectors of the leader with the largest share, by row."""
     found = {}
     for cost in plan.rows:
         if cost.name in plan.settings:
@@ -304,7 +304,7 @@ def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
     return found
 
 
-# ---- beside a run ---------------------------------------------------------------------------------
+# ---- comparison with a run ------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +315,7 @@ class Beside:
 
 
 def compare(plan: Plan, files: list[Path]) -> Beside:
-    """The run's own codec and interval decide what it is compared with."""
+    """Compares with the run's own codec and interval."""
     run = measured.read(files)
     settings = plan.settings.get("yours", plan.settings["collab"])
     settings = dataclasses.replace(settings, codec=run.codec, overlap=run.overlap, fragments=run.fragments)

@@ -94,5 +94,5 @@ def _draw_row(axes: Any, row: Row, index: int, start: float) -> None:
 
 
 def _name(row: Row) -> str:
-    name = escaped(row.site).replace("$", r"\$")  # what stands between two is set as a formula
+    name = escaped(row.site).replace("$", r"\$")  # matplotlib sets text between two $ as a formula
     return f"{name} ({counted(row.rounds, 'round')})" if row.spans else name

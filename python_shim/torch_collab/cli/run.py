@@ -28,10 +28,10 @@ from torch_collab.network import addresses
 _DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
 _GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
 _HERE = "this command"
-_PLAIN = "/:[]@+ "  # in a word of --rdzv-conf, where a comma would end it
+_PLAIN = "/:[]@+ "  # stays unquoted in a word of --rdzv-conf, which a comma would end
 _STANDALONE = "--standalone"
 _CONF = re.compile("--rdzv[-_]conf(=|$)")
-# With the file's settings, in place of environment.LATE_WORLD.
+# With the file's settings; replaces environment.LATE_WORLD.
 _LATE_WORLD = f"collab run --torchrun={_STANDALONE}, with the same --site and --token-file, and no --join"
 _OF_TORCHRUN = ("nnodes", "nproc_per_node", "max_restarts")
 _TOKENS = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
@@ -78,13 +78,13 @@ def add_to(parsers: Any) -> None:
     swarm_file.add_option(sub)
     sub.add_argument("--dry-run", action="store_true", help="print the command, but run nothing")
     sub.add_argument("script", metavar="SCRIPT", help="the script that every process on this machine runs")
-    # argparse would name it among those that are missing.
+    # argparse would list it among missing arguments.
     rest = sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="an argument of the script")
     rest.required = False
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Another token there, which this one replaces.
+    # --token-file replaces the environment's token or certificates.
     others = set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
     given = {name: text for name, text in environment.collab_variables().items() if name not in others}
     for word in _OF_TORCHRUN:
@@ -119,7 +119,7 @@ def _become(command: list[str]) -> int:
     sys.argv = command
     try:
         main(command[1:])
-    except ChildFailedError as error:  # its text is torchrun's table of what has failed
+    except ChildFailedError as error:  # its text is torchrun's table of failures
         print(f"collab: the script has failed:{error}", file=sys.stderr)
         return 1
     except SignalException as error:
@@ -141,19 +141,19 @@ def _check_script(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
-    """Of this command, as variables."""
+    """This command's options, as variables."""
     token_file = arguments.token_file and os.path.abspath(os.path.expanduser(arguments.token_file))
     told = {"COLLAB_SITE": arguments.site, "COLLAB_RUN": arguments.name, "COLLAB_TOKEN_FILE": token_file}
     return {name: Entry(text, _HERE) for name, text in told.items() if text}
 
 
 def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str, named: bool) -> list[str]:
-    """`named`: the site is named here, and not by the file alone."""
+    """`named`: the command line or the environment names the site, not only the file."""
 
     def chosen(word: str, default: str) -> str:
         return getattr(arguments, word, None) or _text(entries, word) or default
 
-    alone = _STANDALONE in arguments.torchrun  # a world of its own, which finds the swarm by COLLAB_COORDINATOR
+    alone = _STANDALONE in arguments.torchrun  # one world of its own, which finds the swarm by COLLAB_COORDINATOR
     if alone and (arguments.join or page.options_of(arguments)):
         raise ValueError(
             f"--torchrun={_STANDALONE} starts a world without the rendezvous, but --join and the page's options belong "
@@ -181,13 +181,13 @@ def _rendezvous(arguments: argparse.Namespace, entries: Mapping[str, Entry], nam
     conf = {"is_host": first} if first else {}
     endpoint = _endpoint(arguments.join, entries)
     if port := _text(entries, "coordinator_port"):
-        # Of several sites on one machine the first has the port.
+        # Of several sites on one machine only the first can have the port.
         shared = first == "0" and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
         conf["coordinator_port"] = "0" if shared else port
     of_page = page.options_of(arguments)
     page.check_reach(of_page)
     conf |= {word: quote(text, safe=_PLAIN) for word, text in of_page.items()}
-    # torchrun takes only the last --rdzv-conf: what is asked of it besides goes into ours.
+    # torchrun uses only the last --rdzv-conf, so ours includes the user's.
     asked = [option for option in arguments.torchrun if _CONF.match(option)]
     if any("=" not in option for option in asked):
         raise ValueError(
@@ -217,10 +217,10 @@ def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
 
 
 def _processes() -> str:
-    """torchrun refuses `gpu` where torch has no CUDA."""
+    """torchrun refuses `gpu` if torch has no CUDA."""
     try:
         for_cpus = version("torch").endswith("+cpu")
-    except PackageNotFoundError:  # built from source, or not there; torchrun says so
+    except PackageNotFoundError:  # built from source, or not installed; torchrun reports that
         for_cpus = False
     return "gpu" if not for_cpus and any(glob.glob(pattern) for pattern in _GPUS) else "1"
 
@@ -230,7 +230,7 @@ def _text(entries: Mapping[str, Entry], name: str) -> str:
 
 
 def _check(given: Mapping[str, str], added: Mapping[str, Entry]) -> None:
-    """What every process of the swarm would refuse: the token and the knobs."""
+    """Checks the token and the knobs, which every process of the swarm would refuse."""
     key = added.get("COLLAB_TOKEN_FILE")
     if key is not None and (wrong := keys.unreadable(key.text)):
         raise ValueError(

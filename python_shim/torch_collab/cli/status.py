@@ -16,7 +16,7 @@ from torch_collab.cli import forms, knobs, swarm_file
 from torch_collab.escape import escaped
 from torch_collab.network import links
 
-_CLEAR = "\x1b[H\x1b[J"  # to the top, and all below is gone
+_CLEAR = "\x1b[H\x1b[J"  # moves to the top and clears everything below
 
 
 def add_to(parsers: Any) -> None:
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ask(transport: dict[str, Any], asked: Mapping[str, str], limit: timedelta) -> dict[str, Any]:
-    """The answer of the coordinator that leads, or else the first answer. If none answers, raises the last one's error.
+    """The answer of the leading coordinator, or else the first answer. If none answers, raises the last one's error.
 
-    `asked`: addresses, and of which run the answer has to be, or "": of any."""
+    `asked`: addresses, each with the run that the answer must be from, or "" for any run."""
 
     def one(address: str) -> dict[str, Any] | Exception:
         try:
@@ -96,7 +96,7 @@ def ask(transport: dict[str, Any], asked: Mapping[str, str], limit: timedelta) -
 
 
 def _watch(look: Any, arguments: argparse.Namespace) -> int:
-    """Until Ctrl-C, which ends `main`. A coordinator that is gone for a while is said, and asked again."""
+    """Shows the status until Ctrl-C, which ends `main`. A lost coordinator is reported, and asked again."""
     clear = sys.stdout.isatty() and not arguments.json
     while True:
         try:
@@ -115,7 +115,7 @@ def _shown(answer: dict[str, Any], as_json: bool) -> str:
 
 def render(answer: dict[str, Any]) -> str:
     """Scalars first, then a table for each list of objects."""
-    if answer.get("period") == 0:  # the leader has told none
+    if answer.get("period") == 0:  # the leader has not announced one
         answer = {**answer, "period": "as COLLAB_SYNC_EVERY says"}
     lines = [_no_round_yet(answer)] if answer.get("round") == 0 and answer.get("run") == 0 else []
     lines += [f"{escaped(name)}: {_cell(value)}" for name, value in answer.items() if not _is_table(value)]
@@ -126,7 +126,7 @@ def render(answer: dict[str, Any]) -> str:
 
 
 def _no_round_yet(answer: Mapping[str, Any]) -> str:
-    """Where the rest is mostly empty."""
+    """Explains why most of the status is still empty."""
     here = len(answer.get("applicants") or []) + len(answer.get("members") or [])
     return f"There has been no round yet: sites are still starting ({here} so far)."
 

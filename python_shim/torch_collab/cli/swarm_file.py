@@ -33,9 +33,9 @@ def variable_of(knob: str) -> str:
 
 NAME = "collab.toml"
 KEY = "swarm.key"
-STATE = "state"  # the folder of the agreed model, as `collab init` has it
+STATE = "state"  # the folder of the agreed model, for `collab init`
 VERSION = 1
-# What listens at the first machine, from the endpoint's port on, as `collab init` has it.
+# What listens at the first machine's ports, from the endpoint's port on, as `collab init` sets them.
 PORTS = ("rendezvous", "links", "coordinator")
 
 KNOBS = frozenset(field.name for field in dataclasses.fields(OptionFields))
@@ -55,7 +55,7 @@ _DEVICES = ("auto", "cpu", "gpu", "xpu")
 
 
 def check_torchrun(key: str, text: str) -> None:
-    """What torchrun would refuse of `nnodes`, `nproc_per_node` or `max_restarts`, in a traceback. Raises ValueError."""
+    """Raises ValueError for values that torchrun would refuse, with a traceback, for these keys."""
     numbers = text.split(":") if key == "nnodes" else [text]
     fits = len(numbers) <= 2 and all(number.isascii() and number.isdigit() for number in numbers)
     if key == "nnodes":
@@ -72,8 +72,8 @@ def check_torchrun(key: str, text: str) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    text: str  # as the knob's variable would have it
-    where: str  # the file, and the line where it is known
+    text: str  # as in the knob's variable
+    where: str  # the file, and the line if it is known
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,16 @@ class SwarmFile:
         return self.site["name"].text if "name" in self.site else ""
 
     def entries(self, site: str) -> dict[str, Entry]:
-        """What holds at the site of this name; "": the one in the file. [site] wins over [swarm], and where it is of
-        another site that is the first one, this one is not."""
+        """The entries for the site of this name; "": the one in the file. [site] wins over [swarm]. If [site] is
+        another site's and says that it is the first, this site is not."""
         if site in ("", self.site_name()) or not self.site_name():
             return {**self.swarm, **self.site}
         first = self.site.get("first")
         return {**self.swarm, **({"first": Entry("0", first.where)} if first and first.text == "1" else {})}
 
     def variables(self, entries: Mapping[str, Entry], given: Mapping[str, str]) -> dict[str, Entry]:
-        """The knobs among the entries by their variables, without those in `given`, variables too. If the environment
-        has a token or certificates, those of the file are ignored: a token replaces certificates."""
+        """The entries that are knobs, by variable, without those in `given` (also variables). If the environment has a
+        token or certificates, those of the file are ignored: a token replaces certificates."""
         found = {variable_of(name): entry for name, entry in entries.items() if name in KNOBS}
         if "name" in entries:
             found[variable_of("site")] = entries["name"]
@@ -104,7 +104,7 @@ class SwarmFile:
         return {variable: entry for variable, entry in found.items() if variable not in taken}
 
     def coordinator(self, entries: Mapping[str, Entry]) -> Entry | None:
-        """The coordinator at the endpoint's host, where its port is known."""
+        """The coordinator at the endpoint's host, if its port is known."""
         if "endpoint" not in entries or "coordinator_port" not in entries:
             return None
         port = entries["coordinator_port"]
@@ -117,7 +117,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def find(given: str | None) -> SwarmFile | None:
-    """The file that is named, or the one in this folder if there is one. Raises ValueError that names the line."""
+    """The named file, or the one in this folder if there is one. Raises ValueError that names the line."""
     path = Path(NAME if given is None else given)
     if given is None and not path.is_file():
         return None
@@ -197,7 +197,7 @@ class _Reader:
         return str(value)
 
     def _check(self, table: str, key: str, value: str | int | float) -> None:
-        """What no knob's table judges."""
+        """Checks the keys that are not in the knob table."""
         if key == "first":
             raise self._error(table, key, f"expected true or false, got {value!r}")
         if key in ("endpoint", "nnodes", "nproc_per_node"):
@@ -224,7 +224,7 @@ class _Reader:
 
 
 def _lines(text: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Where each key stands: tomllib does not say."""
+    """The line of each key, which tomllib does not tell."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if opened := re.match(r"\s*\[\s*([\w-]+)\s*\]", line):

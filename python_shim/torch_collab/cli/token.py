@@ -1,4 +1,4 @@
-"""`collab token`: makes the token of a swarm, and what is made of it to look at the coordinator's page."""
+"""`collab token`: makes a swarm's token, and derives from it the password for the coordinator's page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from torch_collab import native
 from torch_collab.cli import forms, swarm_file
 
-_PAGE_PURPOSE = "page password"  # as in the core
+_PAGE_PURPOSE = "page password"  # the same label as in the core
 
 
 def add_to(parsers: Any) -> None:
@@ -48,7 +48,7 @@ def add_to(parsers: Any) -> None:
 
 
 def make() -> str:
-    """256 random bits, and digits by which the core knows that nobody has thought it up."""
+    """256 random bits, and a checksum by which the core recognises a generated token."""
     body = "clb_" + secrets.token_urlsafe(32)
     return body + hashlib.sha256(body.encode()).hexdigest()[:8]
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def page_password(path: str) -> str:
-    """Of the token in this file, else of the environment's; of two the first. Raises ValueError in words."""
+    """The password of the token in this file, else of the environment's; of two tokens the first. Raises ValueError."""
     environment = {"COLLAB_TOKEN_FILE": path} if path else _token_variables()
     made = native.swarm_secrets(native.load_config(environment, {}).raw, _PAGE_PURPOSE)
     if not made:
@@ -81,7 +81,7 @@ def page_password(path: str) -> str:
 
 
 def _token_variables() -> dict[str, str]:
-    """From the environment, else from the swarm's file in this folder."""
+    """The token's variables, from the environment, else from the swarm's file in this folder."""
     names = ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE")
     if given := {name: os.environ[name] for name in names if name in os.environ}:
         return given
@@ -91,7 +91,7 @@ def _token_variables() -> dict[str, str]:
 
 
 def write(path: Path, token: str) -> None:
-    """A new file, which its owner alone can read. Raises ValueError in words."""
+    """Writes a new file that only its owner can read. Raises ValueError with a message."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -108,7 +108,7 @@ def write(path: Path, token: str) -> None:
 
 
 def rotate(path: Path, token: str) -> int:
-    """The new token first, the one that was spoken so far second; one before that is gone."""
+    """Puts the new token first and the current one second, and drops an older one."""
     try:
         tokens = path.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:

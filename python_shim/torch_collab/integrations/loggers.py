@@ -1,4 +1,4 @@
-"""Loggers that send rounds to TensorBoard, W&B or MLflow, for scripts with a loop of their own or from a file."""
+"""Loggers that send rounds to TensorBoard, W&B or MLflow: for scripts with their own training loop, or from a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch_collab.integrations.rounds import Round, RoundReader
 
 
 class RoundLogger:
-    """What the loggers have in common.
+    """The base of the loggers.
 
     `update()` sends the rounds that came since its last call. Call it where the script logs its own numbers, on the
-    same ranks. The first round that cannot be sent brings a warning, and training goes on. As a context manager, the
-    logger sends the rest when it closes. `events` and `site` are as for RoundReader; the file of a finished run is sent
+    same ranks. The first round that cannot be sent causes a warning, and training goes on. As a context manager, the
+    logger sends the rest when it closes. `events` and `site` are as for RoundReader. The file of a finished run is sent
     whole.
     """
 
@@ -27,13 +27,13 @@ class RoundLogger:
         raise NotImplementedError
 
     def update(self) -> int:
-        """How many were sent."""
+        """Sends new rounds. Returns how many were sent."""
         sent = 0
         for each in self._reader.read():
             try:
                 self._send(each)
                 sent += 1
-            except Exception as error:  # whatever the other side raises
+            except Exception as error:  # the other side may raise anything
                 if not self._told:
                     log.warning(
                         f"{type(self).__name__} could not send round {each.number} (later failures are not reported): "

@@ -1,4 +1,4 @@
-"""Packages of others: imported when they are used; if one is missing, the error says what to install."""
+"""Optional packages: imported when they are used; if one is missing, the error says what to install."""
 
 from __future__ import annotations
 

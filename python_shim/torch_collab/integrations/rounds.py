@@ -23,31 +23,31 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Round:
-    """One round, or what the script logged after it."""
+    """One round, or the metrics that the script logged after it."""
 
     number: int
-    metrics: dict[str, float] = field(default_factory=dict)  # by names that begin with "collab/", or the script's own
+    metrics: dict[str, float] = field(default_factory=dict)  # names begin with "collab/", or are the script's own
 
 
 class RoundReader:
     """Gives each round of one site once.
 
-    `events` is a file written by COLLAB_EVENTS_FILE; all rounds in it are given. `site` chooses one of a file that has
-    several. Without `events`, the rounds are those of this process's world from here on: from its COLLAB_EVENTS_FILE,
-    or, if that is not set, from status(), which knows neither who contributed nor how long the site waited.
+    `events` is a file written by COLLAB_EVENTS_FILE; all its rounds are given. `site` chooses one site if the file has
+    several. Without `events`, the rounds are those of this process's world from now on: from its COLLAB_EVENTS_FILE,
+    or, if that is not set, from status(), which knows neither the contributors nor how long the site waited.
     """
 
     def __init__(self, events: str | PathLike[str] | None = None, site: str | None = None) -> None:
         self._file = None if events is None else Path(events)
         self._site = site
-        self._found: str | None = None  # whose rounds the file holds, where nobody has said it
+        self._found: str | None = None  # the site whose rounds the file holds, if none was chosen
         self._since = 0.0 if self._file is not None else time.time()
         self._read_to = 0
-        self._last: float | None = None  # when the round before was over
+        self._last: float | None = None  # the end of the previous round
         self._newest = 0
 
     def read(self) -> list[Round]:
-        """What is new. Raises RuntimeError without a world and a file, ValueError for a file of several sites."""
+        """The new rounds. Raises RuntimeError without a world and a file, ValueError for a file of several sites."""
         if self._file is not None:
             return list(self._of_events(self._file, self._site))
         world = state.require()
@@ -87,7 +87,7 @@ class RoundReader:
                 text = source.read()
         except FileNotFoundError:
             return  # no event yet
-        whole = text[: text.rfind(b"\n") + 1]  # the last line may be on its way
+        whole = text[: text.rfind(b"\n") + 1]  # the last line may still be being written
         self._read_to += len(whole)
         for event in map(event_of, whole.decode(errors="replace").split("\n")):
             if event is not None and event["t"] >= self._since:

@@ -1,1 +1,1 @@
-"""The tensors that sites average, and what one generation's training has shown so far; knows no world."""
+"""The tensors that sites average, and what one generation's training has shown so far. Knows nothing of the world."""

@@ -1,7 +1,7 @@
-"""When several optimizers train one model, a step of the model ends with the last of them.
+"""Finds where a step of the model ends when several optimizers train it: at the last of them.
 
-The order is learned as the script runs: optimizers are noted as they step, and when the first of them steps again the
-cycle is known. Pure bookkeeping on keys; the hooks decide what to do.
+The order is learned as the script runs. Optimizers are noted as they step; the cycle is known when the first of them
+steps again. This is pure bookkeeping on keys; the hooks decide what to do.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-# So many steps of another without the last one of the cycle, or so many times those that were usual between two of its
-# steps, and that one is taken to have left it.
+# The last optimizer of the cycle is taken to have left it after so many steps of another optimizer, or after so many
+# times the usual number between two of its steps.
 LAST_ABSENT_STEPS = 20
 LAST_ABSENT_TURNS = 4
 
 
 class OptimizerNumbers:
-    """By which optimizers are known. Ranks of a site must give the same, and they free what the script has dropped at
-    different times: so it is neither an address nor whether an older one still lives.
+    """The numbers by which optimizers are known, the same at all ranks of a site.
 
-    An optimizer keeps its number while it lives. A new one takes the number and the place of the optimizer that trained
-    the same before it.
+    Ranks free what the script has dropped at different times. So a number depends neither on an address nor on whether
+    an older optimizer still lives. An optimizer keeps its number while it lives. A new optimizer takes over the number
+    and the place of the one that trained the same parameters before it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class OptimizerNumbers:
         self._trained: dict[frozenset[int], int] = {}
 
     def of(self, optimizer: Any, places: frozenset[int]) -> int:
-        """`places`: of the parameters that it trains, in the vector; they count when it is seen first."""
+        """`places`: positions in the vector of the parameters that it trains. They count only at its first call."""
         number = self._of.get(optimizer)
         if number is None:
             number = self._of[optimizer] = self._trained.setdefault(places, len(self._trained) + 1)
@@ -37,26 +37,26 @@ class OptimizerNumbers:
 
 
 class OptimizerCycle:
-    """States: learning (`_last` is None) → known. A newcomer becomes the last of the cycle. One that trains the whole
-    model ends a step whenever it has stepped, and is no part of the order.
+    """States: learning (`_last` is None) → known. A new optimizer becomes the last of the cycle. One that trains the
+    whole model ends a step whenever it has stepped, and is not part of the order.
 
-    learning --first steps again--> known --newcomer--> known (newcomer last)
-    any --one of the whole model steps--> known (that one last) --newcomer--> learning
+    learning --first steps again--> known --new optimizer--> known (the new one is last)
+    any --optimizer of the whole model steps--> known (it is last) --new optimizer--> learning
     known --the wait ends--> known (the one before the last is last) --that one comes back--> known (it is last again)
     """
 
     def __init__(self) -> None:
         self._order: list[Hashable] = []
         self._last: Hashable | None = None
-        self._whole = False  # the last trains the whole model
+        self._whole = False  # the last optimizer trains the whole model
         self._owed = False  # something has stepped since the last step of the model that was counted
-        self._steps: dict[Hashable, int] = {}  # of each of the others since the last one's step
-        self._left: Hashable | None = None  # who was taken to have left; it may come seldom
-        self._steps_left: dict[Hashable, int] = {}  # of the others since its step
-        self._most_left = (1, 1)  # as it was when it left
-        self._left_after = 0  # that many steps, which was not told yet
+        self._steps: dict[Hashable, int] = {}  # steps of each other optimizer since the last one's step
+        self._left: Hashable | None = None  # the optimizer that was taken to have left; perhaps it only steps seldom
+        self._steps_left: dict[Hashable, int] = {}  # steps of the others since the step of the one that left
+        self._most_left = (1, 1)  # `_most` at the time when it left
+        self._left_after = 0  # after how many steps it was taken to have left, until this is reported
         self._told_of: set[Hashable] = set()
-        self._most = (1, 1)  # of one of the others, before each of the last one's latest two steps
+        self._most = (1, 1)  # the most steps of any other optimizer before each of the last one's latest two steps
         self._introduced: tuple[int, Hashable] | None = None
         self._warned = False
 
@@ -87,7 +87,7 @@ class OptimizerCycle:
                     self._left, self._most = None, self._most_left
                     self._turn(self._steps_left)
                 self._begin_cycle()
-                # The step that ended with the former last one has been counted already.
+                # The former last optimizer ended a step, which has been counted already.
                 self._owed = True
                 return False
         if key == self._last:
@@ -104,7 +104,7 @@ class OptimizerCycle:
         return False
 
     def _turn(self, steps: dict[Hashable, int]) -> None:
-        """The last one has stepped, after those of the others."""
+        """The last optimizer has stepped; `steps` are those of the others before it."""
         self._most = (self._most[1], max(steps.values(), default=1))
 
     def _go_on_without_last(self) -> None:
@@ -117,7 +117,7 @@ class OptimizerCycle:
 
     @property
     def last(self) -> Hashable | None:
-        """Whose step ends a step of the model; None while that is learned."""
+        """The optimizer whose step ends a step of the model; None while the cycle is being learned."""
         return self._last
 
     @property
@@ -126,11 +126,11 @@ class OptimizerCycle:
         return self._owed
 
     def counted(self) -> None:
-        """What was owed is counted, without waiting for the last of the cycle."""
+        """The owed step has been counted, without waiting for the last optimizer of the cycle."""
         self._owed = False
 
     def to_introduce(self) -> tuple[int, Hashable] | None:
-        """How many there are and the last of them, once, when that is known of several or has changed."""
+        """(number of optimizers, the last one) of a cycle of several; once when it is known, and after each change."""
         if self._last is None or self._whole or len(self._order) < 2:
             return None
         known = (len(self._order), self._last)
@@ -140,7 +140,7 @@ class OptimizerCycle:
         return known
 
     def to_tell_of_who_left(self) -> tuple[int, Hashable] | None:
-        """After how many steps of another who was taken to have left; once of each."""
+        """(steps of another optimizer, the one that was then taken to have left); once for each that leaves."""
         after, self._left_after = self._left_after, 0
         if not after or self._left is None or self._left in self._told_of:
             return None
@@ -148,7 +148,7 @@ class OptimizerCycle:
         return after, self._left
 
     def to_warn_of(self) -> int:
-        """So many steps of another to one of the last's, twice running; said once, 0 else."""
+        """How many steps of another optimizer come before each of the last one's, twice in a row; only once, else 0."""
         steps = min(self._most)
         if steps < 2 or self._warned:
             return 0

@@ -1,4 +1,4 @@
-"""Copies of the model from before its first training forward, in which round 0 may give the model other values."""
+"""Finds copies of the model from before its first training forward: round 0 may give the model other values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _ELEMENTS = 4096
 
 
 class EarlyCopies:
-    """Knows copies by the values that the largest parameter has had when this was made. Where the script has loaded
-    these, what it loaded them from is a copy, too: then only another model's parameters count."""
+    """Recognises copies by the values of the largest parameter when this object was made. If the script has loaded
+    these values, their source is a copy too; then only parameters of another model count."""
 
     def __init__(self, parameters: Sequence[Tensor], loaded: bool) -> None:
         self._kinds = (torch.nn.Parameter,) if loaded else _PLAIN
         self._of: Tensor | None = max(parameters, key=torch.numel, default=None)
         self._values = None if self._of is None else _head(self._of)
         if self._values is not None and bool((self._values == self._values.flatten()[:1]).all()):
-            self._values = None  # constants: much looks alike
+            self._values = None  # a constant tensor: too many others look the same
 
     def found(self) -> bool:
-        """The model has other values by now, and something that the script holds has those of then."""
+        """The model's values have changed since, and something that the script holds still has the old ones."""
         of, values = self._of, self._values
         self._of = self._values = None
         if of is None or values is None or _same(of, values):
             return False
-        # Of each object only the type is asked: what stands in for others may do anything when asked.
+        # Look at the type only: a proxy object may do anything when it is asked for more.
         alike = [
             thing
             for thing in gc.get_objects()
@@ -46,7 +46,7 @@ def _head(tensor: Tensor) -> Tensor | None:
         return None
     if tensor.dim() == 0:
         return None
-    # A row in the middle: the first one of an embedding may be the padding.
+    # Take a row in the middle: the first row of an embedding may be the padding.
     return tensor.detach()[tuple(extent // 2 for extent in tensor.shape[:-1])][:_ELEMENTS].cpu().clone()
 
 

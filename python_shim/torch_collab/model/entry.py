@@ -1,4 +1,4 @@
-"""A tensor of the DDP modules, as sites compare it: of the vector that they average, or beside it."""
+"""A tensor of the DDP modules as sites compare it; it is part of the vector that they average, or it is not."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 class Entry:
     name: str
     tensor: torch.Tensor
-    trained: bool  # part of the vector; else frozen or left out, and compared at join only
+    trained: bool  # part of the vector; otherwise frozen or left out, and compared only when a site joins
     buffer: bool = False
-    left_out: bool = False  # a buffer of which each site keeps its own values
-    tied: tuple[Entry, ...] = ()  # others that lie in the very same memory: no part of the vector, which moves it once
+    left_out: bool = False  # a buffer whose values each site keeps for itself
+    tied: tuple[Entry, ...] = ()  # other tensors in the very same memory; the vector holds only one of them
 
     @property
     def parameters(self) -> list[torch.Tensor]:
-        """What is trained there: the objects that a DDP and its optimizer know."""
+        """The trained tensors of this entry: the objects that a DDP and its optimizer know."""
         return [each.tensor for each in (self, *self.tied) if each.trained and not each.buffer]
 
     @property

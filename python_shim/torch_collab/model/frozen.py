@@ -1,8 +1,8 @@
-"""Whether frozen parameters change while sites train: sites do not average them, so that each would have its own.
+"""Detects frozen parameters that change while sites train. Sites do not average them, so they would drift apart.
 
-A merge of adapters into their base (ReLoRA), a momentum encoder or a target network in the wrapped module do so. A few
-values are noted when training goes on after a round, and read again after the next: once a round a GPU is waited for.
-Not seen is another Parameter object in the place of one.
+A merge of adapters into their base (ReLoRA), a momentum encoder or a target network in the wrapped module does this. A
+few values are noted when training goes on after a round, and read again after the next round: this waits for the GPU
+once a round. A new Parameter object in the place of another is not noticed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class FrozenValues:
         self._told = False
         self._of: Named = ()
         self._chosen: list[Tensor] = []
-        self._kinds: list[object] = []  # of the chosen
+        self._kinds: list[object] = []  # of the chosen tensors
         self._noted: list[tuple[list[Tensor], ByteSample, Tensor]] = []
 
     def before_forward(self, named: Named) -> None:
-        """A training forward begins."""
+        """Called when a training forward begins."""
         if not self._noted and not self._told:
             self._note(named)
 
     def after_round(self, named: Named, alike: bool) -> str:
-        """Name of one that has changed since training went on after the round before; only the first is told.
+        """Name of a tensor that has changed since training went on after the previous round; only the first is told.
 
-        `alike`: sites hold one model now. What is changed before the next forward is changed alike everywhere.
+        `alike`: sites hold one model now. A change before the next forward is then the same change everywhere.
         """
         changed = self._changed() if named is self._of else None
         self.forget()
@@ -48,9 +48,9 @@ class FrozenValues:
         return ""
 
     def forget(self) -> None:
-        """A state is about to be loaded into a module that is trained: what stands there at the next forward counts.
+        """Called before a state is loaded into a module that is trained: the next forward notes the values anew.
 
-        Not for a load into frozen parameters alone: a target network that is loaded so has each site's own values.
+        Not for a load into frozen parameters alone: a target network loaded so gets each site's own values.
         """
         self._noted = []
 
@@ -69,7 +69,7 @@ class FrozenValues:
 
     def _changed(self) -> Tensor | None:
         if not self._noted or capturing() or [_kind(tensor) for tensor in self._chosen] != self._kinds:
-            return None  # or they were moved or cast
+            return None  # nothing was noted, or the tensors were moved or cast
         for tensors, sample, before in self._noted:
             now = sample.read()
             if not same(now, before):

@@ -1,4 +1,4 @@
-"""Modules of the script since the last generation began: the DDPs that it made, and what it loaded a state into."""
+"""Modules of the script since the last generation began: the DDPs that it made, and those it loaded a state into."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 class Ddps:
     def __init__(self) -> None:
-        self._new: list[weakref.ref[DistributedDataParallel]] = []  # that are in no vector yet
-        # What each was made to train, by id(); in the order of construction, which is the same at every rank.
+        self._new: list[weakref.ref[DistributedDataParallel]] = []  # DDPs that are in no vector yet
+        # What each DDP was made to train, by id(); in the order of construction, which is the same at every rank.
         self.constructed: weakref.WeakKeyDictionary[DistributedDataParallel, frozenset[int]] = (
             weakref.WeakKeyDictionary()
         )
 
     def add(self, ddp: DistributedDataParallel, module: nn.Module) -> None:
-        """It is being constructed around `module`."""
+        """`ddp` is being constructed around `module`."""
         self._new.append(weakref.ref(ddp))
         self.constructed[ddp] = frozenset(
             id(each) for name, each in module.named_parameters() if each.requires_grad and not is_ignored(module, name)
         )
 
     def made_since(self, ddp: DistributedDataParallel) -> list[DistributedDataParallel]:
-        """Those that were constructed since the last generation began, in that order; `ddp` is one of them."""
+        """The DDPs that were constructed since the last generation began, in that order; `ddp` is one of them."""
         # A discarded DDP may live on in a reference cycle, at one rank and not at another.
         gc.collect()
         made = [each for each in (ref() for ref in self._new) if each is not None]
         return made if any(each is ddp for each in made) else [*made, ddp]
 
     def none_lives(self) -> bool:
-        """No DDP that was constructed here."""
+        """No DDP that was constructed here is alive."""
         if self.constructed:
             gc.collect()  # see made_since()
         return not self.constructed
@@ -47,33 +47,33 @@ class Ddps:
         return any(ref() is ddp for ref in self._new)
 
     def join(self, ddp: DistributedDataParallel) -> None:
-        """It is part of the vector that is trained."""
+        """`ddp` becomes part of the vector that is trained."""
         self._new = [ref for ref in self._new if ref() is not ddp]
 
     def begin_generation(self) -> None:
         self._new.clear()
 
 
-# So many steps in a row that only a copy was trained by, and it is the model that the script trains from here on.
+# If so many steps in a row train only a copy, that copy is the model that the script trains from here on.
 COPY_ALONE = 50
 
 
 class Copies:
-    """Copies of DDPs, of which the construction was not seen, that were called in training: averages of weights,
-    teachers, one for each task of a meta-learner. They are the script's own, until one is trained for long alone."""
+    """Copies of DDPs that were called in training, and whose construction was not seen: averages of weights, teachers,
+    copies for the tasks of a meta-learner. They stay the script's own until it trains one of them alone for long."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[weakref.ref[DistributedDataParallel], list[int]]] = []  # and steps of its optimizers
 
     def called(self, copy: DistributedDataParallel) -> bool:
-        """True: for the first time."""
+        """True if the copy was called for the first time."""
         known = next((each for each in self._seen if each[0]() is copy), None)
         self._seen = [each for each in self._seen if each[0]() not in (None, copy)]
         self._seen.append(known or (weakref.ref(copy), [0]))
         return known is None
 
     def stepped(self, optimizer: Any, constructed: Iterable[frozenset[int]]) -> DistributedDataParallel | None:
-        """An optimizer of something else than the vector is about to step: the copy that is trained by now.
+        """Called before an optimizer steps that trains nothing of the vector. Returns the copy that is trained by now.
         `constructed`: id() of what each DDP was made to train."""
         if not self._seen:
             return None
@@ -96,7 +96,7 @@ class Copies:
 
 
 def parts_of(module: nn.Module) -> dict[int, nn.Module]:
-    """All, itself among them, by id(): a module may define __eq__ and have no hash."""
+    """All submodules and `module` itself by id(), because a module may define __eq__ and have no hash."""
     parts: dict[int, nn.Module] = {}
     left = [module]
     while left:
@@ -108,7 +108,7 @@ def parts_of(module: nn.Module) -> dict[int, nn.Module]:
 
 
 def is_ignored(module: nn.Module, name: str) -> bool:
-    """Whether a DDP around `module` leaves this parameter or buffer of it alone."""
+    """Whether a DDP around `module` ignores this parameter or buffer of it."""
     names = torch_compat.ignored_by_ddp(module)
     return name in names or (bool(names) and "." not in name and f".{name}" in names)
 
@@ -118,15 +118,15 @@ class Loads:
         self._parts: dict[int, weakref.ref[nn.Module]] = {}
 
     def note(self, module: nn.Module) -> None:
-        # All its parts: what holds them may be gone by then.
+        # Note all parts: the module that holds them may be gone by then.
         self._parts.update((key, weakref.ref(part)) for key, part in parts_of(module).items())
 
     def noted(self) -> list[nn.Module]:
-        """Those that are there still."""
+        """The noted modules that are still alive."""
         return [module for module in (ref() for ref in self._parts.values()) if module is not None]
 
     def take(self) -> list[nn.Module]:
-        """Likewise. The notes are needed no longer."""
+        """The same, and forgets them."""
         noted = self.noted()
         self._parts.clear()
         return noted

@@ -1,8 +1,8 @@
-"""A copy of the optimizer's state: what can be copied, how it is described, and where in it a parameter's state lies.
+"""A copy of the optimizer's state: what can be copied, how it is described, and where a parameter's state lies in it.
 
-A copy is a description (JSON; docs/protocol/rounds.md, "Optimizer state") and bytes: of each trained parameter in the
-vector's order the state tensors of its shape ("planes", in bfloat16), then of the next. What is a single number travels
-in the description.
+A copy is a description (JSON; docs/protocol/rounds.md, "Optimizer state") and bytes. The bytes hold, for each trained
+parameter in the vector's order, the state tensors of its shape ("planes", in bfloat16). Single numbers travel in the
+description.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SENT_AS = {
 }
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (*_SENT_AS, torch.int64, torch.int32, torch.bool)}
 _NUMBERS = {"int": int, "float": float, "bool": bool}
-# What may differ between two optimizers with the same state: rates, and how the step is carried out.
+# Settings that may differ between two optimizers with the same state: rates, and how the step is carried out.
 _RATES = frozenset({"params", "param_names", "lr", "initial_lr", "weight_decay", "eps"})
 _WAYS = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize"})
-# Numbers whatever the parameter's shape, even where that is one of a single number.
+# Always sent as single numbers, even if the parameter has only one element, too.
 _COUNTS = frozenset({"step", "mu_product"})
-# State of another class (torchao's OptimState8bit) holds more than a copy of its numbers would.
+# State tensors of another class (torchao's OptimState8bit) hold more than a copy of their numbers would.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NOT_SERVED = "which collab does not serve to other sites"
 
 
 class Unsuitable(Exception):
-    """Why an optimizer's state is not served or not taken, as a text for people."""
+    """Why an optimizer's state is not served or not taken, as text for the user."""
 
 
 class Plane(NamedTuple):
@@ -52,7 +52,7 @@ class Scalar(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What parameters of one kind hold."""
+    """What the parameters of one kind hold."""
 
     kind: str
     settings: dict[str, Any]
@@ -64,26 +64,26 @@ class Layout:
 
 
 class Part(NamedTuple):
-    """A parameter's state within a copy."""
+    """Where one parameter's state lies within a copy."""
 
     layout: Layout
-    number: int  # among the parameters of that layout
+    number: int  # index among the parameters of that layout
     begin: int  # its first byte
 
 
 @dataclass
 class Fetch:
-    """What a site that joins a running swarm has of the optimizer state, until its optimizers have stepped."""
+    """The fetched optimizer state of a site that joins a running swarm, until its optimizers have stepped."""
 
     data: torch.Tensor | None = None
-    parts: list[Part | None] = field(default_factory=list)  # of each trained parameter
+    parts: list[Part | None] = field(default_factory=list)  # one for each trained parameter
     left: int = 0  # parts that no optimizer has taken yet
-    seen: set[int] = field(default_factory=set)  # numbers of optimizers that have come
-    waited: int = 0  # steps of optimizers that have come, since the last one came
+    seen: set[int] = field(default_factory=set)  # numbers of the optimizers that have stepped
+    waited: int = 0  # steps of known optimizers since a new one last appeared
     over: bool = False
 
     def comes(self, number: int) -> int:
-        """That optimizer is about to step. 0: for the first time; else how many steps have passed since another did."""
+        """This optimizer is about to step. 0: for the first time; else the steps since a new optimizer appeared."""
         self.waited = self.waited + 1 if number in self.seen else 0
         self.seen.add(number)
         return self.waited
@@ -136,7 +136,7 @@ def make(optimizers: Iterable[Any], trained: Sequence[tuple[int, int]]) -> tuple
 def _described(
     optimizer: Any, group: dict[str, Any], parameter: torch.Tensor
 ) -> tuple[dict[str, Any], list[tuple[str, str, Any]], list[tuple[torch.Tensor, torch.dtype]]]:
-    """(layout without values, scalars with this parameter's, tensors with the type they are sent in)"""
+    """Returns (layout without values, scalars with this parameter's value, tensors with the type they are sent in)."""
     kind = kind_of(optimizer)
     if "step" in group:
         raise Unsuitable(f"{kind} counts its steps in its parameter groups, {_NOT_SERVED}")
@@ -166,7 +166,7 @@ def _described(
     return layout, scalars, tensors
 
 
-# What an optimizer of torch keeps for each parameter from its first step on: with less it fails in its next one.
+# What each of torch's optimizers keeps for a parameter from its first step on; with less its next step fails.
 KEEPS = {
     "Adadelta": {"square_avg", "acc_delta", "step"},
     "Adagrad": {"sum", "step"},
@@ -191,7 +191,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:
-    """What decides which state is kept: words and switches as they are, of numbers whether they are zero."""
+    """Settings that decide which state is kept: strings and flags as they are, of numbers whether they are zero."""
     settings: dict[str, Any] = {}
     for name, value in group.items():
         if name in _RATES or name in _WAYS:
@@ -204,8 +204,8 @@ def settings_of(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_fresh(held: Any) -> bool:
-    """Of a parameter: what its optimizer keeps for it is as before the first step. Some make their zeros early: before
-    the first step, or in it before its closure runs."""
+    """Whether a parameter's state is as before the first step. Some optimizers make their zeros early: before the first
+    step, or during it before its closure runs."""
     return all(map(_is_nothing, held.values())) or (held.get("step") is not None and float(held["step"]) == 0)
 
 
@@ -216,7 +216,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def parts_of(text: str, elements: list[int]) -> list[Part | None]:
-    """Where in a copy each trained parameter's state lies. The description is not trusted."""
+    """Where each trained parameter's state lies in a copy. The description is not trusted."""
     try:
         found = json.loads(text)
         if found["version"] != _VERSION:
@@ -254,7 +254,7 @@ def _layout(entry: Any, count: int) -> Layout:
         if len(scalar.values) not in (1, count):
             raise ValueError(f"{len(scalar.values)} values for {count} parameters")
         if not all(isinstance(value, int | float) and abs(value) < 2**53 for value in scalar.values):
-            raise ValueError(f"a value of {scalar.key}")  # NaN and infinity as well
+            raise ValueError(f"a value of {scalar.key}")  # NaN and infinity, too
     return Layout(str(entry["class"]), dict(entry["settings"]), planes, scalars)
 
 
@@ -270,6 +270,6 @@ def number_in(scalar: Scalar, number: int, group: Any, parameter: torch.Tensor) 
     value = scalar.values[number if len(scalar.values) > 1 else 0]
     if scalar.kind in _NUMBERS:
         return _NUMBERS[scalar.kind](value)
-    # As Optimizer.load_state_dict places step counts.
+    # Place step counts as Optimizer.load_state_dict does.
     on_device = group.get("capturable") or group.get("fused")
     return torch.tensor(value, dtype=_DTYPES[scalar.kind], device=parameter.device if on_device else "cpu")

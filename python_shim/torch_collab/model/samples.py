@@ -1,5 +1,5 @@
-"""How many samples a forward has seen: dimension 0 of the first tensor among its arguments; of a list of samples, as
-detectors take it, its length.
+"""Counts the samples that a forward has seen: dimension 0 of the first tensor among its arguments, or the length of a
+list of samples (as detectors take it).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def _is_list_of(value: Any, kind: type) -> bool:
 
 
 def _are_samples(value: Any) -> bool:
-    """One mapping a sample: it has numbers and words beside its tensors, or these have nothing in common.
+    """True if each mapping is one sample: it has numbers or strings beside tensors, or the tensors' sizes differ.
 
-    Parts of one batch (a query's and an answer's, say) have tensors alone, all of the batch's size.
+    Mappings that are parts of one batch (queries and answers, say) hold tensors alone, all of the batch's size.
     """
     if not _is_list_of(value, Mapping):
         return False
@@ -59,11 +59,11 @@ def _first_tensor(value: Any) -> torch.Tensor | None:
 
 
 class SampleCounter:
-    """Samples of this rank since the last step. What the script counts itself replaces what forwards show."""
+    """This rank's samples since the last step. A count by the script itself replaces the one from the forwards."""
 
     def __init__(self) -> None:
-        self._trained: int | None = None  # in forwards in training mode; None: there was none
-        self._looked_at = 0  # in eval mode, with gradients on: an evaluation, or training in that mode
+        self._trained: int | None = None  # from forwards in training mode; None: there was none
+        self._looked_at = 0  # from forwards in eval mode with gradients: an evaluation, or training in that mode
         self._told: int | None = None
 
     def saw(self, n: int, in_training_mode: bool = True) -> None:
@@ -78,7 +78,7 @@ class SampleCounter:
         self._told = n if self._told is None else self._told + n
 
     def take(self) -> int:
-        """At a step of the model. What was trained without a forward that was seen weighs something too."""
+        """Called at a step of the model. A step without any seen forward weighs something, too."""
         seen = self._looked_at if self._trained is None else self._trained
         count = max(1, seen) if self._told is None else self._told
         self._trained, self._looked_at, self._told = None, 0, None

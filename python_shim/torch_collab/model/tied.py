@@ -1,7 +1,7 @@
-"""Tensors that lie in one memory though they are several objects: `decoder.weight.data = encoder.weight.data`.
+"""Tensors that are several objects in one memory: `decoder.weight.data = encoder.weight.data`.
 
-A round moves the parameters by what it found. What lies in the same memory twice would be moved twice: where that is
-the very same memory it is taken once, where it is a part of it it is refused.
+A round adds its change to each parameter, so memory that appears twice would be changed twice. If two tensors share all
+of their memory, the vector holds one of them. If they overlap in part, they are refused.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a tensor lies. Equal ones are the same elements in the same order."""
+    """Where a tensor lies. Equal places hold the same elements in the same order."""
 
     device: torch.device
     start: int  # address
     dtype: torch.dtype
     shape: torch.Size
-    strides: tuple[int, ...]  # in elements, 0 where the shape is 1
+    strides: tuple[int, ...]  # in elements; 0 where the shape is 1
 
     @property
     def end(self) -> int:
@@ -32,22 +32,22 @@ class Place(NamedTuple):
 
 
 def place_of(tensor: torch.Tensor) -> Place | None:
-    """None: it has no memory (of the meta device, of no elements, freed for a while), or none that can be asked for."""
+    """None: the tensor has no memory (meta device, no elements, freed for a while), or does not tell where it is."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     try:
         start = tensor.data_ptr() if tensor.untyped_storage().nbytes() > 0 else 0
-    except (RuntimeError, NotImplementedError):  # of a class of its own, which wraps others
+    except (RuntimeError, NotImplementedError):  # a tensor subclass that wraps other tensors
         return None
     strides = tuple(stride if extent > 1 else 0 for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return Place(tensor.device, start, tensor.dtype, tensor.shape, strides) if start else None
 
 
 def merge(entries: list[Entry]) -> list[Entry]:
-    """The same without parameters and buffers that are the memory of a trained parameter, which are `tied` to it.
+    """The entries less those that share all the memory of a trained parameter, whose entry lists them as `tied`.
 
-    Raises RuntimeError, naming both, where one has a part of the memory of another. Averaged buffers may have that of
-    each other: they become the mean, which is the same however often it is written.
+    Raises RuntimeError with both names where two tensors overlap in part. Averaged buffers may overlap each other: they
+    become the mean, which is the same however often it is written.
     """
     first: dict[Place, int] = {}
     tied: dict[int, list[Entry]] = {}
@@ -67,8 +67,8 @@ def merge(entries: list[Entry]) -> list[Entry]:
 
 
 def _refuse_overlaps(placed: Iterable[tuple[Place | None, Entry]]) -> None:
-    """By address: those that begin before an earlier one ends are looked at element by element, as columns of one
-    matrix lie between each other and share nothing."""
+    """Orders the tensors by address. Those that begin before an earlier one ends are compared element by element: the
+    columns of one matrix interleave and share nothing."""
     ordered = sorted(
         ((place, entry) for place, entry in placed if place is not None),
         key=lambda each: (str(each[0].device), each[0].start),
@@ -85,7 +85,7 @@ def _refuse_overlaps(placed: Iterable[tuple[Place | None, Entry]]) -> None:
 
 
 def _refuse_shared_bytes(group: list[tuple[Place, Entry]]) -> None:
-    """Of those whose first and last bytes lie within each other's."""
+    """Compares tensors whose address ranges overlap."""
     if len(group) < 2 or all(entry.buffer for _, entry in group):
         return
     begin = group[0][0].start

@@ -1,4 +1,4 @@
-"""How often a script calls collectives between sites, and what they take of its time."""
+"""How often a script calls collectives between sites, and how much of its time they take."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 WINDOW = 20  # steps that are looked at together
-_NEARLY_ALL = 0.9  # of them
-_WORTH_TELLING = 0.02  # of the time
-_REST = 1000  # steps until it is looked at again, ten times as many after each telling
+_NEARLY_ALL = 0.9  # of these steps
+_WORTH_TELLING = 0.02  # share of the time
+_REST = 1000  # steps until the next look; ten times as many after each report
 
 
 class EveryStep(NamedTuple):
-    calls: float  # a step
-    seconds: float  # a step
+    calls: float  # per step
+    seconds: float  # per step
     share: float  # of the time
     names: tuple[str, ...]
 
 
 class CollectiveTraffic:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reduced = 0  # elements, between sites, in backward too
-        self.in_backward = 0  # of them
+        self.reduced = 0  # elements reduced between sites, including those in backward
+        self.in_backward = 0  # of these, the elements in backward
         self._clock = clock
         self._rest = _REST
         self._skip = 1  # the first step begins long before it is counted
@@ -46,7 +46,7 @@ class CollectiveTraffic:
         self.in_backward += elements if in_backward else 0
 
     def stepped(self) -> EveryStep | None:
-        """A step of the model is done; what to tell, at the end of a window in which they came at every step."""
+        """At a step of the model. Returns a report at the end of a window in which nearly every step had calls."""
         if self._skip:
             self._skip -= 1
             if not self._skip:

@@ -1,4 +1,4 @@
-"""Optimizers that keep parameters of their own (fp32 masters, slow weights) and go on from those after a round."""
+"""Finds optimizers that keep their own copy of the parameters (fp32 masters, slow weights) and undo rounds with it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from torch import Tensor
 
 from torch_collab.model.optimizer_copy import PLAIN
 
-# A step of momentum goes on where the steps before it went: of H of them it is about 1/H, of fewer too much.
+# With momentum, the step after H steps moves on by about 1/H of their way; after few steps that is too much.
 LEAST_STEPS = 5
 _LEAST_VALUES = 16
-_BAND = (0.5, 1.5)  # of what the round changed, that is back after one step
+_BAND = (0.5, 1.5)  # how much of the round's change is undone after one step
 _SHARE = 0.6  # of the values
 _IN_A_ROW = 2
 
-_LOOKS = 4  # slow weights are made after a few steps
+_LOOKS = 4  # looks at the optimizers: slow weights appear only after a few steps
 _TENSORS = 4
 _ELEMENTS = 4096
 _NEARER = 0.9
 
 
 class UndoneRounds:
-    """One step after a round: is what it changed changed back?
+    """Checks one step after a round whether its change was undone.
 
-    Value by value: the share of what the round changed that is back. With masters that is 1, give or take a step. An
-    ordinary step, small or large against the round's change, has few values between the bounds, whatever its direction.
+    For each value this is the part of the round's change that was taken back. With masters it is 1, give or take a
+    step. After an ordinary step few values lie within the bounds, whatever its size and direction.
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class UndoneRounds:
         self._in_a_row = 0
         self._told = False
         self._looks = 0
-        self._copies: list[_Copy] = []  # in states of optimizers, seen at the last round
+        self._copies: list[_Copy] = []  # copies in optimizers' states, seen at the last round
 
     def round(self, before: Tensor | None, after: Tensor | None, steps: int) -> None:
-        """Values before and after a round that came of so many steps."""
+        """The values before and after a round that followed so many steps."""
         fits = before is not None and after is not None and before.shape == after.shape and steps >= LEAST_STEPS
         self._round = (before, after) if fits and not self._told else None
 
     def step(self, values: Tensor | None) -> bool:
-        """The values after a step. True: two rounds in a row were undone, told once."""
+        """Takes the values after a step. True, only once: two rounds in a row were undone."""
         for copy in self._copies:
             copy.step()
         held, self._round = self._round, None
@@ -62,8 +62,8 @@ class UndoneRounds:
         return True
 
     def keeper(self, optimizers: Any) -> tuple[str, str] | None:
-        """At a round, (class, name of the state) of an optimizer whose state holds a copy of its parameters, and went
-        on from that after the round before; told once."""
+        """Called at a round. Returns (class, name of the state) of an optimizer whose state holds a copy of its
+        parameters and that went on from this copy after the previous round; only once."""
         found = next(((copy.kind, copy.name) for copy in self._copies if copy.kept), None)
         self._copies = []
         if self._told or self._looks == _LOOKS:
@@ -78,8 +78,8 @@ class UndoneRounds:
 
 
 class _Copy:
-    """A state that lies close to its parameters at a round. One step later it is near what it was then, or what the
-    round has brought: some optimizers write it anew from the parameters in each step (SAM)."""
+    """A state that is close to its parameters at a round. One step later it is nearer either to its old values (a copy
+    that is kept) or to the round's result: some optimizers rewrite it from the parameters in each step (SAM)."""
 
     def __init__(self, optimizer: Any, name: str) -> None:
         self.kind, self.name = type(optimizer).__name__, name
@@ -97,7 +97,7 @@ class _Copy:
         return torch.cat([_head(held[p][self.name]) for p in self._parameters])
 
     def step(self) -> None:
-        """The first since the round counts."""
+        """The first step after the round decides."""
         now, then = self._read(), self._then
         self._state, self._then, self._parameters = None, None, []
         if now is not None and then is not None and now.shape == then.shape == self._brought.shape:
@@ -109,14 +109,14 @@ def _head(tensor: Tensor) -> Tensor:
 
 
 def copy_kept_by(optimizer: Any) -> str:
-    """The name of a state that lies close to the parameters it is of; "": none. A moment is nowhere near them."""
+    """The name of a state that is close to its parameters; "": none. Moments are nowhere near them."""
     held = getattr(optimizer, "state", None)
     if not isinstance(held, Mapping):
         return ""
     if all(callable(getattr(optimizer, name, None)) for name in ("train", "eval")) and any(
         isinstance(of_one, Mapping) and "z" in of_one for of_one in held.values()
     ):
-        return "z"  # schedule-free: it runs ahead of what is trained, soon far
+        return "z"  # schedule-free: it runs ahead of the trained parameters, and is soon far from them
     looked = 0
     names: set[str] | None = None
     for parameter, of_one in list(held.items()):
@@ -129,7 +129,7 @@ def copy_kept_by(optimizer: Any) -> str:
             break
     names = names or set()
     if isinstance(optimizer, torch.optim.ASGD):
-        names.discard("ax")  # an average that it never reads
+        names.discard("ax")  # an average that the optimizer never reads
     return min(names, default="")
 
 

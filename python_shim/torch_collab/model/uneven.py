@@ -1,10 +1,10 @@
-"""Steps inside `with ddp.join():`, at a site of several ranks, of which some run out of inputs before others."""
+"""Steps inside `with ddp.join():` at a site of several ranks, some of which run out of inputs before the others."""
 
 from __future__ import annotations
 
 
 class UnevenInputs:
-    """A round takes all ranks of the site: none comes until they have left `join()` together."""
+    """A round takes all ranks of the site, so none runs until they have left `join()` together."""
 
     def __init__(self) -> None:
         self.inside: object | None = None  # the torch.distributed.algorithms.Join that is entered

@@ -1,6 +1,7 @@
-"""Training of which nobody sees the steps, or the forwards: parameters that change between synchronised backward
-passes without a `torch.optim.Optimizer` of theirs, or where no pass has gradients, and optimizers that step before any
-forward of a DDP that they train, or where there is no DDP. No round would ever come, and nothing would say so.
+"""Finds training that causes no rounds, because its steps or forwards are not seen.
+
+Parameters may change between synchronised backward passes without a `torch.optim.Optimizer` of theirs, or without any
+pass that has gradients. Optimizers may step before a forward of a DDP that they train, or without a DDP.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-# So many changes without a step are no warm-up of anything.
+# So many changes without a step are no warm-up.
 PASSES = 20
 _SAMPLED = 8
-_MOST_LOOKS = 1000  # each waits for the device
+_MOST_LOOKS = 1000  # each look waits for the device
 
 
 class _Changes:
-    """How often a few values of the parameters were others than at the look before."""
+    """How often a few values of the parameters differed from the previous look."""
 
     def __init__(self) -> None:
         self._values: list[float] | None = None
@@ -100,7 +101,7 @@ class UnseenForwards:
 
     @property
     def none(self) -> bool:
-        """No such step was seen."""
+        """Whether no such step was seen."""
         return self._steps == 0
 
     def stepped(self, optimizer: Optimizer, of_ddps: Iterable[frozenset[int]], tells: bool) -> None:
@@ -124,10 +125,10 @@ class StepsWithoutDdp:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._elements = 0  # of the largest optimizer
+        self._elements = 0  # held by the largest optimizer
 
     def stepped(self, optimizer: Optimizer) -> bool:
-        """Whether they are so many by now."""
+        """Counts a step. True once there were PASSES of them."""
         if self._steps == PASSES:
             return False
         self._steps += 1
@@ -136,13 +137,13 @@ class StepsWithoutDdp:
         return self._steps == PASSES
 
     def are_reduced(self, elements: int) -> bool:
-        """Whether the script reduces gradients by itself, which has reduced so many `elements` between sites: more than
-        metrics, and the parameters once, that sites begin alike."""
+        """Whether the script reduces gradients by itself. `elements` were reduced between sites: more than for metrics
+        and for one initial broadcast of the parameters."""
         return 0 < 2 * self._elements < elements
 
 
 def sample(parameters: list[Tensor]) -> list[float]:
-    """The element in the middle of a few of the parameters."""
+    """The middle element of a few of the parameters."""
     stride = max(1, len(parameters) // _SAMPLED)
     return [
         float(parameter.detach()[tuple(extent // 2 for extent in parameter.shape)])

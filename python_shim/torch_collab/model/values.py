@@ -1,7 +1,7 @@
-"""Whether the parameters are what training has left: a few of their values are noted after each counted step.
+"""Checks that the parameters are those that training has left: a few values are noted after each counted step.
 
-A script may put others in their place for a while: an average of weights while it evaluates, the best state before it
-ends. A round must not average those. On a GPU the values are noted there, and nothing waits for them.
+A script may replace them for a while: by an average of weights while it evaluates, or by the best state before it ends.
+A round must not average those. On a GPU the values are noted on the device, so nothing waits for them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch import Tensor
 
 _VALUES = 64
 _TENSORS = 16
-_HABIT = 2  # changes between a step and the next forward, of few looks: the script edits after its steps (WGAN clips)
+_HABIT = 2  # of few looks, changes between a step and the next forward: then the script edits after steps (WGAN clips)
 
 
 class Sample:
-    """Elements of tensors that are alike in type and device, of the storage under them by now."""
+    """Sampled elements of tensors with one type and device, read from the storage that they have now."""
 
     def __init__(self, tensors: Sequence[Tensor], each: int) -> None:
         self._each = each
@@ -33,9 +33,9 @@ class Sample:
         return torch.cat(self._views)
 
     def _view(self, tensor: Tensor) -> Tensor:
-        # The elements lie close together, in whatever order.
+        # Elements in storage order: the tensor is dense, but its dimensions may be permuted.
         count = min(self._each, tensor.numel())
-        if count == 0:  # the script has let go of it
+        if count == 0:  # the script has freed its memory
             return self._elements(tensor, 0, 1, 0).to(self._tensors[0].device)
         stride = tensor.numel() // count
         start = tensor.storage_offset() + stride // 2
@@ -46,7 +46,7 @@ class Sample:
 
 
 class ByteSample(Sample):
-    """The same as a row of bytes an element: torch can copy and join no elements of some types (int4)."""
+    """The same with each element as a row of bytes: torch cannot copy or concatenate elements of some types (int4)."""
 
     def _elements(self, tensor: Tensor, count: int, stride: int, start: int) -> Tensor:
         size, held = tensor.element_size(), torch.empty(0, dtype=torch.uint8, device=tensor.device)
@@ -63,7 +63,7 @@ def _dense(tensor: Tensor) -> bool:
 
 
 def by_kind(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
-    """The commonest first."""
+    """Groups the parameters by kind, the commonest kind first."""
     kinds: dict[object, list[Tensor]] = {}
     for parameter in parameters:
         if _dense(parameter):
@@ -72,14 +72,14 @@ def by_kind(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    """Bit by bit: NaN is NaN."""
+    """Equal bit by bit, so that NaN equals NaN."""
     if (a.dtype, a.device, a.shape) != (b.dtype, b.device, b.shape):
         a, b = a.cpu().double(), b.cpu().double()  # the model was moved, or cast
     return a.shape == b.shape and bool(torch.equal(a.view(torch.uint8), b.view(torch.uint8)))
 
 
 class Values:
-    """Of the parameters of a vector. `steps` counts those of all optimizers: one that was not counted changes them."""
+    """Samples of a vector's parameters. `steps` counts all optimizers' steps: uncounted ones change them, too."""
 
     def __init__(self) -> None:
         self.noted: Tensor | None = None
@@ -92,7 +92,7 @@ class Values:
         self._before_load: list[tuple[Sample, Tensor]] = []
 
     def note(self, parameters: Sequence[Tensor], steps: int) -> Tensor | None:
-        """After a counted step, and after a round."""
+        """Called after a counted step, and after a round."""
         if parameters is not self._of:
             self._of, self._sample = parameters, None
             if kinds := by_kind(parameters):
@@ -104,7 +104,7 @@ class Values:
         return self.noted
 
     def before_forward(self) -> None:
-        """A training forward begins. A look may wait for a GPU, so there they become rare."""
+        """Called when a training forward begins. A look may wait for a GPU, so looks become rare there."""
         if self._looked or self.noted is None:
             return
         self._looked = True
@@ -113,13 +113,13 @@ class Values:
             self._edits += self._differ()
 
     def before_load(self, steps: int) -> None:
-        """A state is about to be loaded into some of the parameters. It may be a part's: all of them are noted."""
+        """Called before a state is loaded into some of the parameters, or one part's. All of them are noted."""
         if self._known(steps) and not self._before_load and self._of is not None:
             samples = [Sample(tensors, 4) for tensors in by_kind(self._of)]
             self._before_load = [(sample, sample.read()) for sample in samples]
 
     def replaced(self, steps: int) -> bool:
-        """Others stand there than after the last step or round."""
+        """Whether the values differ from those after the last step or round."""
         if not self._known(steps):
             return False
         if any(not same(sample.read(), before) for sample, before in self._before_load):
@@ -135,5 +135,5 @@ class Values:
 
 
 def capturing() -> bool:
-    """A CUDA graph: a look at values would break it."""
+    """Whether a CUDA graph is being captured: a look at values would break it."""
     return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())

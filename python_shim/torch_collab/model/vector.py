@@ -1,5 +1,5 @@
-"""Which tensors of the DDP modules make the vector, that the ranks of a site agree on it, and what becomes of its
-parameters while the script trains.
+"""Which tensors of the DDP modules make up the vector, the check that a site's ranks agree on it, and what happens to
+its parameters while the script trains.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _versions = itertools.count(1)
 
-# What each DDP was constructed to train: id() of parameters that its reducer keeps alive.
+# What each DDP was constructed to train: id() of parameters, which its reducer keeps alive.
 Constructed = Mapping["DistributedDataParallel", frozenset[int]]
 
 
 def trained_by(module: DistributedDataParallel, constructed: Constructed) -> frozenset[int]:
-    """id() of what `module` trains. What is frozen for a while (the other half of a GAN) counts; copies of a DDP were
-    not seen when they were constructed."""
+    """id() of what `module` trains. Parameters that are frozen for a while (the other half of a GAN) count. The
+    construction of a DDP's copy was not seen."""
     made_with = constructed.get(module)
     if made_with is not None:
         return made_with
@@ -47,10 +47,10 @@ def trained_by(module: DistributedDataParallel, constructed: Constructed) -> fro
 def collect(modules: list[DistributedDataParallel], constructed: Constructed, with_buffers: bool) -> list[Entry]:
     """The tensors in order: the parameters of each DDP in order of construction, then the float buffers of each.
 
-    Buffers come last because ranks of a site may differ in them. Those that are not persistent, or hold NaN or infinity
-    now (a causal mask of -inf), are left out of the vector: they are tables, and a mean of them would be none. Tied
-    tensors come once, be they one object or several in one memory. With several DDP modules names start with `ddp0.`,
-    `ddp1.`, … What a DDP was told to ignore is a rank's own, and no part of what sites hold in common.
+    Buffers come last because a site's ranks may differ in them. Buffers that are not persistent, or hold NaN or
+    infinity now (a causal mask of -inf), are left out of the vector: they are tables, and their mean has no meaning.
+    Tied tensors come once, whether one object or several in one memory. With several DDP modules names start with
+    `ddp0.`, `ddp1.`, … Tensors that a DDP was told to ignore belong to a rank alone; sites do not share them.
     """
     parameters: list[Entry] = []
     buffers: list[Entry] = []
@@ -98,7 +98,7 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
 
 
 def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
-    """DTensor parameters: fully_shard, tensor or pipeline parallel parts."""
+    """Refuses DTensor parameters: fully_shard, and tensor or pipeline parallel parts."""
     for name, tensor in named:
         if torch_compat.is_dtensor(tensor):
             raise RuntimeError(
@@ -108,7 +108,7 @@ def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
 
 
 def _not_persistent(module: torch.nn.Module) -> set[str]:
-    """Names of the buffers that a state_dict does not have."""
+    """Names of the buffers that are not in the state_dict."""
     names: set[str] = set()
     for owner, part in module.named_modules(remove_duplicate=False):
         prefix = owner + "." if owner else ""
@@ -117,37 +117,36 @@ def _not_persistent(module: torch.nn.Module) -> set[str]:
 
 
 def _finite(buffer: torch.Tensor) -> bool:
-    """As float32, which is how it would travel."""
+    """Whether the buffer is finite as float32, the type in which it travels."""
     if buffer.layout != torch.strided or buffer.is_meta or torch_compat.is_dtensor(buffer):
-        return True  # refused in words, here or when the vector is made
+        return True  # refused with a message, here or when the vector is made
     return bool(torch.isfinite(buffer.detach().float()).all())
 
 
 class Vector:
     """The parameters that the sites of one generation average, and the modules they belong to.
 
-    It belongs to the parameters: new storage under a parameter is followed by the compiled core. Here new *objects* in
-    a parameter's place are found: before each training forward in the places where parameters stood, and once a round
-    in the modules as they are by then.
+    The compiled core follows new storage under a parameter. This class finds new *objects* in a parameter's place:
+    before each training forward in the places where parameters stood, and once a round in the modules as they are.
     """
 
     def __init__(self, modules: list[DistributedDataParallel], entries: list[Entry], ranks: int) -> None:
         self.entries = entries
-        self.version = 0  # another one, never used again, with each new object
+        self.version = 0  # a fresh number with each new object
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
         self._roots = [weakref.ref(ddp.module) for ddp in modules]
         self._look_again = False
-        # id() and elements of each trained parameter, in order; of those that are tied by their memory each one.
+        # id() and elements of each trained parameter in order, including those that share memory.
         self.trained: tuple[tuple[int, int], ...] = ()
-        self.ids: frozenset[int] = frozenset()  # id() of each
+        self.ids: frozenset[int] = frozenset()  # the ids of `trained`
         self._ranks = ranks
         self.parameters: list[torch.Tensor] = []  # trained, in order
-        self._positions: dict[int, int] = {}  # by id(), among the tensors of the vector
-        self._tied: list[tuple[Entry, Entry]] = []  # that of the vector, and the other in its memory
+        self._positions: dict[int, int] = {}  # by id(), index among the tensors of the vector
+        self._tied: list[tuple[Entry, Entry]] = []  # the vector's entry, and the other one in its memory
         self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         self._frozen: list[tuple[str, torch.Tensor]] = []
         self._told: set[str] = set()
-        self._buffers_seen: set[str] = set()  # that came after this was made
+        self._buffers_seen: set[str] = set()  # buffers that appeared after this vector was made
         self._buffers_added: list[str] = []
         self.values = Values()
         self.frozen = FrozenValues()
@@ -158,7 +157,7 @@ class Vector:
         return module in self._modules
 
     def covers(self, module: DistributedDataParallel, constructed: Constructed) -> bool:
-        """Does `module`, a DDP that was made later, train just what it holds of the vector? Then it is one of ours."""
+        """Whether `module`, a DDP made later, trains exactly what it holds of the vector: then it belongs here."""
         trained = trained_by(module, constructed)
         if not trained or trained != {id(p) for p in module.parameters() if id(p) in self.ids}:
             return False
@@ -168,14 +167,14 @@ class Vector:
         return True
 
     def look_again(self) -> None:
-        """A round has passed: the next look walks through the modules."""
+        """Called after a round: the next look walks through the modules."""
         self._look_again = True
 
     def changes(self) -> list[tuple[int, Entry, torch.Tensor]]:
-        """Before a training forward: new objects that stand in the place of tensors of the vector, as (position in
-        the vector, entry, object).
+        """Called before a training forward. Returns new objects that took the place of tensors of the vector, as
+        (position in the vector, entry, object).
 
-        Raises RuntimeError for what cannot be averaged any more, by name.
+        Raises RuntimeError, with the name, for a tensor that can no longer be averaged.
         """
         self.values.before_forward()
         self.frozen.before_forward(self._frozen)
@@ -194,11 +193,11 @@ class Vector:
         return self._walk()
 
     def frozen_changed(self, alike: bool) -> str:
-        """After a round, see FrozenValues."""
+        """Called after a round; see FrozenValues.after_round()."""
         return self.frozen.after_round(self._frozen, alike)
 
     def take(self, changes: list[tuple[int, Entry, torch.Tensor]]) -> None:
-        """What `changes` found stands in the place of the entries' tensors from here on."""
+        """From here on the new objects in `changes` are the entries' tensors."""
         if not changes:
             return
         tensors = {id(entry): tensor for _, entry, tensor in changes}
@@ -228,7 +227,7 @@ class Vector:
                             self._places.append((slots, name, wanted[id(tensor)]))
 
     def _walk(self) -> list[tuple[int, Entry, torch.Tensor]]:
-        """Compares the modules as they are with the entries, by name."""
+        """Compares the modules' present tensors with the entries, by name."""
         changed: list[tuple[int, Entry, torch.Tensor]] = []
         now: dict[str, torch.Tensor] = {}
         passing: set[str] = set()
@@ -255,7 +254,7 @@ class Vector:
                     raise RuntimeError(self._gone(entry))
                 continue  # the same tensor under another name: tied, or its module was renamed
             if not entry.buffer and not isinstance(tensor, torch.nn.Parameter):
-                self._look_again = True  # torch.func.functional_call has put another there for the time of a call
+                self._look_again = True  # torch.func.functional_call has put another tensor there during a call
                 continue
             if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
                 raise RuntimeError(
@@ -280,7 +279,7 @@ class Vector:
         return changed
 
     def _note_buffer(self, name: str, tensor: torch.Tensor) -> None:
-        """One that has a name which is in no entry."""
+        """Notes a buffer whose name is in no entry."""
         if isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or name in self._buffers_seen:
             return
         self._buffers_seen.add(name)
@@ -288,12 +287,12 @@ class Vector:
             self._buffers_added.append(name)
 
     def take_added_buffers(self) -> list[str]:
-        """Names of those that have come since, and would be averaged if they had been there; each once."""
+        """Names of buffers that came later and would have been averaged from the start; each name once."""
         added, self._buffers_added = self._buffers_added, []
         return added
 
     def _follow_tied(self, now: dict[str, torch.Tensor]) -> None:
-        """New objects in the place of tied ones, which must lie in the memory of what they are tied to by now."""
+        """Takes new objects in the place of tied ones. They must share memory with the tensor that they are tied to."""
         followed: dict[int, list[Entry]] = {}
         changed = False
         for entry, other in self._tied:
@@ -303,7 +302,7 @@ class Vector:
                 continue
             tensor, there = now[other.name], now.get(entry.name, entry.tensor)
             if not all(isinstance(each, torch.nn.Parameter) for each in ([there] if other.buffer else [there, tensor])):
-                self._look_again = True  # for the time of a call, see _walk()
+                self._look_again = True  # replaced during a call, see _walk()
                 tensor = other.tensor
             elif tied.place_of(tensor) != tied.place_of(there):
                 raise RuntimeError(_no_longer_tied(entry, other))
@@ -316,7 +315,7 @@ class Vector:
             self._index()
 
     def _untied(self) -> tuple[Entry, Entry] | None:
-        """The first two that lay in one memory and do not by now."""
+        """The first pair that shared memory and no longer does."""
         apart = (pair for pair in self._tied if tied.place_of(pair[0].tensor) != tied.place_of(pair[1].tensor))
         return next(apart, None)
 
@@ -363,9 +362,9 @@ def _another_object(entry: Entry) -> str:
 
 
 def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Constructed, entries: list[Entry]) -> None:
-    """Of a site of several ranks: what is trained must be what the DDPs were constructed with."""
+    """At a site of several ranks the DDPs must have been constructed with all that is trained."""
     if any(ddp not in constructed for ddp in modules):
-        return  # a copy: its reducer was made with what it holds
+        return  # a copy: its reducer was made with the parameters it holds
     known = frozenset().union(*(constructed[ddp] for ddp in modules))
     for each in [each for entry in entries for each in (entry, *entry.tied)]:
         if each.trained and not each.buffer and id(each.tensor) not in known:

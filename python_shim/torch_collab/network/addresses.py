@@ -1,4 +1,4 @@
-"""Which address others dial to reach this process."""
+"""The addresses at which others dial this process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import re
 import socket
 
-RENDEZVOUS_PORT = 29400  # torchrun's own
-ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
+RENDEZVOUS_PORT = 29400  # torchrun's default port
+ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route; nothing is sent
 
 
 def split_host_port(address: str) -> tuple[str, int]:
-    """`host:port`, also `[::1]:port`. Raises ValueError that says what came."""
+    """`host:port`, also `[::1]:port`. Raises ValueError with the text that was given."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdigit():
@@ -28,7 +28,7 @@ def join_host_port(host: str, port: int) -> str:
 
 
 def host_and_port(text: str, port: int = RENDEZVOUS_PORT) -> tuple[str, int]:
-    """HOST or HOST:PORT, as torchrun's endpoint. Raises ValueError."""
+    """HOST or HOST:PORT, as in torchrun's endpoint. Raises ValueError."""
     if text.count(":") == 1 or (text.startswith("[") and not text.endswith("]")):
         return split_host_port(text)
     host = text.strip("[]")
@@ -78,7 +78,7 @@ NOT_DIALABLE = "none"  # in place of a host in COLLAB_ADVERTISE
 
 
 def is_wildcard(host: str) -> bool:
-    """True of a host to listen at that means every address of this machine."""
+    """Whether a listening host means every address of this machine."""
     return host.strip("[]") in ("", "0.0.0.0", "::", "*")
 
 
@@ -89,7 +89,7 @@ def chosen_address(advertise: str, listen: str) -> str:
 
 
 def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
-    """The host others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the swarm."""
+    """The host that others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end to the swarm."""
     if chosen := chosen_address(advertise, listen):
         return chosen
     towards = split_host_port(coordinators[0])[0] if coordinators else os.environ.get("MASTER_ADDR", "127.0.0.1")

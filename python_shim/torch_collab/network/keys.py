@@ -1,7 +1,7 @@
-"""The key that signs what nodes and ranks tell one another in torch's stores. It is derived from the swarm's token.
+"""The key that signs messages between nodes and ranks in torch's stores. It is derived from the swarm's token.
 
-The core derives it, as it derives the links' own key under another label. Certificates are no secret that all share:
-with them, as without a token, nothing is signed.
+The core derives it, as it derives the links' key under another label. Certificates hold no secret that all share: with
+them, as without a token, nothing is signed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from torch_collab import log, native
 
 CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
-KNOBS = ("token", "token_file", *CERTIFICATES)  # with them links are encrypted
+KNOBS = ("token", "token_file", *CERTIFICATES)  # with any of these, links are encrypted
 _PURPOSE = "store entry"
 _LOOK_AGAIN_SECONDS = 1.0
 
@@ -28,17 +28,17 @@ KINDS = {
 @dataclass(frozen=True)
 class SwarmKey:
     kind: str  # one of KINDS
-    secret: bytes = field(default=b"", repr=False)  # 32 bytes made of the token; empty without one
-    older: bytes = field(default=b"", repr=False)  # of the one before it, while it is still believed
+    secret: bytes = field(default=b"", repr=False)  # 32 bytes derived from the token; empty without one
+    older: bytes = field(default=b"", repr=False)  # from the previous token, while that is still accepted
     file: _TokenFile | None = field(default=None, repr=False, compare=False)
 
     def now(self) -> SwarmKey:
-        """As the token's file has it now."""
+        """The key from the token's file as it is now."""
         return self if self.file is None else self.file.key(self)
 
     @property
     def missing(self) -> str:
-        """Why this process has no secret, in words."""
+        """The reason why this process has no secret, as text."""
         return "this node has certificates and no token" if self.kind == "certificates" else "this node has none"
 
 
@@ -46,9 +46,9 @@ NO_KEY = SwarmKey("none")
 
 
 def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmKey:
-    """From COLLAB_ variables and the options of a process group, which win. Raises ValueError in words.
+    """Reads COLLAB_ variables and the options of a process group, which win. Raises ValueError with a message.
 
-    Looks at the knobs of token and certificates alone: who has another knob wrong still tells the others so, signed.
+    Reads only the knobs for token and certificates. A process with another knob wrong still tells the others, signed.
     """
     names = {f"COLLAB_{name.upper()}": name for name in KNOBS}
     config = native.load_config(
@@ -64,14 +64,14 @@ def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmK
 
 
 def _by_token(secrets: list[bytes], file: _TokenFile | None) -> SwarmKey:
-    """`secrets`: one or two, the one that signs first."""
+    """`secrets`: one or two; the first one signs."""
     return SwarmKey("token", secrets[0], secrets[1] if len(secrets) > 1 else b"", file)
 
 
 class _TokenFile:
-    """Read again when it changes, looked at once a second at most; one that has become unfit changes nothing.
+    """Reads the file again when it changes, at most once a second. A file that becomes invalid changes nothing.
 
-    Threads: any; two that look at once do the same.
+    Threads: any; two that read at once do the same.
     """
 
     def __init__(self, path: str, config: native.Settings) -> None:

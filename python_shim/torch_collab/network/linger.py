@@ -11,7 +11,7 @@ _LOOK_SECONDS = 1.0
 
 
 def linger(server: object, limit: float, began: float, others: Callable[[], list[str]] = list) -> None:
-    """`limit` seconds at most from `began` (time.monotonic) on. `others`: who lives, and may bring sites back."""
+    """Waits for at most `limit` seconds after `began` (time.monotonic). `others`: agents that may bring sites back."""
     said = ""
     while True:
         left = began + limit - time.monotonic()

@@ -1,6 +1,6 @@
 """Which transport a process's links to others use, and why.
 
-Chosen in the core, for its programs choose as well, from the knobs, the swarm's token and whether UCX loads.
+The core chooses, because its programs choose as well: from the knobs, the swarm's token and whether UCX loads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Choice:
 
 
 def choose(config: native.Settings, one_world: bool = False) -> Choice:
-    """Raises RuntimeError when what COLLAB_TRANSPORT asks for cannot be had here."""
+    """Raises RuntimeError if the transport that COLLAB_TRANSPORT asks for is not available here."""
     if config.transport == "gloo" and not one_world:
         raise RuntimeError(
             "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside it, use ucx "
@@ -38,12 +38,12 @@ def choose(config: native.Settings, one_world: bool = False) -> Choice:
 
 
 def make(config: native.Settings, advertise: str) -> dict[str, Any]:
-    """The chosen transport, if it is one that is dialled by address."""
+    """Makes the chosen transport, if it dials by address."""
     return native.addressed_transport(choose(config).kind, config, advertise)
 
 
 def _refuse_public(config: native.Settings, choice: Choice) -> None:
-    """Transports refuse addresses that are not near, unless asked to take them; this says so before the first dial."""
+    """Transports refuse public addresses unless told to accept them; this says so before the first dial."""
     given = {name: value for name, value, _ in config.values}
     if given.get("insecure") == "1" or (choice.kind == "tcp" and any(given.get(name) for name in keys.KNOBS)):
         return
@@ -62,7 +62,7 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
 
 
 def is_public(host: str) -> bool:
-    """Not all of its addresses are this machine's or private. An unknown name is left to the dialler."""
+    """Whether any of its addresses is neither this machine's nor private. The dialler judges unknown names."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:

@@ -1,4 +1,4 @@
-"""The page for a browser of a coordinator that this process serves."""
+"""The browser page of a coordinator that this process serves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch_collab import native
 if TYPE_CHECKING:
     from torch_collab import _C
 
-# As the commands' options are called, with underscores; one of --rdzv-conf each.
+# Names of the commands' options, with underscores; also single options of --rdzv-conf.
 OPTIONS = ("http", "http_cert", "http_key", "http_insecure", "objective", "leaderboard")
 
 
 def serve(
     config: native.Settings, server: _C.CoordinatorServer, dialled: str, options: Mapping[str, str], join: str = ""
 ) -> _C.Page | None:
-    """None where no page is asked for. `dialled`: how sites reach the coordinator; `join`: the command for another
-    site, where it is not one that dials it. ValueError names the option that is wrong."""
+    """Serves the page; None if no page was asked for. `dialled`: how sites reach the coordinator. `join`: the command
+    for another site, if it is not one that dials the coordinator. ValueError names the wrong option."""
     if not options.get("http"):
         return None
     return native.serve_page(

@@ -1,9 +1,9 @@
-"""A torch Store whose entries are signed with the swarm's token: what is read was written by one who has it.
+"""A torch Store with entries signed by the swarm's token: what is read was written by a holder of the token.
 
-An entry is `CLS1`, 64 hexadecimal digits of HMAC-SHA256 over scope, name and value, and the value as it is. The scope
-says which run the entry belongs to, so that one seen in another run, or under another name, is worth nothing.
-Without a token entries are plain, and one that is signed is refused. Counters, and whether an entry is there at all,
-cannot be signed: anyone that reaches the port can count, delete and wait for ever, but is not believed.
+An entry is `CLS1`, 64 hexadecimal digits of HMAC-SHA256 over scope, name and value, and then the value itself. The
+scope names the run that the entry belongs to, so an entry copied from another run, or to another name, is invalid.
+Without a token entries are plain, and signed ones are refused. Counters, and the presence of an entry, cannot be
+signed: anyone who reaches the port can count, delete and wait for ever, but is not believed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _DIGITS = 64
 
 
 class SignatureError(RuntimeError):
-    """An entry is not of this swarm; the words, from "collab:" on, say where, which one, and what to do."""
+    """An entry is not of this swarm. The message, from "collab:" on, says where, which entry, and what to do."""
 
 
 class SignedStore:
-    """Threads: as the store below. `where` is how messages call it."""
+    """Threads: as the store below. `where` is the store's name in messages."""
 
     def __init__(self, store: Any, key: SwarmKey, scope: Sequence[str], where: str, prefix: str = "") -> None:
-        self.plain = store  # torch's: for counters of torch's own, and what must be read without a token
+        self.plain = store  # torch's, for torch's own counters and for entries that must be readable without a token
         self.key = key
         self.where = where
         self._scope = tuple(scope)
         self._prefix = prefix
 
     def part(self, name: str) -> SignedStore:
-        """As a PrefixStore."""
+        """A part of this store under a prefix, like a PrefixStore."""
         return SignedStore(self.plain, self.key, self._scope, self.where, self._name(name))
 
     # ---- as torch's Store --------------------------------------------------------------------------
@@ -47,18 +47,18 @@ class SignedStore:
         return self._open(name, self.plain.get(self._name(name)))
 
     def multi_get(self, names: Sequence[str]) -> list[bytes]:
-        """Of entries that are there."""
+        """All these entries must exist."""
         keys = [self._name(name) for name in names]
         texts = self.plain.multi_get(keys) if self.plain.has_extended_api() else [self.plain.get(key) for key in keys]
         return [self._open(name, text) for name, text in zip(names, texts, strict=True)]
 
     def compare_set(self, name: str, expected: str | bytes, value: str | bytes) -> bytes:
-        """`expected` as it was given to set; "" for none. A signature is the same each time, so it can be compared."""
+        """`expected` is the plain value; "" for no entry. Signatures are deterministic, so entries can be compared."""
         mine = self._sign(name, value)
         there = self._compare(name, self._sign(name, expected) if expected else "", mine)
         found = self._open(name, there)
         data = expected.encode() if isinstance(expected, str) else expected
-        if expected and there != mine and found == data:  # signed with the token before this one
+        if expected and there != mine and found == data:  # signed with the previous token
             return self._open(name, self._compare(name, there, mine))
         return found
 

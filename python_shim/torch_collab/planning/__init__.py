@@ -1,4 +1,4 @@
 """What a training would cost, worked out before anything is rented: time, bytes and memory.
 
-The knobs, the codecs' sizes and the period of COLLAB_SYNC_EVERY=auto are the core's. `collab plan` is its command.
+The core has the knobs, the encoded sizes and the period of COLLAB_SYNC_EVERY=auto. The command is `collab plan`.
 """

@@ -1,14 +1,14 @@
-"""Bytes of an encoded vector, as the core's codecs make them (docs/protocol/codecs.md); top-k at the most it may be."""
+"""Bytes of an encoded vector, as the core's codecs make it (docs/protocol/codecs.md); for top-k the most it can be."""
 
 from __future__ import annotations
 
 from torch_collab import native
 
-_WHOLE = 4096  # elements: whole blocks of every codec
+_WHOLE = 4096  # elements: a multiple of every codec's block
 
 
 def encoded(codec: str, elements: float, kept: float = 0) -> float:
-    """`kept` of the elements travel as fp16 where the codec has fewer bits. Raises ValueError."""
+    """`kept` of the elements travel as fp16 if the codec has fewer bits. Raises ValueError."""
     kept = kept if native.needs_error_feedback(codec) else 0
     return _an_element(codec) * (elements - kept) + _an_element("fp16") * kept
 

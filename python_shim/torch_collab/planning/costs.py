@@ -1,8 +1,8 @@
 """What a way of training costs on given lines: seconds a round, time spent waiting, bytes a day.
 
-A round's `seconds` are those of its exchange (lines.py), one RTT for the commit, and the processor's part. Training
-waits for one RTT more (ready, and the start). With overlap it waits for a copy of the parameters and for the merge
-alone; one round is on its way at a time, so that one which takes longer than the steps between two delays the next.
+A round's `seconds` are its exchange (lines.py), one RTT for the commit, and the processor's work. Training waits one
+RTT longer (ready, and the start). With overlap it waits only for a copy of the parameters and for the merge. Only one
+round runs at a time, so a round that takes longer than the steps between two rounds delays the next one.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch_collab.planning import codecs
 from torch_collab.planning.lines import Between, Line, exchange, gloo_all_reduce
 from torch_collab.planning.parameters import Model
 
-# Seconds a parameter: of the exchange where no line bounds it (bench_round.py on loopback), and of a pass over anchor
-# and parameters: the outer step, a copy, a merge.
+# Seconds a parameter: for an exchange that no line bounds (bench_round.py on loopback), and for one pass over anchor
+# and parameters (the outer step, a copy, a merge).
 EXCHANGE_WORK = 5e-9
 APPLY_WORK = 2.5e-9
 DAY = 86400.0
-_FORWARD = 1 / 3  # of a step, before DDP has gradients to send
+_FORWARD = 1 / 3  # share of a step before DDP has gradients to send
 
 _TIME = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_time(text: str, what: str) -> float:
-    """Seconds. Raises ValueError where the unit is missing."""
+    """Returns seconds. Raises ValueError if the unit is missing."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", text.strip())
     seconds = float(found[1]) * _TIME[found[2]] if found else 0.0
     if seconds <= 0:
@@ -40,8 +40,8 @@ def parse_time(text: str, what: str) -> float:
 
 
 def steps_between(settings: Settings, step: float, a_round: float) -> float:
-    """Steps from round to round, of whichever fragment; with auto as the swarm's leader chooses them for rounds of so
-    many seconds."""
+    """Steps from one round to the next, of any fragment. With auto it is the period that the swarm's leader chooses for
+    rounds of `a_round` seconds."""
     every = settings.sync_every
     if isinstance(every, str):
         return float(native.auto_period(step, a_round, settings.target_overhead, settings.overlap))
@@ -63,19 +63,19 @@ def settings_text(settings: Settings) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one way. `waits` are parts of the whole time; None where there is no such way."""
+    """The cost of one way of training. `waits` are shares of the whole time; None if that way does not exist."""
 
     name: str
     settings: str
-    every_seconds: float  # of training from round to round
+    every_seconds: float  # seconds of training from one round to the next
     exchange: float  # seconds
     round: float
     waits: float
     waits_overlap: float | None
-    every_overlap: float  # seconds of training from round to round with overlap
+    every_overlap: float  # seconds of training from one round to the next, with overlap
     steps_a_second: float
-    of_alone: float  # steps, of those without any exchange
-    bytes_up: tuple[float, ...]  # of each site and exchange
+    of_alone: float  # steps as a share of the steps without any exchange
+    bytes_up: tuple[float, ...]  # for each site, in one exchange
     bytes_down: tuple[float, ...]
     gb_day_up: tuple[float, ...]
     gb_day_down: tuple[float, ...]
@@ -88,7 +88,7 @@ def alone(sites: int, step: float) -> Cost:
 
 
 def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float, ranks: int) -> Cost:
-    """Every step's gradients as float32; sent while the backward, two thirds of a step, makes them."""
+    """Each step's gradients travel as float32, while the backward pass (two thirds of a step) computes them."""
     seconds, volume = gloo_all_reduce(lines, path, 4.0 * parameters, ranks)
     whole = _FORWARD * step + max((1 - _FORWARD) * step, seconds)
     each = (volume,) * len(lines)
@@ -100,7 +100,7 @@ def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float,
 
 
 def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Between, model: Model, step: float) -> Cost:
-    parameters = math.ceil(model.parameters / settings.fragments)  # of one round
+    parameters = math.ceil(model.parameters / settings.fragments)  # in one round
     kept = (model.kept(settings.keep_fp16) or 0) / settings.fragments
     up, down = (codecs.encoded(codec, parameters, kept) for codec in native.parse_codecs(settings.codec))
     sent = exchange(lines, path, up, down)
@@ -112,7 +112,7 @@ def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Betwee
         return steps_between(replace(settings, overlap=overlap), step, blocking) * step
 
     training = trains(overlap=False)
-    overlapped = APPLY_WORK * parameters * (settings.fragments + 1)  # the copy is of all, the merge of a fragment
+    overlapped = APPLY_WORK * parameters * (settings.fragments + 1)  # copies all, merges one fragment
     behind = max(trains(overlap=True), blocking)
     every, stall = (behind, overlapped) if settings.overlap else (training, blocking)
     whole = every + stall

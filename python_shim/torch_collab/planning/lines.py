@@ -1,4 +1,4 @@
-"""How fast bytes get from site to site: a line's share that is payload, who owns how much, and what Gloo makes of it.
+"""How fast bytes travel between sites: the payload's share of a line, the sites' shares of the vector, and Gloo's rate.
 
 The constants are fitted to what `tests/bench/bench_wan.py` measured (its table is in tests/bench/README.md); each line
 of that table is met within 4 % for collab, within 10 % for Gloo.
@@ -9,8 +9,8 @@ of that table is met within 4 % for collab, within 10 % for Gloo.
                          and from 0.1 % of loss on at most 4.28 Mbit * (loss / 0.1 %)^-0.105 in an RTT; between, in
                          proportion
 
-0.95 is what is payload of IP packets (1448 of 1500 bytes, acknowledgements on the way back); BBR keeps its rate in
-spite of loss, and what is lost is sent again; the RTTs are the start, the last means and the owners' turn.
+0.95 is the payload's share of IP packets (1448 of 1500 bytes, and acknowledgements flow back). BBR keeps its rate in
+spite of loss, and lost packets are sent again. The RTTs are for the start, the last means and the owners' turnaround.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch_collab import native
 PAYLOAD = 0.95
 RESENT = 3.0  # of the rate, for each part that is lost
 START_RTTS = 1.5
-GLOO_WINDOW = 19.3e6  # bits on their way
-GLOO_LOSSY = 4.28e6  # bits an RTT, at most, at this loss:
+GLOO_WINDOW = 19.3e6  # bits in flight
+GLOO_LOSSY = 4.28e6  # bits in an RTT, at most, at this loss:
 GLOO_LOSS = 0.001
 GLOO_FALL = -0.105
-MOST_LOSS = 0.15  # BBR gives way beyond that
+MOST_LOSS = 0.15  # BBR slows down beyond that
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Line:
     site: str
     down: float
     up: float
-    dialable: bool = True  # else it owns no part of the vector
+    dialable: bool = True  # otherwise it owns no part of the vector
 
 
 @dataclass(frozen=True)
 class Between:
-    """What every pair of sites has between them."""
+    """The network path between every pair of sites."""
 
     rtt: float  # seconds
     loss: float = 0.0  # of packets, in each direction
@@ -55,11 +55,11 @@ class Exchange:
     seconds: float
     up: tuple[float, ...]  # bytes that each site sends, and receives
     down: tuple[float, ...]
-    shares: tuple[float, ...]  # of the vector that each site owns
+    shares: tuple[float, ...]  # the share of the vector that each site owns
 
 
 def parse_rates(text: str, what: str) -> tuple[float, float]:
-    """`100/20` is 100 Mbit/s down and 20 up, `100` both. In bit/s. Raises ValueError."""
+    """`100/20` is 100 Mbit/s down and 20 up, `100` is both. Returns bit/s. Raises ValueError."""
     parts = text.split("/")
     try:
         rates = [float(part) for part in parts]
@@ -73,7 +73,7 @@ def parse_rates(text: str, what: str) -> tuple[float, float]:
 
 
 def parse_site(text: str, default: tuple[float, float] | None) -> Line:
-    """NAME[:DOWN/UP][,nat][,queue=MS], as `collab lab` takes it. Raises ValueError."""
+    """NAME[:DOWN/UP][,nat][,queue=MS], as `collab lab` reads it. Raises ValueError."""
     name, *options = text.split(",")
     name, _, rates = name.partition(":")
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name):
@@ -93,7 +93,7 @@ def parse_site(text: str, default: tuple[float, float] | None) -> Line:
 
 
 def parse_sites(texts: Sequence[str], line: str | None) -> tuple[Line, ...]:
-    """`2` with a line for all, or names. Raises ValueError."""
+    """`2` with one line for all sites, or their names. Raises ValueError."""
     default = parse_rates(line, "--line") if line is not None else None
     if len(texts) == 1 and texts[0].isdigit():
         count = int(texts[0])
@@ -112,12 +112,12 @@ def parse_sites(texts: Sequence[str], line: str | None) -> tuple[Line, ...]:
 
 
 def payload_rate(rate: float, loss: float) -> float:
-    """bit/s of collab's payloads, of a line's rate."""
+    """bit/s of collab's payload on a line of this rate."""
     return rate * PAYLOAD * (1 - RESENT * loss)
 
 
 def exchange(lines: Sequence[Line], path: Between, delta: float, mean: float) -> Exchange:
-    """Of a delta of so many encoded bytes a site, and as many of their mean. Raises ValueError."""
+    """An exchange with so many encoded bytes for a site's delta, and for the mean. Raises ValueError."""
     if not any(line.dialable for line in lines):
         raise ValueError(
             "all sites are behind NAT, so nobody can own a part of the vector: one must be reachable [cli.plan-sites]"
@@ -144,7 +144,7 @@ def gloo_rate(rate: float, path: Between) -> float:
 
 
 def gloo_all_reduce(lines: Sequence[Line], path: Between, size: float, ranks: int) -> tuple[float, float]:
-    """(seconds, bytes each line carries in each direction) of a ring over all ranks, those of a site side by side."""
+    """(seconds, bytes each line carries in each direction) of a ring over all ranks, a site's ranks side by side."""
     world = len(lines) * ranks
     volume = 2 * (world - 1) / world * size
     slowest = min(min(line.up, line.down) for line in lines)

@@ -1,4 +1,4 @@
-"""What a run's round events tell, beside what was planned."""
+"""What a run's round events show, for comparison with a plan."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from torch_collab.planning import timeline
 
 _NEEDED = ("seconds", "exchange_seconds", "stall_seconds", "bytes_sent", "bytes_received", "codec")
-COLD = 2  # first rounds, in which connections find the line
+COLD = 2  # first rounds, in which connections find out the line's rate
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over the warm rounds; of several sites the slower one's."""
+    """Medians over the warm rounds; with several sites those of the slower one."""
 
     rounds: int
     sites: int
@@ -25,18 +25,18 @@ class Measured:
     exchange: float
     round: float
     stall: float
-    bytes_sent: float  # of the site that sends most
+    bytes_sent: float  # by the site that sends most
     bytes_received: float
-    between: float | None  # seconds from round to round
+    between: float | None  # seconds from one round to the next
     overlap: bool  # rounds ran behind the training
-    fragments: int  # that took turns
+    fragments: int  # how many fragments took turns
 
 
 def read(files: Sequence[Path]) -> Measured:
-    """Of files of COLLAB_EVENTS_FILE, one a site or several sites in one. Raises ValueError or OSError in one line."""
+    """Reads files of COLLAB_EVENTS_FILE, which hold one site or several. Raises ValueError or OSError with one line."""
     by_site: dict[str, list[dict[str, Any]]] = {}
     for event in timeline.read(files)[0]:
-        # A coordinator's rounds have no bytes; round 0 only brings the sites together.
+        # Rounds in a coordinator's events have no bytes; round 0 only brings the sites together.
         if event["event"] == "round" and all(name in event for name in _NEEDED):
             by_site.setdefault(event["site"], []).append(event)
     warm = {site: events[COLD:] if len(events) > COLD else events[-1:] for site, events in by_site.items()}

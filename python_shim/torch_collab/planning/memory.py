@@ -1,4 +1,4 @@
-"""Memory of a rank and of a leader, in bytes. Activations and what checkpointing saves of them are rough: allocators,
+"""Memory of a rank and of a leader, in bytes. Activations, and what checkpointing saves of them, are rough: allocators,
 attention kernels and the framework's own needs differ by tens of percent.
 """
 
@@ -12,45 +12,45 @@ from torch_collab.native import Settings
 from torch_collab.planning import codecs
 from torch_collab.planning.parameters import Model
 
-# Vectors of the parameters' size that the optimizer keeps, and bytes of their elements.
+# For each optimizer: how many vectors of the parameters' size it keeps, and the bytes of one element.
 OPTIMIZERS: dict[str, tuple[int, float]] = {
     "adamw": (2, 4.0),
-    "adamw8bit": (2, 1.0 + 4 / 256),  # a scale a block
+    "adamw8bit": (2, 1.0 + 4 / 256),  # one scale a block
     "muon": (1, 4.0),
     "momentum": (1, 4.0),
     "sgd": (0, 4.0),
 }
-FIXED = 100e6  # of a leader, whatever the model
+FIXED = 100e6  # of a leader, with any model
 ANCHOR_SLOTS = 2
-BUFFERS = 1.0  # payloads and tiles on their way, at most, of a site that owns an equal share or less
-# Bytes a token, layer and element of the hidden size in a forward of 16 bits that keeps everything (Korthikanti et al.,
-# arXiv:2205.05198), without the attention's own matrix; twice that in float32.
+BUFFERS = 1.0  # payloads and tiles in flight, at most, at a site that owns an equal share or less
+# Bytes per token, layer and element of the hidden size in a 16-bit forward that keeps everything (Korthikanti et al.,
+# arXiv:2205.05198), without the attention matrix; twice that in float32.
 _ACTIVATION = 34.0
 
 
 @dataclass(frozen=True)
 class RankMemory:
     name: str
-    device: float  # where the model is: parameters, gradients, optimizer, activations
+    device: float  # on the model's device: parameters, gradients, optimizer, activations
     offloaded: float  # on the host instead
-    step_factor: float  # a step takes so many times as long; 1 where that depends on the bus
+    step_factor: float  # how many times as long a step takes; 1 where that depends on the bus
 
 
 def activations(model: Model, tokens: int, element: float) -> float | None:
-    """Of a rank's batch of so many tokens; None where layers are not known."""
+    """Activations of a rank's batch of so many tokens; None if the layers are not known."""
     if not model.layers or not model.hidden or not tokens:
         return None
     return _ACTIVATION * element / 2 * tokens * model.layers * model.hidden
 
 
 def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0) -> list[RankMemory]:
-    """With each option; `element` bytes a parameter of the model and its gradient."""
+    """Memory with each option; `element`: bytes of one parameter, and of its gradient."""
     size = float(model.parameters)
     model_and_gradients = 2 * element * size
     vectors, width = OPTIMIZERS[optimizer]
     states = vectors * width * size
     kept = activations(model, tokens, element) or 0.0
-    # Of every layer its input, and all of one layer.
+    # The input of every layer, and everything in one layer.
     thin = kept / model.layers + kept * 2 / _ACTIVATION if kept else 0.0
     thin = min(thin, kept)
     small = 2 * OPTIMIZERS["adamw8bit"][1] * size if optimizer == "adamw" else states
@@ -68,19 +68,19 @@ def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0
 
 
 def optimizer_copy(parameters: int, optimizer: str) -> float:
-    """Bytes, of 16 bits a number: at the leader of a site that joins, and at that of the member that serves it."""
+    """Bytes at 16 bits a number: at the leader of a joining site, and at the leader of the member that serves it."""
     vectors, width = OPTIMIZERS[optimizer]
-    return 2.0 * vectors * parameters if width == 4 else 0.0  # other widths are not served
+    return 2.0 * vectors * parameters if width == 4 else 0.0  # optimizers with other widths are not served
 
 
 def exchange_vectors(settings: Settings, sites: int, share: float) -> float:
-    """Of a round, at an owner of that share. It keeps what each other site sends it, encoded, until the commit."""
+    """Vectors that a round needs at an owner of that share, which keeps the others' encoded data until the commit."""
     up, _ = native.parse_codecs(settings.codec)
     return max(BUFFERS, (sites - 1) * share * codecs.encoded(up, 1) / 4 / settings.fragments)
 
 
 def leader_vectors(settings: Settings, sites: int, largest_share: float) -> dict[str, float]:
-    """What a leader's host holds beside the model, in vectors of float32."""
+    """What a leader's host holds beside the model, in float32 vectors."""
     up, down = native.parse_codecs(settings.codec)
     held = {"anchor": float(ANCHOR_SLOTS), "exchange": exchange_vectors(settings, sites, largest_share)}
     of_deltas, of_means = native.needs_error_feedback(up), native.needs_error_feedback(down)

@@ -1,7 +1,7 @@
 """How many parameters a model has, from a number or a Hugging Face `config.json`.
 
-Families that are known are counted from their sizes alone; for others transformers builds the model without memory
-(the device `meta`), where it is installed.
+Known families are counted from their sizes alone. For others transformers, if installed, builds the model
+without memory (device `meta`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Model:
     parameters: int
     layers: int = 0  # 0: not known
     hidden: int = 0
-    tensors: tuple[tuple[str, int], ...] = ()  # name and elements of each; none: not known
+    tensors: tuple[tuple[str, int], ...] = ()  # name and elements of each; empty: not known
 
     def kept(self, words: str) -> int | None:
-        """Elements that COLLAB_KEEP_FP16 names; None: not known, because the tensors are not."""
+        """Elements that COLLAB_KEEP_FP16 names; None if the tensors are not known."""
         if words == "none":
             return 0
         return native.kept_elements(words, self.tensors) if self.tensors else None
@@ -44,7 +44,7 @@ def parse_count(text: str) -> int:
 
 
 class _Sizes:
-    """A config's values, the missing ones named."""
+    """A config's values; the error for missing values names them."""
 
     def __init__(self, values: dict[str, Any], where: str) -> None:
         self._values, self._where = values, where
@@ -74,7 +74,7 @@ def _linear(name: str, inside: int, outside: int, bias: int = 1) -> _Tensors:
 
 
 def _model(first: _Tensors, layer: str, each: _Tensors, layers: int, hidden: int, last: _Tensors) -> Model:
-    """`each` of the tensors of a layer, whose number is put into the name `layer`."""
+    """`each` are the tensors of one layer; its number is put into the name `layer`."""
     inner = [(layer.format(number) + name, n) for number in range(layers) for name, n in each]
     tensors = (*first, *inner, *last)
     return Model(sum(n for _, n in tensors), layers, hidden, tensors)
@@ -120,10 +120,10 @@ def _llama(
     norms: int = 2,
     fused: bool = False,
 ) -> Model:
-    """Llama and what is built like it: gated MLP, grouped keys and values, RMS norms.
+    """Llama and models built like it: gated MLP, grouped keys and values, RMS norms.
 
-    `norms` of the hidden size a layer; `head_norms`: one more of a head's size each for queries and keys; `fused`:
-    queries, keys and values are one tensor, gate and up another.
+    `norms`: norms of the hidden size in a layer. `head_norms`: two more of a head's size, for queries and keys.
+    `fused`: queries, keys and values are one tensor, gate and up another.
     """
     hidden, layers, heads = size("hidden_size"), size("num_hidden_layers"), size("num_attention_heads")
     head, inner = size("head_dim", default=hidden // heads), size("intermediate_size")
@@ -159,7 +159,7 @@ _FAMILIES: dict[str, Callable[[_Sizes], Model]] = {
 
 
 def read_config(path: Path) -> Model:
-    """Of a `config.json`, or of the folder that has one. Raises ValueError or OSError in one line."""
+    """Reads a `config.json`, or the one in a folder. Raises ValueError or OSError with one line."""
     file = path / "config.json" if path.is_dir() else path
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -190,7 +190,7 @@ def _by_transformers(values: dict[str, Any], family: str, file: Path) -> Model:
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**values))
-    except Exception as error:  # whatever transformers says of it
+    except Exception as error:  # transformers may raise anything
         first = str(error).strip().split("\n")[0]
         raise ValueError(
             f"--config {file}: transformers cannot make a {family!r} of it ({first}) [cli.plan-model]"

@@ -8,10 +8,10 @@ from torch_collab import native
 
 
 def of_knobs(knobs: Mapping[str, str]) -> native.Settings:
-    """Of knobs by name in small letters, the others at their defaults. Raises ValueError."""
+    """Settings with these knobs (names in small letters), the others at their defaults. Raises ValueError."""
     return native.load_config({}, knobs, run="")
 
 
 def choose(names: Iterable[str]) -> dict[str, native.Settings]:
-    """All presets where none is named. Raises ValueError."""
+    """The named presets; all of them if none is named. Raises ValueError."""
     return {name: of_knobs({"preset": name}) for name in names or [row["name"] for row in native.preset_table()]}

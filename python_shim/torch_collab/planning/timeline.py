@@ -1,4 +1,4 @@
-"""Who was there, and what each site did when, from files of COLLAB_EVENTS_FILE."""
+"""Which sites were there, and what each did when, from files of COLLAB_EVENTS_FILE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Span:
 class Row:
     site: str
     present: list[tuple[float, float]] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)  # of a site whose own events are there
+    spans: list[Span] = field(default_factory=list)  # of a site whose own events were read
     rounds: int = 0
 
 
@@ -36,9 +36,9 @@ class Timeline:
 
 
 def read(files: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The events of all files in the order of their time, and what of the files is no event, in words.
+    """The events of all files ordered by time, and messages about lines that are no events.
 
-    A site that is killed cuts its last line, and one that comes back writes on behind it. Raises ValueError, OSError.
+    A killed site cuts its last line, and a site that comes back writes on behind it. Raises ValueError, OSError.
     """
     events: list[dict[str, Any]] = []
     odd = []
@@ -62,7 +62,7 @@ def read(files: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def make(events: Sequence[dict[str, Any]]) -> Timeline:
-    """`events` in the order of their time. Raises ValueError if no site is among them."""
+    """`events` are ordered by time. Raises ValueError if no site is among them."""
     rows: dict[str, Row] = {}
     for event in events:
         if event["site"] != COORDINATOR:
@@ -82,7 +82,7 @@ def make(events: Sequence[dict[str, Any]]) -> Timeline:
 
 
 def _joins(events: Sequence[dict[str, Any]], site: str) -> list[float]:
-    """When the coordinator says that the site joined."""
+    """The times at which the coordinator let the site in."""
     told = (event for event in events if event["event"] == "join" and event["site"] == COORDINATOR)
     return [float(event["t"]) for event in told if event.get("who") == site]
 
@@ -92,7 +92,7 @@ def _fill(row: Row, events: Sequence[dict[str, Any]], joins: Sequence[float]) ->
     first = float(events[0]["t"])
     if rounds:
         first = min(first, float(rounds[0]["t"]) - max(0.0, *_seconds(rounds[0])))
-    # A site that had the model already says nothing itself when it joins.
+    # A site that already had the model writes no event of its own when it joins.
     first = max((moment for moment in joins if moment < first), default=first)
     row.present = [(first, float(events[-1]["t"]))]
     row.rounds = len(rounds)
@@ -109,10 +109,10 @@ def _seconds(event: dict[str, Any]) -> list[Any]:
 
 
 def _of_round(event: dict[str, Any], before: float) -> Iterator[Span]:
-    """What led to a round that ended at the event's time; `before`: the end of the one before it."""
+    """The spans that led to a round, which ended at the event's time; `before`: the end of the previous round."""
     end = float(event["t"])
     seconds, stall, overlap = (max(0.0, float(value)) for value in _seconds(event))
-    if overlap > 0:  # the script trained on, and waited for the merge alone
+    if overlap > 0:  # the script trained on, and waited only for the merge
         yield Span("compute", before, max(before, end - stall))
         yield Span("waiting", max(before, end - stall), end)
         trigger = max(before, end - max(overlap, stall))
@@ -126,7 +126,7 @@ def _of_round(event: dict[str, Any], before: float) -> Iterator[Span]:
 
 
 def _seen_by_others(events: Iterable[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """When a site was there, as the coordinator's joins and leaves and the members of rounds tell."""
+    """When a site was there, from the coordinator's joins and leaves and from the members of rounds."""
     open_since: dict[str, float] = {}
     last: dict[str, float] = {}
     present: dict[str, list[tuple[float, float]]] = {}

@@ -1,7 +1,7 @@
-"""What torchrun's agent is given as the rendezvous' store.
+"""The store that torchrun's agent gets from the rendezvous.
 
-Working out the ranks needs the other nodes of the world, and uses the store they met in. The barrier at the end is
-kept among the nodes of one site, whose workers end together; a site does not wait for another one's agents, and does
+Working out the ranks needs the world's other nodes, and uses the store in which they met. The barrier at the end is
+kept among the nodes of one site, whose workers end together. A site does not wait for another site's agents, and does
 not complain when they or their store are gone.
 """
 
@@ -18,11 +18,11 @@ from torch_collab.torch_compat import EVERYBODY_CAME, EXIT_BARRIER
 
 
 class AgentStore:
-    """The part of torch's Store interface that the agent uses. Threads: the agent's one."""
+    """The part of torch's Store interface that the agent uses. Threads: only the agent's thread."""
 
     def __init__(self, shared: Any, site: Any, site_nodes: int) -> None:
-        self._shared = shared  # where the nodes of the world met
-        self._site = site  # of the nodes of this site
+        self._shared = shared  # where the world's nodes met
+        self._site = site  # for the nodes of this site
         self._site_nodes = site_nodes
         self._at_barrier = False
         self._timeout: timedelta = shared.timeout
@@ -71,7 +71,7 @@ class AgentStore:
             log.info(f"no longer waiting for the other nodes of this site: {first_line(error)}")
 
     def arrive(self) -> int:
-        """This node's workers have ended, with or without an error. 0: the nodes are not counted."""
+        """This node's workers have ended, with or without an error. Returns 0 if nodes are not counted."""
         if self._site_nodes == 1 or self._at_barrier:
             return 0
         self._at_barrier = True

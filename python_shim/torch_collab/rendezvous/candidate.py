@@ -1,4 +1,4 @@
-"""The coordinator inside an agent, and how long the agent stays for it when its own workers are done."""
+"""The coordinator inside an agent, and how long the agent stays for it once its own workers are done."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch_collab.rendezvous.settings import RendezvousSettings
 if TYPE_CHECKING:
     from torch_collab import _C
 
-# Whether every site's first agent serves a candidate, or the first site's alone. A candidate leads only with a
-# majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
+# Whether the first agent of every site serves a candidate, or only that of the first site. A candidate leads only with
+# a majority of the members. With --rdzv-conf standby=0 rounds stop with the first site's agent.
 STANDBY = True
 
 
 def join_command(settings: RendezvousSettings) -> str:
-    """For another site, with the settings that all sites must have alike."""
+    """The command for another site, with the settings that all sites must share."""
     shared = {row["name"] for row in native.knob_table() if row["scope"] == "sites"}
     words = [
         f"COLLAB_{name.upper()}={shlex.quote(value)}"
@@ -39,7 +39,7 @@ def join_command(settings: RendezvousSettings) -> str:
 
 
 class Candidate:
-    """Threads: the agent's one; the coordinator has its own in the native module."""
+    """Threads: the agent's thread; the coordinator has its own threads in the native module."""
 
     def __init__(self, settings: RendezvousSettings) -> None:
         self._settings = settings
@@ -48,9 +48,9 @@ class Candidate:
         self.address = ""
 
     def serve(self, host: str, port: int) -> str:
-        """Gives the address others dial. Raises OSError or RuntimeError in words."""
-        # How many sites round 0 waits for is said by those who join.
-        # The run is what this agent has found at its start: by now its environment names a coordinator, its own.
+        """Returns the address that others dial. Raises OSError or RuntimeError with a message."""
+        # Joining sites say how many sites round 0 waits for. The run is the one found at this agent's start: by now the
+        # environment names a coordinator, which is its own.
         found = {"advertise": host, "min_sites": "1", "run": self._settings.config.run}
         config = native.load_config(collab_variables(), found)
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
@@ -60,7 +60,7 @@ class Candidate:
         return self.address
 
     def _serve_page(self, server: _C.CoordinatorServer) -> None:
-        """What is wrong with it keeps nobody from training."""
+        """A problem with the page keeps nobody from training."""
         settings = self._settings
         try:
             self._page = page.serve(settings.config, server, self.address, settings.page, join_command(settings))
@@ -70,7 +70,7 @@ class Candidate:
             log.info(self._page.announcement)
 
     def tell_of_no_page(self) -> None:
-        """Where one was asked for, and this agent serves no coordinator that it could show."""
+        """Warns if a page was requested, and this agent serves no coordinator whose page it could be."""
         if self._settings.page.get("http") and self._server is None:
             log.warning("there is no page: this machine serves no coordinator. Request the page at a machine that the "
                         "training begins with [page.no-coordinator]")  # fmt: skip
@@ -80,7 +80,7 @@ class Candidate:
         return self._server is not None
 
     def linger(self, others: Callable[[], list[str]]) -> None:
-        """Stays while sites are members or agents live that may bring theirs back, at most COLLAB_LINGER."""
+        """Stays while sites are members, or live agents may bring theirs back, for at most COLLAB_LINGER."""
         if self._server is not None:
             linger(self._server, self._settings.config.linger, time.monotonic(), others)
         self.close()

@@ -1,9 +1,9 @@
-"""A TCPStore at an address, or word in time that none answers there.
+"""Dials a TCPStore at an address, and gives up in time if none answers there.
 
 TCPStore's constructor waits without limit for a peer that accepts and never answers, and neither it nor its socket can
-be closed from outside. So a socket of our own, which has a limit, asks first. Where even so a constructor hangs (the
-peer fell silent in between), no second one is begun at that address: there is one thread and one socket of it, however
-often somebody asks.
+be closed from outside. So a socket of our own, which has a limit, asks first. If a constructor still hangs (the peer
+fell silent in between), no second one is started for that address: it costs one thread and one socket, however often
+the address is dialled.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import torch.distributed as dist
 
 from torch_collab.torch_compat import TCP_STORE_QUESTION
 
-OPERATION = timedelta(seconds=60)  # the longest that one operation on a store may take
+OPERATION = timedelta(seconds=60)  # the longest time for one operation on a store
 
 _CONNECT_SECONDS = 2.0
-# A store asks the resolver for the name of each that connects, before it answers anybody. With a name server that is
-# silent this takes 10 s by default, and a dial connects twice.
+# A store resolves the name of each client that connects before it answers anybody. If the name server is silent, this
+# takes 10 s by default, and a dial connects twice.
 DIAL_SECONDS = 30.0
 _lock = threading.Lock()
-_making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, and what they gave until it is taken
+_making: dict[tuple[str, int], Future[Any]] = {}  # running constructors, and their results until these are taken
 
 
 def dial_store(host: str, port: int) -> Any | None:
-    """The TCPStore of another agent, or None when it does not answer within `DIAL_SECONDS`."""
+    """The TCPStore of another agent, or None if it does not answer within `DIAL_SECONDS`."""
     try:
         return store_at(host, port, DIAL_SECONDS)
     except (OSError, RuntimeError, ValueError):
@@ -38,7 +38,7 @@ def dial_store(host: str, port: int) -> Any | None:
 
 
 def store_at(host: str, port: int, seconds: float) -> Any | None:
-    """A client of the store there, or None when it is silent for so many seconds. Raises what TCPStore raises."""
+    """A client of the store there, or None if it is silent for so many seconds. Raises what TCPStore raises."""
     deadline = time.monotonic() + seconds
     if not _speaks(host, port, seconds):
         return None
@@ -52,7 +52,7 @@ def store_at(host: str, port: int, seconds: float) -> Any | None:
             if _making.get((host, port)) is making:
                 del _making[host, port]
                 return making.result()
-        # Another thread waited for it too, and has it.
+        # Another thread waited for this store, too, and has it.
 
 
 def _begin(host: str, port: int, seconds: float) -> Future[Any]:
@@ -66,7 +66,7 @@ def _begin(host: str, port: int, seconds: float) -> Future[Any]:
 
 def _make(making: Future[Any], host: str, port: int, seconds: float) -> None:
     try:
-        # Its timeout limits how long it tries to connect, nothing else.
+        # This timeout limits only how long it tries to connect.
         store = dist.TCPStore(
             host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=max(1.0, seconds))
         )
@@ -77,9 +77,9 @@ def _make(making: Future[Any], host: str, port: int, seconds: float) -> None:
 
 
 def _speaks(host: str, port: int, seconds: float) -> bool:
-    """Whether the peer says anything. What it says, or that it hangs up, is for TCPStore to judge.
+    """Whether the peer says anything. TCPStore judges what it says, and whether it hangs up.
 
-    Raises OSError when nobody accepts.
+    Raises OSError if nobody accepts.
     """
     with socket.create_connection((host, port), timeout=min(seconds, _CONNECT_SECONDS)) as line:
         line.settimeout(seconds)
@@ -89,5 +89,5 @@ def _speaks(host: str, port: int, seconds: float) -> bool:
         except TimeoutError:
             return False
         except OSError:
-            return True  # hung up
+            return True  # the peer hung up
     return True

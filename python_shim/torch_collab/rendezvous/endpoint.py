@@ -1,9 +1,9 @@
-"""The store at --rdzv-endpoint. The agent on its host serves it; the others dial it until the join's limit.
+"""The store at --rdzv-endpoint. The agent on its host serves it; the others dial it until the join's deadline.
 
-Who serves it writes the entry `run` first: the run's id, a number drawn for this store, and what must be alike at all
-nodes. Every other entry is bound to the id and the number by its signature, where the swarm has a token.
+The serving agent first writes the entry `run`: the run's id, a number drawn for this store, and the settings that all
+nodes must share. If the swarm has a token, every other entry's signature binds it to the id and the number.
 
-It is also the world's store until `init_process_group` has returned at all ranks. Its host may be lost after that.
+It is also the world's store until `init_process_group` has returned at all ranks. After that its host may be lost.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _IF_NOT_FIRST = (
     "and no is_host=1)"
 )
 _WRITTEN_SECONDS = 15.0
-SAY_EVERY = 15.0  # seconds, by a node that waits
+SAY_EVERY = 15.0  # seconds between messages of a node that waits
 
 
 @dataclass
 class Endpoint:
-    server: Any  # the TCPStore; keeps the server alive when it is served here
+    server: Any  # the TCPStore; keeps the server alive if this agent serves it
     store: SignedStore  # our part of it
     notices: Notices
     serving: bool
     host: str
     port: int
-    run: Mapping[str, str]  # its entry of that name
+    run: Mapping[str, str]  # its entry `run`
 
     def part(self, name: str) -> SignedStore:
         return self.store.part(name)
 
     def write_run(self) -> None:
-        """Over what a stranger may have put there since the port was opened, and what an older token has signed."""
+        """Replaces what a stranger may have written since the port was opened, and what an older token has signed."""
         _unbound(self.server, self.store.key, self.store.where).set(_RUN_KEY, json.dumps(self.run))
 
 
 def open_endpoint(settings: RendezvousSettings) -> Endpoint:
-    """Raises RendezvousConnectionError in words."""
+    """Raises RendezvousConnectionError with a message."""
     may_serve = settings.is_host if settings.is_host is not None else is_this_machine(settings.host)
     problem = ""
     if settings.is_host and not is_this_machine(settings.host):
@@ -83,7 +83,7 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
 
 
 def _why_not_served(port: int, problem: str) -> str:
-    """torch's words for a port that is in use are those of its socket."""
+    """Replaces torch's text for a port in use, which is that of a socket error."""
     if "EADDRINUSE" not in problem and "address already in use" not in problem.lower():
         return problem
     return (
@@ -93,7 +93,7 @@ def _why_not_served(port: int, problem: str) -> str:
 
 
 def _look_for_another_first(settings: RendezvousSettings) -> None:
-    """A collab.toml that was copied makes its machine the first one too, which would wait for others in vain."""
+    """A copied collab.toml makes its machine a first one, too, which would wait for others in vain."""
     store = dial_store(settings.host, settings.port)
     if store is None:
         log.warning(
@@ -115,9 +115,9 @@ def _look_for_another_first(settings: RendezvousSettings) -> None:
 
 
 def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore | None:
-    """Our part of the store at the endpoint, if one of this run answers there; else None.
+    """Our part of the store at the endpoint, if a store of this run answers there; else None.
 
-    Raises SignatureError when it is served by one who has another token.
+    Raises SignatureError if an agent with another token serves it.
     """
     server = dial_store(host, port)
     if server is None:
@@ -133,7 +133,7 @@ def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore |
 
 
 def serve_store(port: int = 0) -> Any:
-    """A TCPStore of this agent. It listens on all addresses; the host is only where its own client finds it."""
+    """A TCPStore served by this agent. It listens on all addresses; the host is only for its own client."""
     return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=OPERATION)
 
 
@@ -234,7 +234,7 @@ def _bound(server: Any, key: SwarmKey, run: Mapping[str, str], where: str) -> Si
 
 
 def _unbound(server: Any, key: SwarmKey, where: str) -> SignedStore:
-    """For the entry that says what all others are bound to."""
+    """For the entry that all other entries are bound to."""
     return SignedStore(server, key, (), where, _PREFIX)
 
 
@@ -243,7 +243,7 @@ def _new_run(settings: RendezvousSettings) -> Mapping[str, str]:
 
 
 def _read_run(server: Any, key: SwarmKey, where: str) -> Mapping[str, str] | None:
-    """None: nothing is written yet. Raises SignatureError, or ValueError for what is none of ours."""
+    """None: nothing is written yet. Raises SignatureError, or ValueError for an entry that is not one of ours."""
     store = _unbound(server, key, where)
     if not store.check([_RUN_KEY]):
         return None

@@ -1,4 +1,4 @@
-"""The first world: which nodes are in it, in which order, and where the stores and coordinators of its sites are."""
+"""The first world: its nodes and their order, and the stores and coordinators of its sites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Node:
     id: str  # of one run of an agent
     site: str  # COLLAB_SITE, or ""
     hostname: str
-    store: str  # host:port of the store its agent serves
+    store: str  # host:port of the store that its agent serves
 
     @staticmethod
     def read(told: dict[str, Any]) -> Node:
@@ -54,7 +54,7 @@ class FirstMembers:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order of their ranks: a site's nodes stand together."""
+        """In order of their ranks: a site's nodes follow each other."""
         return tuple(node for site in self.sites for node in site.nodes)
 
     def rank_of(self, node_id: str) -> int:
@@ -68,7 +68,7 @@ class FirstMembers:
 
 
 def draw(gathered: Gathered) -> FirstMembers:
-    """The same at every node. The closer, which serves the endpoint, comes first; else who came first.
+    """Draws the same world at every node. The closer, which serves the endpoint, comes first; then by arrival.
 
     Raises GatheringError for a list that no world can be drawn from.
     """
@@ -89,7 +89,7 @@ def draw(gathered: Gathered) -> FirstMembers:
 
 
 def nodes_of(gathered: Gathered) -> list[Node]:
-    """In order of arrival. Raises GatheringError where one does not say who it is."""
+    """The nodes in order of arrival. Raises GatheringError if a node's entry does not describe it."""
     try:
         return [Node.read(told) for told in gathered.nodes]
     except (KeyError, TypeError) as problem:
@@ -107,12 +107,12 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 
 
 def tell_coordinator(store: Any, site_index: int, address: str, error: str = "") -> None:
-    """What the first agent of a site has to say: where its candidate is ("" for none), or why it gives up."""
+    """Called by a site's first agent: writes its candidate's address ("" for none), or why it gives up."""
     store.compare_set(f"site/{site_index}", "", json.dumps({"coordinator": address, "error": error}))
 
 
 def _word(told: bytes, site: FirstSite) -> tuple[str, str]:
-    """Of the first agent of a site: why it gives up, and its candidate's address."""
+    """Reads what a site's first agent wrote: why it gives up, and its candidate's address."""
     try:
         word = from_json(told)
         error, address = str(word["error"]), str(word["coordinator"])
@@ -126,7 +126,7 @@ def _word(told: bytes, site: FirstSite) -> tuple[str, str]:
 
 
 def coordinators_of(store: Any, members: FirstMembers, seconds: float) -> list[str]:
-    """Every site's word, in order of sites; "" where none is served. Raises GatheringError in words."""
+    """The sites' addresses in order; "" where no candidate is served. Raises GatheringError with a message."""
     deadline = time.monotonic() + seconds
     found = []
     for index, site in enumerate(members.sites):

@@ -19,19 +19,19 @@ from typing import Any
 from torch_collab.escape import escaped, from_json
 
 POLL_SECONDS = 0.1
-MOST_NODES = 65536  # those that came again included
-SILENT_SECONDS = 5.0  # a node that has not counted up for so long is not there any more
+MOST_NODES = 65536  # including nodes that came again
+SILENT_SECONDS = 5.0  # a node that has not counted up for so long is gone
 
 
 class GatheringError(RuntimeError):
-    """The gathering came to nothing; the words say who was there, and may quote any of them."""
+    """The gathering failed. The message says which nodes were there, and may quote any of them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(escaped(text))
 
 
 def count_of(store: Any, name: str) -> int:
-    """Of those who have counted up. Raises GatheringError for more than ever come: each is looked at."""
+    """How many nodes have counted up. Raises GatheringError for more than MOST_NODES, because each is looked at."""
     count = int(store.add(name, 0))
     if count > MOST_NODES:
         raise GatheringError(
@@ -46,14 +46,14 @@ def count_of(store: Any, name: str) -> int:
 class Gathered:
     """The closed list."""
 
-    text: str  # as it stands in the store
+    text: str  # as it is in the store
     id: str
     closer: str  # the id of the node that closed it
-    nodes: tuple[dict[str, Any], ...]  # what each told, in order of arrival; "id" is unique
+    nodes: tuple[dict[str, Any], ...]  # what each node wrote, in order of arrival; "id" is unique
 
     @staticmethod
     def read(text: bytes | str) -> Gathered:
-        """Raises GatheringError for what is no list."""
+        """Raises GatheringError for text that is not a list."""
         told = text if isinstance(text, str) else text.decode(errors="replace")
         try:
             fields = from_json(told)
@@ -69,24 +69,24 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Terms:
-    """When the closer closes: at `most` nodes, or with `least` of them once `last_call` seconds have passed."""
+    """When the closer closes: at `most` nodes, or at `least` nodes once `last_call` seconds have passed."""
 
     least: int
     most: int
     last_call: float
     limit: float
-    content_with_fewer: bool = False  # at the limit: go on with those who are there
+    content_with_fewer: bool = False  # at the limit, go on with the nodes that are there
 
 
 class Pulse:
     """Which nodes still count up, by this machine's clock."""
 
     def __init__(self, store: Any, silent_seconds: float = SILENT_SECONDS, presumed: bool = True) -> None:
-        """`presumed`: what is said of a node before it has been seen to count, or not to."""
+        """`presumed`: whether a node counts as alive before it was first seen to count up."""
         self._store = store
         self._silent_seconds = silent_seconds
         self._presumed = presumed
-        self._seen: dict[int, tuple[int, float, bool]] = {}  # count, since when, whether it was seen to move
+        self._seen: dict[int, tuple[int, float, bool]] = {}  # count, since when, whether it was seen to change
 
     def alive(self, index: int) -> bool:
         beats = int(self._store.add(f"beat/{index}", 0))
@@ -102,7 +102,7 @@ class Pulse:
 
 class Gathering:
     def __init__(self, store: Any) -> None:
-        """`store` is a part of this gathering's own; its errors go to the caller."""
+        """`store` is a part of the store for this gathering alone; its errors reach the caller."""
         self._store = store
 
     def closed(self) -> bool:
@@ -114,7 +114,7 @@ class Gathering:
     def come(
         self, mine: Mapping[str, Any], closes: bool | None, terms: Terms, waiting: Callable[[int], None]
     ) -> Gathered:
-        """`closes`: whether this node is the closer; None: the first to arrive is. Raises GatheringError."""
+        """`closes`: whether this node is the closer; None: the first node to arrive is. Raises GatheringError."""
         index = int(self._store.add("arrivals", 1)) - 1
         self._store.set(f"node/{index}", json.dumps(dict(mine)))
         self._store.add(f"beat/{index}", 1)
@@ -123,10 +123,10 @@ class Gathering:
         return self._wait(index, 0 if closes is None else None, terms.limit, waiting)
 
     def _close(self, index: int, mine: str, terms: Terms, waiting: Callable[[int], None]) -> Gathered:
-        pulse = Pulse(self._store, presumed=False)  # a list with a dead node in it would hold up all the others
+        pulse = Pulse(self._store, presumed=False)  # a list with a dead node would hold up all the others
         deadline = time.monotonic() + terms.limit
         enough_since: float | None = None
-        while not self.closed():  # somebody who knows of an older list may put it there
+        while not self.closed():  # a node that knows of an older list may write it
             now = time.monotonic()
             self._store.add(f"beat/{index}", 1)
             there = [i for i in range(count_of(self._store, "arrivals")) if i == index or self._present(i, pulse)]
@@ -166,12 +166,12 @@ class Gathering:
         self._store.compare_set("list", "", json.dumps({"id": uuid.uuid4().hex, "closer": mine, "nodes": nodes}))
 
     def _give_up(self) -> None:
-        """An empty list: nodes that still wait here are in none, and begin another gathering."""
+        """Writes an empty list: nodes that still wait here are on none, and begin another gathering."""
         self._store.compare_set("list", "", json.dumps({"id": uuid.uuid4().hex, "closer": "", "nodes": []}))
 
     def _wait(self, index: int, closer: int | None, limit: float, waiting: Callable[[int], None]) -> Gathered:
         pulse = Pulse(self._store)
-        # The closer has the same limit, perhaps begun later than ours; it decides first while it is alive.
+        # The closer has the same limit, perhaps begun later than ours; while it is alive it decides first.
         deadline = time.monotonic() + limit + 2 * SILENT_SECONDS
         while not self.closed():
             self._store.add(f"beat/{index}", 1)

@@ -4,8 +4,8 @@
                └──► it is closed: late ──────────┐
     restart (workers crashed here) ──────────────┴──► a world of its own, which joins the swarm
 
-Nothing that happens elsewhere restarts workers: `num_nodes_waiting()` is always 0, and after the first start an agent
-needs no other one (the nodes of one site need each other).
+Events elsewhere never restart workers: `num_nodes_waiting()` is always 0, and after the first start an agent
+needs no other agent (but the nodes of one site need each other).
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.renewal import Renewal
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
 
-_TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
+_TELL_SECONDS = 60.0  # how long the sites' first agents have to serve their candidates
 
 
 def create_handler(parameters: Any) -> CollabRendezvous:
     for name in environment.FROM_AGENT:
-        os.environ.pop(name, None)  # of a torchrun around this one
+        os.environ.pop(name, None)  # set by a torchrun around this one
     torch_compat.check(torch_compat.EXPECTED_OF_AGENT)
     return CollabRendezvous(read_settings(parameters))
 
 
 class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not typed here
-    """Threads: the agent's one; the heartbeat and the coordinator have their own."""
+    """Threads: the agent's thread; the heartbeat and the coordinator have their own."""
 
     def __init__(self, settings: RendezvousSettings) -> None:
         self._settings = settings
@@ -58,15 +58,15 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._address = own_address(settings)
         self._candidate = candidate.Candidate(settings)
         self._endpoint: Endpoint | None = None
-        self._heartbeat: Heartbeat | None = None  # at the others' agents
-        self._renewal: Renewal | None = None  # at the one that serves the endpoint
+        self._heartbeat: Heartbeat | None = None  # at agents that do not serve the endpoint
+        self._renewal: Renewal | None = None  # at the agent that serves the endpoint
         self._agent_store: AgentStore | None = None
-        # Of the swarm, once known; the agent needs nobody to bring its workers back.
+        # The swarm's values, once known; the agent needs no others to bring its workers back.
         self._site = settings.site or settings.hostname
         self._site_nodes = settings.site_nodes or 1
-        self._others = False  # other sites are of the world that was closed
+        self._others = False  # whether the closed world has other sites
         self._coordinators = list(settings.config.coordinator)
-        # The store of this site's world, and the one this agent serves, which may be the same.
+        # The store of this site's world, and the one that this agent serves; they may be the same.
         self._site_store: SignedStore | None = None
         self._served: Any = None
         self._world_known = False
@@ -85,7 +85,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         return self._settings.run_id
 
     def num_nodes_waiting(self) -> int:
-        return 0  # nobody who comes is a reason to restart workers that train
+        return 0  # no newcomer is a reason to restart workers that train
 
     def is_closed(self) -> bool:
         return self._closed
@@ -161,7 +161,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             )
 
     def _let_others_know(self, problem: str = "") -> None:
-        """Ends after the others when it is their store that ends with this agent."""
+        """If the others' store ends with this agent, the agent ends after them."""
         endpoint = self._endpoint
         if endpoint is None:
             return
@@ -186,7 +186,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         index = drawn.site_index_of(self._id)
         site = drawn.sites[index]
         self._site = site.name
-        log.set_source(self._site, None)  # two machines of one name are told apart by now
+        log.set_source(self._site, None)  # by now two machines with one name are told apart
         self._site_nodes = len(site.nodes)
         self._tell_of_hosts(site)
         part = endpoint.part(first_members.PART)
@@ -220,7 +220,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         )
 
     def _tell_of_hosts(self, site: first_members.FirstSite) -> None:
-        """Right where they stand together, and then the user may have said so."""
+        """Warns about a site of several machines, unless site_nodes says that they are close together."""
         hosts = site.hosts
         if len(hosts) > max(1, self._settings.site_nodes or 1):
             log.warning(
@@ -232,7 +232,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _serve_candidate(self, part: Any, index: int) -> None:
         standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
-        standby = standby and self._settings.config.advertise != NOT_DIALABLE  # the endpoint's machine is dialled
+        standby = standby and self._settings.config.advertise != NOT_DIALABLE  # others dial the endpoint's machine
         address = error = ""
         if not self._settings.config.coordinator and (index == 0 or standby):
             try:
@@ -242,7 +242,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         first_members.tell_coordinator(part, index, address, error)
 
     def _learn(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> None:
-        """Who coordinates; from here on this agent can do without the endpoint."""
+        """Finds out the coordinators; from here on this agent can do without the endpoint."""
         self._others = any(site.name != self._site for site in drawn.sites)
         part = endpoint.part(first_members.PART)
         told = first_members.coordinators_of(part, drawn, _TELL_SECONDS)
@@ -285,8 +285,9 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         return self._own_world()
 
     def _begin_with_others(self) -> None:
-        """Another site trains, or nobody had closed the list. Back without its disk, and with the candidate that it
-        serves again, this one would found a swarm of fresh weights, and train from them until it hears of the other."""
+        """Makes a site that is alone wait for another one. Another site trains, or nobody had closed the list. If this
+        site has lost its disk and serves its candidate again, it would found a swarm with fresh weights, and train them
+        until it hears of the other site."""
         if self._settings.config.given("min_sites"):
             return
         os.environ["COLLAB_MIN_SITES"] = "2"
@@ -302,7 +303,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             f"the workers of this machine have ended and are started again: site {self._site} comes back as a world of "
             f"its own; {self._coordinated()}"
         )
-        if self._others:  # its workers may have failed before there was anything to come back to
+        if self._others:  # its workers may have failed before there was anything to return to
             self._begin_with_others()
         return self._own_world()
 
@@ -310,7 +311,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         return f"the coordinator of run {self._settings.config.run} is at {', '.join(self._coordinators)}"
 
     def _serve_again(self) -> None:
-        """The machine of a candidate that is gone serves it anew at its old address, where the others look for it."""
+        """The machine of a lost candidate serves it again at its old address, where the others look for it."""
         if self._settings.config.coordinator:
             return
         for address in self._coordinators:
@@ -320,7 +321,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             try:
                 self._candidate.serve(host, port)
             except (OSError, RuntimeError, ValueError):
-                continue  # it is still served: this torchrun is another one on that machine
+                continue  # it is still served, and this torchrun is another one on that machine
             log.info(f"the coordinator at {address} is served again, here")
 
     def _own_world(self) -> RendezvousInfo:
@@ -331,7 +332,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         return RendezvousInfo(self._agent_store, world.rank, world.nodes, RendezvousStoreInfo(world.host, world.port))
 
     def _signed(self, store: Any, owner: str) -> SignedStore:
-        """A store of this site's, which the node `owner` serves."""
+        """A store of this site, served by the node `owner`."""
         where = f"the store of site {self._site}"
         return SignedStore(store, self._settings.key, (self._settings.run_id, owner), where)
 
@@ -379,14 +380,14 @@ def _are(count: int, noun: str) -> str:
 
 
 class _Refused(RuntimeError):
-    """A node was refused at the endpoint, or refused it, and without it there are too few."""
+    """A node was refused at the endpoint, or refused it, and there are too few nodes without it."""
 
 
 class _Waiting:
-    """Says now and then who is waited for, and at once who was refused."""
+    """Reports now and then which nodes are missing, and at once which node was refused."""
 
     def __init__(self, where: str, notices: Notices | None = None, least: int = 0, most: int = 0) -> None:
-        """`most`: where another node closes the list, how many this one was told that there are."""
+        """`most`: if another node closes the list, the number of nodes that this one was told."""
         self._where = where
         self._notices = notices
         self._least, self._most = least, most

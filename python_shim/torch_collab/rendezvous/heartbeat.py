@@ -1,7 +1,7 @@
-"""Tells the endpoint that this agent lives; and tells an endpoint that was started anew that the world is closed.
+"""Tells the endpoint that this agent lives, and tells an endpoint that was started anew that the world is closed.
 
-The endpoint's store is soft state. When its host dies nothing happens here; when a torchrun is started there again, the
-agents that are left put the list of the closed world back, so that it joins the swarm as a site that comes late.
+The endpoint's store is soft state. Nothing happens here when its host dies. When a torchrun is started there again, the
+agents that are left put the list of the closed world back, so that the new torchrun joins the swarm as a late site.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ERRORS = (RuntimeError, ValueError, OSError)
 
 @dataclass
 class Known:
-    """What a new endpoint has to be told: keys of the first members' part of the store."""
+    """What a new endpoint must be told: keys of the first members' part of the store."""
 
     list_text: str
     sites: dict[str, str] = field(default_factory=dict)
 
 
 class _Line:
-    """A connection that carries nothing and tells that the other end is gone.
+    """A connection without data, which tells that the other end is gone.
 
     Asking a lost TCPStore would print a stack trace into the user's log.
     """
@@ -59,7 +59,7 @@ class _Line:
 class PeriodicThread:
     """Calls `_turn` periodically until it is stopped.
 
-    Threads: one of its own; start() and stop() belong to the agent's.
+    Threads: one of its own; the agent's thread calls start() and stop().
     """
 
     def __init__(self, name: str) -> None:
@@ -84,7 +84,7 @@ class PeriodicThread:
 
 
 class Heartbeat(PeriodicThread):
-    """Its thread alone uses its connection."""
+    """Only its own thread uses its connection."""
 
     def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:
         super().__init__("collab-heartbeat")
@@ -94,7 +94,7 @@ class Heartbeat(PeriodicThread):
         self._lost_told = False
 
     def _turn(self) -> None:
-        """Until the agent stops it, or the endpoint is lost."""
+        """Runs until the agent stops it, or the endpoint is lost."""
         try:
             store = reconnect(*self._where)
             if store is None:
@@ -121,7 +121,7 @@ class Heartbeat(PeriodicThread):
             log.info(f"the agent at {host}:{port} (--rdzv-endpoint) does not answer; training goes on without it")
 
     def _put_back(self, store: SignedStore) -> bool:
-        """False: the endpoint gathers another world by now, which this agent has no part in."""
+        """False: the endpoint now gathers another world, in which this agent has no part."""
         found = Gathered.read(store.compare_set("list", "", self._known.list_text))
         if found.id != Gathered.read(self._known.list_text).id:
             host, port = self._where[:2]
@@ -138,7 +138,7 @@ class Heartbeat(PeriodicThread):
         signed_with: bytes | None = None
         while True:
             secret = store.key.now().secret
-            if secret != signed_with:  # anew when the token is replaced
+            if secret != signed_with:  # written anew when the token is replaced
                 store.set(f"agents/who/{number}", json.dumps(self._who))
                 signed_with = secret
             if self._stop.wait(_EVERY_SECONDS):
@@ -150,12 +150,12 @@ class Heartbeat(PeriodicThread):
 
 
 class LivenessView:
-    """The endpoint's view: which other agents live."""
+    """At the endpoint: which other agents live."""
 
     def __init__(self, store: SignedStore, silent_seconds: float) -> None:
         self._store = store
         self._pulse = Pulse(store, silent_seconds)
-        self._spoilt = False  # the count, by a stranger
+        self._spoilt = False  # a stranger has spoilt the count
 
     def living(self) -> list[str]:
         try:
@@ -173,7 +173,7 @@ class LivenessView:
         return found
 
     def _name(self, number: int) -> str | None:
-        """None where nothing stands that an agent would write."""
+        """None if nothing is there that an agent would write."""
         try:
             name = from_json(self._told(f"who/{number}") or b"null")
         except ValueError:
@@ -181,7 +181,7 @@ class LivenessView:
         return name if isinstance(name, str) else None
 
     def _told(self, name: str) -> bytes | None:
-        """What an agent of the swarm has told; a stranger's word is none."""
+        """What an agent of the swarm wrote; None for a stranger's entry."""
         try:
             return self._store.get(name) if self._store.check([name]) else None
         except SignatureError:

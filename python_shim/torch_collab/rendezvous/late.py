@@ -1,7 +1,7 @@
 """The world of a site that comes late or comes back: its own ranks, its own store.
 
-One node is a world at once, and needs nobody for that. Several nodes of one site meet first: in the store their site
-had, else at the endpoint.
+A single node is a world at once, and needs no other node. Several nodes of one site meet first: in the store that their
+site had, else at the endpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LoneWorld:
     rank: int  # of this node
     nodes: int
     store: Any  # of this world: served here, or at its first node
-    host: str  # where the workers here find it
+    host: str  # where the workers here dial it
     port: int
     owner: str  # the id of the node that serves the store
 
@@ -36,7 +36,7 @@ def alone(served: Any, mine: str) -> LoneWorld:
 def meet(
     shared: SignedStore, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]
 ) -> LoneWorld:
-    """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
+    """Gathers the nodes of a site; the first to come closes the list. Raises GatheringError if that fails."""
     deadline = time.monotonic() + terms.limit
     for generation in itertools.count():
         if time.monotonic() >= deadline:  # a stranger may have closed any number of lists
@@ -48,7 +48,7 @@ def meet(
         if gathering.closed():
             continue
         gathered = gathering.come(mine.tell(), None, terms, waiting)
-        deadline = time.monotonic() + terms.limit  # this one was no list that lay there closed
+        deadline = time.monotonic() + terms.limit  # the limit begins anew after each list that was still open
         nodes = nodes_of(gathered)
         if any(node.id == mine.id for node in nodes):
             break

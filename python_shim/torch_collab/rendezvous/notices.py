@@ -1,7 +1,7 @@
-"""What is said at the endpoint unsigned, by nodes that do not understand one another: who was refused, and why.
+"""Unsigned notices at the endpoint, for nodes that cannot verify each other: which node was refused, and why.
 
-A notice is believed no further than this: it is told to the user, and ends a gathering that has too few nodes without
-the one that was refused, which would wait in vain. It names a node and what that node has, never a token.
+A notice has only two effects: the user is told, and a gathering ends if it has too few nodes without the refused one,
+for which it would wait in vain. It names a node and that node's settings, never a token.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _HEARD = "collab/rendezvous/heard"
 _HEARD_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _TRANSPORTS = ("ucx", "tcp")
-# Of the keys in the endpoint's store, and of what stands there: one more with each change of them, or nodes of two
-# releases wait for each other at keys of their own. docs/protocol/beside.md has them.
+# The version of the endpoint store's keys and entries. Raise it with each change: otherwise nodes of two releases wait
+# for each other at different keys. docs/protocol/beside.md lists them.
 _LAYOUT = "1"
 _LAYOUT_DIGITS = 6
 
 
 class Notices:
-    """Threads: the agent's one. `store` is the endpoint's, as torch has it."""
+    """Threads: the agent's thread. `store` is the endpoint's, as a torch Store."""
 
     def __init__(self, store: Any, settings: RendezvousSettings) -> None:
         self._store = store
         self._settings = settings
 
     def leave(self, problem: str = "") -> None:
-        """This node refuses or is refused. `problem`: an entry that is none of the swarm's."""
+        """Called if this node refuses or is refused. `problem`: an entry that does not belong to the swarm."""
         mine = {**describe(self._settings), "entry": problem}
         with contextlib.suppress(RuntimeError, ValueError):
             self._store.compare_set(_KEY, "", json.dumps(mine))
 
     def look(self) -> str | None:
-        """What a node has left, in this program's words."""
+        """The notice that some node has left here, as a message."""
         if not self._store.check([_KEY]):
             return None
         try:
@@ -59,7 +59,7 @@ class Notices:
             self._store.add(_HEARD, 1)
 
     def wait_until_heard(self, others: Callable[[], int]) -> None:
-        """Who serves the store ends last."""
+        """The agent that serves the store ends last."""
         deadline = time.monotonic() + _HEARD_SECONDS
         with contextlib.suppress(RuntimeError):
             while time.monotonic() < deadline and int(self._store.add(_HEARD, 0)) < others():
@@ -67,7 +67,7 @@ class Notices:
 
 
 def describe(settings: RendezvousSettings) -> dict[str, str]:
-    """What must be alike at all nodes, and whose it is."""
+    """The settings that all nodes must share, and which node has them."""
     name = settings.site or settings.hostname
     return {"node": name, "layout": _LAYOUT, "key": settings.key.kind, "transport": settings.transport}
 
@@ -78,7 +78,7 @@ def differs(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> bool:
 
 
 def _told(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those from before layouts were numbered tell none."""
+    """Nodes from before layouts were numbered have none."""
     return {"layout": "0", **theirs}
 
 

@@ -1,6 +1,6 @@
-"""When the swarm's token is replaced: the agent that serves the endpoint signs anew what those who come have to read.
+"""When the swarm's token is replaced, the agent that serves the endpoint signs anew the entries for late nodes.
 
-It writes what it knows, not what it finds: a holder of the token before has no part in it.
+It writes what it knows, not what it finds there: so a holder of the old token cannot change it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Renewal(PeriodicThread):
         super().__init__("collab-renewal")
         self._endpoint = endpoint
         self._known = known
-        self._secret = b""  # that the entries are signed with; at first unknown, as sites wrote some of them
+        self._secret = b""  # the secret that the entries are signed with; unknown at first, as sites wrote some of them
 
     def start(self) -> None:
         if self._endpoint.store.key.file is not None:
@@ -26,7 +26,7 @@ class Renewal(PeriodicThread):
     def _turn(self) -> None:
         secret = self._endpoint.store.key.now().secret
         if secret != self._secret:
-            with contextlib.suppress(RuntimeError):  # the store is ending, or busy: tried again
+            with contextlib.suppress(RuntimeError):  # the store is ending or busy; the next turn tries again
                 self._sign()
                 self._secret = secret
 

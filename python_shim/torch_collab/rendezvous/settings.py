@@ -1,4 +1,4 @@
-"""What one torchrun was asked for, read once: its flags, --rdzv-conf and the COLLAB_ variables."""
+"""The settings of one torchrun, read once: its flags, --rdzv-conf and the COLLAB_ variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from torch_collab.network.keys import SwarmKey, read_key
 
 BACKEND = "collab"
 
-# Options of torch's c10d rendezvous that mean nothing here; a command that is changed by one word may carry them.
+# Options of torch's c10d rendezvous that mean nothing here. A command that was adapted by one word may still have them.
 _WITHOUT_MEANING = frozenset(
     {"read_timeout", "close_timeout", "heartbeat", "keep_alive_interval", "keep_alive_max_attempt", "store_type",
      "timeout"}
@@ -39,7 +39,7 @@ class RendezvousSettings:
     """Times are seconds."""
 
     run_id: str
-    own_run: str  # what COLLAB_RUN is here and for the workers, where nobody gives it; "": its default
+    own_run: str  # COLLAB_RUN here and for the workers, if nobody gives it; "": its default
     host: str  # of the endpoint
     port: int
     min_nodes: int
@@ -48,10 +48,10 @@ class RendezvousSettings:
     is_host: bool | None  # whether this agent serves the endpoint; None: found out
     join_timeout: float
     last_call: float
-    site_nodes: int | None  # nodes of this site, for one that comes late
-    standby: bool | None  # whether every site serves a candidate coordinator; None: as candidate.py has it
+    site_nodes: int | None  # nodes of this site, if it comes late
+    standby: bool | None  # whether every site serves a candidate coordinator; None: as candidate.py says
     coordinator_port: int
-    page: Mapping[str, str]  # of the coordinator that is served here; empty: none
+    page: Mapping[str, str]  # of the coordinator that this agent serves; empty: none
     site: str  # COLLAB_SITE, or ""
     hostname: str
     config: native.Settings
@@ -60,7 +60,7 @@ class RendezvousSettings:
 
     @property
     def nnodes(self) -> str:
-        """As --nnodes has it."""
+        """In the form of --nnodes."""
         return ":".join(map(str, sorted({self.min_nodes, self.max_nodes})))
 
     @property
@@ -69,7 +69,7 @@ class RendezvousSettings:
 
 
 def read_settings(parameters: Any) -> RendezvousSettings:
-    """From torchrun's RendezvousParameters. From here on the log names the site. Raises ValueError in words, and
+    """Reads torchrun's RendezvousParameters. From here on the log names the site. Raises ValueError with a message, and
     RuntimeError as links.choose does."""
     variables = collab_variables()
     own_run = "" if variables.get("COLLAB_COORDINATOR") else as_run(parameters.run_id)
@@ -105,7 +105,7 @@ def read_settings(parameters: Any) -> RendezvousSettings:
         site_nodes=site_nodes,
         standby=parameters.get_as_bool("standby"),
         coordinator_port=parameters.get_as_int("coordinator_port", 0),
-        # As in an address: an objective may have a comma, which ends a word of --rdzv-conf.
+        # As in a URL: an objective may contain a comma, which would end a word of --rdzv-conf.
         page={word: unquote(text) for word in page.OPTIONS if (text := parameters.get(word, ""))},
         site=config.site,
         hostname=hostname,
@@ -140,11 +140,11 @@ def _seconds(parameters: Any, name: str, default: float) -> float:
 
 
 def own_address(settings: RendezvousSettings) -> str:
-    """--local-addr, else COLLAB_ADVERTISE where it is an address, else a definite COLLAB_LISTEN, else the local end
+    """--local-addr, else COLLAB_ADVERTISE if it is an address, else a definite COLLAB_LISTEN, else the local address
     towards the endpoint.
 
-    An endpoint whose name leads back to this machine only (an /etc/hosts with 127.0.1.1) says nothing about the
-    address others dial: then the local end of the default route. Raises ValueError.
+    If the endpoint's name leads back only to this machine (an /etc/hosts with 127.0.1.1), it says nothing about the
+    address that others dial: then the local address of the default route is taken. Raises ValueError.
     """
     advertise = "" if settings.config.advertise == NOT_DIALABLE else settings.config.advertise
     if chosen := settings.local_addr or chosen_address(advertise, settings.config.listen):

@@ -1,1 +1,1 @@
-"""This site in its swarm: the coordinator, the session of a generation, its record, the optimizer's state."""
+"""This site in its swarm: the coordinator, a generation's session, its record, the optimizer's state."""

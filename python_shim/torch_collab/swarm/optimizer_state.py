@@ -1,5 +1,5 @@
-"""The optimizer's state between sites: one member serves a copy of its own (model/optimizer_copy.py) between two of its
-steps; a site that joins fetches it before its first step.
+"""The optimizer's state between sites. A member serves a copy of its own (model/optimizer_copy.py) between two of its
+steps; a joining site fetches it before its first step.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from torch_collab.world.state import World
 
 _SHARED_AT_ONCE = 64 << 20
-# An optimizer may take its first step so many steps after another one's (a GAN trains its critic more often).
+# An optimizer may take its first step this many steps after another one's (a GAN trains its critic more often).
 _MOST_BETWEEN = 100
 
 
 def copy() -> tuple[str, torch.Tensor] | str:
-    """The copy that a joiner asks for, or why there is none. Between two steps. Never raises."""
+    """The copy for a joiner, or the reason why there is none. Called between two steps. Never raises."""
     world = state.current()
     if world is None:
         return "its world has ended"
@@ -38,12 +38,12 @@ def copy() -> tuple[str, torch.Tensor] | str:
 
 
 def trained_of(world: World) -> tuple[tuple[int, int], ...]:
-    """id() and elements of each trained parameter in the vector, in order."""
+    """id() and number of elements of each trained parameter in the vector, in order."""
     return () if world.training.vector is None else world.training.vector.trained
 
 
 def before_step(world: World, optimizer: Any) -> None:
-    """An optimizer of the vector is about to step. The first time after joining, the ranks of the site meet here."""
+    """An optimizer of the vector is about to step. At its first step after joining, the site's ranks meet here."""
     fetch = world.training.fetch
     if fetch is None or fetch.over:
         return
@@ -78,7 +78,7 @@ def steps_in_backward(world: World) -> None:
 
 
 def _receive(world: World, fetch: Fetch, optimizer: Any) -> None:
-    """The leader decides for all ranks of the site: what it gets they get; where it has state they keep theirs."""
+    """The leader decides for all ranks of the site: they get what it fetches, or keep theirs if it has state."""
     text, cold = "", ""
     data = None
     if world.is_leader:
@@ -104,7 +104,7 @@ def _plain(error: Exception) -> str:
 
 
 def _session(world: World) -> _C.Session:
-    assert world.training.session is not None  # it is fetching from its beginning on
+    assert world.training.session is not None  # a session exists from the beginning of the fetch
     return world.training.session
 
 
@@ -131,11 +131,11 @@ def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:
         try:
             return text, _session(world).take_optimizer()
         except ConnectionError:
-            continue  # lost: the log says how; another member may have one
+            continue  # this member is lost, and the log says how; another one may have a copy
 
 
 def _share(world: World, text: str) -> str:
-    """The leader's description, which is empty where nothing is taken."""
+    """Shares the leader's description with all ranks; it is empty if nothing is fetched."""
     description = torch.tensor(list(text.encode()), dtype=torch.uint8, device="cpu")
     length = torch.tensor([len(description)], device="cpu")
     _session(world).broadcast(length.view(torch.uint8))
@@ -151,7 +151,7 @@ def _parts(world: World, text: str) -> list[Part | None]:
 
 
 def _agreed(world: World, why_not: str) -> str:
-    """Why any rank of the site cannot, the lowest one's word; empty: all can."""
+    """Why any rank of the site cannot load it, from the lowest such rank; empty: all can."""
     ranks = world.info.site.ranks
     if len(ranks) == 1:
         return why_not
@@ -161,8 +161,8 @@ def _agreed(world: World, why_not: str) -> str:
 
 
 def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Tensor | None) -> str:
-    """All ranks of the site load the leader's copy, or none does; gives the reason then. Ranks other than the leader
-    hold one plane of one parameter at a time, and what their later optimizers will load."""
+    """All ranks of the site load the leader's copy, or none does. Returns the reason if none does. Ranks other than the
+    leader hold one plane of one parameter at a time, and the state of optimizers that will come later."""
     every: list[tuple[int, int, Part | None]] = []
     ours: dict[int, tuple[Any, torch.Tensor]] = {}
     rest = data
@@ -202,7 +202,7 @@ def _take(world: World, fetch: Fetch, optimizer: Any, text: str, data: torch.Ten
             piece = torch.empty(size, dtype=torch.uint8, device="cpu") if data is None else data[begin : begin + size]
             _broadcast(world, piece)
             begin += size
-            # A rank that has failed still goes through the rest: the others wait for it in each piece.
+            # A rank that failed still goes through the rest, because the others wait for it at each piece.
             why_not = why_not or _place(held, _plane, parameter, plane, piece)
         why_not = why_not or _place(held, _numbers, group, parameter, part)
         states.append((parameter, held))
@@ -225,7 +225,7 @@ def _plane(parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> dict[s
 
 
 def _place(held: dict[str, Any], make: Callable[..., dict[str, Any]], *of: Any) -> str:
-    """Why it failed; empty: it did not."""
+    """Returns why it failed; empty if it succeeded."""
     try:
         held.update(make(*of))
     except Exception as error:
@@ -234,7 +234,7 @@ def _place(held: dict[str, Any], make: Callable[..., dict[str, Any]], *of: Any) 
 
 
 def _ours(world: World, optimizer: Any, parts: list[Part | None]) -> Iterator[tuple[Any, torch.Tensor, Part]]:
-    """(group, parameter, its part) of this optimizer's parameters that have one."""
+    """(group, parameter, its part) for each of this optimizer's parameters that has a part."""
     places = {key: place for place, (key, _) in enumerate(trained_of(world))}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -271,7 +271,7 @@ def _check_finite(world: World, optimizer: Any, data: torch.Tensor, parts: list[
 
 
 def _values(parameter: torch.Tensor, plane: Plane, piece: torch.Tensor) -> torch.Tensor:
-    """Of its bytes."""
+    """A plane's tensor from its bytes."""
     fresh = torch.empty_like(parameter.detach(), dtype=plane.held, memory_format=torch.preserve_format)
     return fresh.copy_(piece.view(plane.sent).view(parameter.shape))
 
@@ -282,7 +282,7 @@ def _numbers(group: Any, parameter: torch.Tensor, part: Part) -> dict[str, Any]:
 
 
 def _load(world: World, fetch: Fetch, optimizer: Any) -> None:
-    """Loads the state of an optimizer that comes later than the first; its data is already in this process."""
+    """Loads the state of an optimizer that comes after the first one; the data is already in this process."""
     assert fetch.data is not None
     _check(world, fetch.parts, optimizer)
     _check_finite(world, optimizer, fetch.data, fetch.parts)

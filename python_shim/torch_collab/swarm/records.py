@@ -1,4 +1,4 @@
-"""Where a site's leader keeps its durable record, and what tells this training's records from another's."""
+"""Where a site's leader keeps its durable record, and what tells this training's records from those of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def place(info: WorldInfo) -> tuple[str, str]:
-    """(folder, scope) of the record; "" for the folder: it is kept in memory."""
+    """(folder, scope) of the record; an empty folder: the record stays in memory."""
     scope = _scope(info.config, info.store)
     where = folder(info.config)
     if not where or not scope:
@@ -28,14 +28,14 @@ def place(info: WorldInfo) -> tuple[str, str]:
 
 
 def tell_what_stays(info: WorldInfo) -> None:
-    """At the start of a site of a swarm."""
+    """Tells a site of a swarm, when it starts, that without COLLAB_STATE_DIR no agreed model is kept."""
     if not info.config.state_dir and (info.several_sites or not info.one_world):
         log.info("COLLAB_STATE_DIR is not set: once all sites have stopped, only what the script has saved is left of "
                  "their model")  # fmt: skip
 
 
 def folder(config: Settings) -> str:
-    """COLLAB_STATE_DIR, else torch-collab in XDG_STATE_HOME, else in ~/.local/state; "": there is no home."""
+    """COLLAB_STATE_DIR, else torch-collab in XDG_STATE_HOME, else in ~/.local/state; "" if there is no home."""
     if config.state_dir:
         return config.state_dir
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -48,21 +48,21 @@ def folder(config: Settings) -> str:
 
 
 def writable(where: str) -> bool:
-    """Is the folder, or the next one above that is there, one that files can be made in?"""
+    """Whether files can be made in the folder, or in its nearest parent that exists."""
     path = Path(where).absolute()
     there = next((each for each in (path, *path.parents) if each.exists()), path)
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _scope(config: Settings, store: Any) -> str:
-    """A text that a process replacing this one computes too, and that no other training has; "" if unknown."""
+    """A text that a replacement of this process computes, too, and that no other training has; "" if unknown."""
     run = environment.run_of_agent() or ""
     if endpoint := environment.from_agent(environment.ENDPOINT):
         return f"torchrun {run} at {endpoint}"
     if config.coordinator:
         return "coordinator " + ",".join(config.coordinator)
     if run not in environment.NO_RUN_ID:
-        return f"torchrun {run}"  # its port is another one after each start
+        return f"torchrun {run}"  # the store's port changes with each start
     return _store_text(store)
 
 

@@ -1,4 +1,4 @@
-"""That ranks of a site, and sites that begin together, hold the same model: the first difference is told at each."""
+"""Checks that a site's ranks, and sites that begin together, hold the same model; all are told the first difference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAY_SECONDS = 10.0
 
 
 def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ranks: tuple[int, ...], site: str) -> None:
-    """Ranks of a site must hold the same vector; the first difference is told at every rank."""
+    """A site's ranks must hold the same vector; every rank is told the first difference."""
     lines = [entry.describe() for entry in entries]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     digests: list[str] = [""] * len(ranks)
@@ -49,8 +49,8 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
 def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     """Sites that begin together compare their models, so that all are told at once, and take one site's frozen values.
 
-    First members of a swarm of which one is gone or has another model go on: that one is refused when it joins. So are
-    all others with a coordinator outside, and those of later generations.
+    If one of a swarm's first members is gone or has another model, the rest go on: that site is refused when it joins.
+    With a coordinator outside, and in later generations, all sites are checked only when they join.
     """
     info = world.info
     if not info.ranks_tell_sites_apart or not info.several_sites or world.generations.number > 1:
@@ -83,12 +83,12 @@ def _said_after_a_while(world: World, limit: timedelta) -> Iterator[None]:
         timer.cancel()
 
 
-# Of each site: the lines of its model, its COLLAB_INIT_FROM, and whether it has loaded a state.
+# For each site: its model's lines, its COLLAB_INIT_FROM, and whether it has loaded a state.
 _Told = list[tuple[list[str], str, bool]]
 
 
 def _everyone_in_one_world(world: World, mine: list[Any], limit: timedelta) -> _Told:
-    """Nothing where all is alike; raises where it is another model."""
+    """Empty if all models are the same; raises if one differs."""
     lines = mine[0]
     if world.is_leader:
         world.info.told.set(f"collab/model/{world.info.site_number}", json.dumps(mine))
@@ -116,8 +116,8 @@ def _everyone_in_one_world(world: World, mine: list[Any], limit: timedelta) -> _
 
 
 def _everyone_who_comes(world: World, mine: list[Any], limit: timedelta) -> _Told:
-    """Over the hub: the world's store may be gone by now. Nothing where all is alike, one is gone, or has another
-    model."""
+    """Uses the hub, because the world's store may be gone. Empty if all models are the same, or if a site is gone or
+    has another model."""
     try:
         if _all_hold(world, mine[0], limit):
             return []
@@ -138,8 +138,8 @@ def _without_values(lines: list[str]) -> list[str]:
 
 
 def _take_frozen(world: World, entries: list[Entry], everyone: _Told) -> None:
-    """Frozen parameters that differ between sites become those of one, as DDP gives all ranks those of rank 0. The same
-    site whose trained parameters round 0 has: a momentum encoder is a copy of them."""
+    """Frozen parameters that differ between sites get one site's values, as DDP gives all ranks those of rank 0. It is
+    the site whose trained parameters round 0 takes: a momentum encoder is a copy of them."""
     sites = world.info.sites.sites
     told = zip(entries, zip(*(lines for lines, _, _ in everyone), strict=True), strict=True)
     differing = [entry for entry, lines in told if len(set(lines)) > 1]
@@ -163,7 +163,7 @@ def _take_frozen(world: World, entries: list[Entry], everyone: _Told) -> None:
 
 
 def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
-    """Whether every rank of the world has the same lines; the hub knows who is gone, and ends the wait then."""
+    """Whether every rank of the world has the same lines. If a rank is gone, the hub knows it and ends the wait."""
     digest = hashlib.sha256("\n".join(lines).encode()).digest()
     try:
         digests = world.hub.gather("models", digest, limit)
@@ -177,7 +177,7 @@ def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
 
 
 def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, code_of_buffers: str) -> str:
-    """The first, and what to do; or, of one model, which buffers are left out at either. Nothing where all is alike."""
+    """The first difference, and what to do; for equal models, which buffers either leaves out. Else empty."""
     if a == b:
         return ""
     here, there = _split(a), _split(b)
@@ -194,12 +194,12 @@ def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, c
 
 
 def _split(lines: list[str]) -> list[tuple[tuple[str, str], bool]]:
-    """((name and dtype, shape), whether it is left out) of described entries."""
+    """((name and dtype, shape), whether it is left out) for each described entry."""
     parts = [line.rpartition(" [") for line in lines]
     return [((tensor, rest.split("]")[0]), rest.endswith("] left out")) for tensor, _, rest in parts]
 
 
 def _names(names: list[str], others: list[str]) -> str:
-    """At most 16; of more, those that `others` lacks come first."""
+    """At most 16 names; if there are more, those that `others` lacks come first."""
     ordered = sorted(names, key=lambda name: name in others) if len(names) > 16 else names
     return listed(ordered) or "none"

@@ -27,8 +27,8 @@ _LEAVE_SECONDS = 20
 
 
 def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
-    """Finds or serves the coordinator and makes this rank's session of the generation. Collective over the ranks of the
-    site, for the first generation over those of the world."""
+    """Finds or serves the coordinator and makes this rank's session of the generation. Collective over the site's
+    ranks; for the first generation over the world's."""
     info = world.info
     config = resolved(info)
     transport = _leader_only(world, lambda: world.coordinators.reach(config))
@@ -55,7 +55,7 @@ def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
         one_host=info.one_host,
         coordinators=world.coordinators.addresses,
         model=[_row(entry) for entry in entries],
-        # The tensors themselves, not detached ones, which would keep the storage of today.
+        # The tensors themselves: detached ones would keep the present storage.
         parameters=[entry.tensor for entry in trained],
         compared_elements=sum(entry.tensor.numel() for entry in trained if not entry.buffer),
         site_group=site_gloo,
@@ -66,14 +66,14 @@ def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
 
 
 def _row(entry: Entry) -> tuple[str, str, list[int], str, str]:
-    """What sites compare of a tensor."""
+    """The fields of a tensor that sites compare."""
     tensor = entry.tensor.detach()
     digest = "" if entry.trained else native.digest(tensor)
     return entry.name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), entry.kind, digest
 
 
 def _job() -> str:
-    """What restarts this process after a crash, torchrun's agent: its run and the very process. Empty without one."""
+    """Names torchrun's agent, which restarts this process after a crash: its run and process. Empty without one."""
     run = environment.run_of_agent()
     if run is None:
         return ""
@@ -86,7 +86,7 @@ def _job() -> str:
 
 
 def begin(world: World, session: _C.Session) -> None:
-    """Round 0. When it fails, the coordinator stays until the other leaders have heard why."""
+    """Runs round 0. If it fails, the coordinator stays until the other leaders have been told why."""
     try:
         session.begin()
     except Exception:
@@ -101,7 +101,7 @@ def begin(world: World, session: _C.Session) -> None:
 
 
 def _watch_for_termination() -> Callable[[], None] | None:
-    # torchrun kills 30 s after it has asked.
+    # torchrun kills 30 s after its request.
     return _act_at_once if native.watch_for_termination(timedelta(seconds=_LEAVE_SECONDS)) else None
 
 
@@ -116,7 +116,7 @@ def _tell_heard(world: World) -> None:
 
 
 def _leader_only(world: World, body: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """Runs `body` at the site's leader; when it fails there, the site's other ranks fail with the same words."""
+    """Runs `body` at the site's leader. If it fails there, the site's other ranks fail with the same message."""
     failure: Exception | None = None
     result = None
     if world.is_leader:

@@ -1,1 +1,1 @@
-"""The one collab world of this process: who is where, its process groups, its hub client, and its state."""
+"""The one collab world of this process: its map of sites, its process groups, its hub client, and its state."""

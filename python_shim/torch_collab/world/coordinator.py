@@ -1,4 +1,4 @@
-"""Where the coordinator is: the one that is set, or the one that the first site of a world serves."""
+"""Where the coordinator is: the configured one, or the one that a world's first site serves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAILED = "failed: "
 
 
 def resolved(info: WorldInfo) -> native.Settings:
-    """The knobs with what this start has found out: the address others dial, which and how many sites one world has."""
+    """The knobs, with values that this start found out: the address others dial, and the sites' number and count."""
     found = {"site": info.site.name}
     if info.ranks_tell_sites_apart:
         found["min_sites"] = str(len(info.sites.sites))
@@ -34,7 +34,7 @@ def resolved(info: WorldInfo) -> native.Settings:
 
 
 class Coordinators:
-    """Those that this rank knows, and the one that is served in its process."""
+    """The coordinators that this rank knows, and the one that its process serves."""
 
     def __init__(self, info: WorldInfo, hub: Hub) -> None:
         self._info = info
@@ -43,21 +43,21 @@ class Coordinators:
         self.server: _C.CoordinatorServer | None = None
 
     def meet(self) -> None:
-        """Several sites: finds or serves the coordinator, and links this rank to the hub there. Collective."""
+        """With several sites: finds or serves the coordinator, and links this rank to its hub. Collective."""
         config = resolved(self._info)
         self._serve_or_find(config, None)
         self._hub.enter(config, self.addresses)
         if self._info.one_world and self.server is not None:
-            # A rank that had not found it would look for it for COLLAB_JOIN_TIMEOUT, should this process die before.
+            # If this process died earlier, a rank without the address would look for it for COLLAB_JOIN_TIMEOUT.
             self._hub.wait_until_all_have_come(timedelta(seconds=config.join_timeout))
 
     def reach(self, config: native.Settings) -> dict[str, Any]:
-        """Leaders: the transport for links between sites; coordinators are known from here on, or one is served."""
+        """At leaders: the transport for links between sites. Finds or serves the coordinator if not done yet."""
         choice = links.choose(config, self._info.one_world)
         (log.warning if choice.key_unused else log.info)(str(choice))
         gloo = GlooNodes(self._info) if choice.kind == "gloo" else None
         transport = {"kind": "gloo", "backend": gloo.mine} if gloo else links.make(config, config.advertise)
-        if not self.addresses:  # else known since the ranks' hub
+        if not self.addresses:  # otherwise known since this rank was linked to the hub
             self._serve_or_find(config, gloo)
         return transport
 
@@ -72,14 +72,14 @@ class Coordinators:
         self.server = None
 
     def _serve_or_find(self, config: native.Settings, gloo: GlooNodes | None) -> None:
-        """The knob's, or of one world what its first leader serves."""
+        """Takes the addresses from the knob; in one world the first leader serves a coordinator."""
         if not self._info.one_world:
             self.addresses = list(config.coordinator)
         elif self._info.rank == self._info.sites.sites[0].leader:
             try:
                 self.addresses = [self._serve(config, gloo)]
             except Exception as error:
-                self._info.told.set(_KEY, _FAILED + str(error))  # the others need not wait for it
+                self._info.told.set(_KEY, _FAILED + str(error))  # the others need not wait for the address
                 raise
             self._info.told.set(_KEY, self.addresses[0])
         else:
@@ -100,7 +100,7 @@ class Coordinators:
         self.server = native.serve_coordinator(config.raw, links.make(config, config.advertise), f"{host}:0")
         _, port = addresses.split_host_port(self.server.address)
         reached = config.advertise
-        if reached == addresses.NOT_DIALABLE:  # by this site's own ranks alone
+        if reached == addresses.NOT_DIALABLE:  # only this site's own ranks dial it
             reached = "127.0.0.1" if addresses.is_wildcard(host) else host.strip("[]")
         return addresses.join_host_port(reached, port)
 

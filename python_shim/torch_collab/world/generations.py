@@ -1,4 +1,4 @@
-"""The models of a script, one generation after the other, and what is known of the one that is trained now."""
+"""The models of a script, one generation after the other, and what is known of the generation that is trained now."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 class _Held(NamedTuple):
     """What is known of an optimizer."""
 
-    of: tuple[Any, ...]  # while this is as it was
-    trains: bool  # some of the vector
-    whole: bool  # all of it
-    number: int  # 0: trains none
+    of: tuple[Any, ...]  # its groups' parameters; the entry holds while these are unchanged
+    trains: bool  # holds some of the vector
+    whole: bool  # holds all of the vector
+    number: int  # 0: holds none of the vector
 
 
 _NOTHING = _Held((), False, False, 0)
 
 
 class Training:
-    """Of a generation: the models that are trained together, until others take their place.
+    """A generation: the models that are trained together, until others take their place.
 
-    Before its first training forward there is no session; what the script tells by then, samples and metrics, counts.
+    There is no session before its first training forward; samples and metrics reported before it still count.
     """
 
     def __init__(self, info: WorldInfo) -> None:
@@ -51,15 +51,15 @@ class Training:
         self.metrics = Metrics(info)
         self.session: _C.Session | None = None
         self.vector: Vector | None = None
-        self.fetch: Fetch | None = None  # of a member's optimizer state, at a site that has joined
-        self.ddps: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # whose training forwards ran
-        self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # of the vector
-        self.stepped_in_backward = False  # since the last step: counted at the next training forward
-        self._thread: threading.Thread | None = None  # of the last training forward
+        self.fetch: Fetch | None = None  # a member's optimizer state, at a site that has joined
+        self.ddps: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those whose training forwards ran
+        self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # those that hold parameters of the vector
+        self.stepped_in_backward = False  # since the last counted step; counted at the next training forward
+        self._thread: threading.Thread | None = None  # thread of the last training forward
 
     @property
     def owes_step(self) -> bool:
-        """What has been trained since the last step that was counted: a round that is waited for counts it."""
+        """Whether something was trained since the last counted step; a round that all wait for counts it."""
         return self.stepped_in_backward or self.cycle.owes_step
 
     def begin(self, session: _C.Session, vector: Vector, fetches: bool) -> None:
@@ -70,12 +70,12 @@ class Training:
         self.session = None
 
     def ran(self, ddp: nn.Module) -> None:
-        """A training forward of it runs, in this thread."""
+        """A training forward of `ddp` runs in this thread."""
         self.ddps.add(ddp)
         self._thread = threading.current_thread()
 
     def is_beside(self) -> bool:
-        """Another thread than this one trains, and may be in the midst of a step."""
+        """Whether another thread trains, perhaps in the middle of a step."""
         thread = self._thread
         return thread is not None and thread is not threading.current_thread() and thread.is_alive()
 
@@ -83,13 +83,13 @@ class Training:
         self.stepped_in_backward = True
 
     def end_step(self) -> int:
-        """A step of the model is counted: the samples since the last."""
+        """A step of the model is counted. Returns the samples since the last one."""
         self.stepped_in_backward = False
         self.cycle.counted()
         return self.samples.take()
 
     def trains(self, optimizer: Any) -> bool:
-        """Whether the optimizer holds parameters of the vector. It is known from here on."""
+        """Whether the optimizer holds parameters of the vector. From here on the optimizer is known."""
         vector = self.vector
         if self.session is None or vector is None:
             return False
@@ -106,17 +106,17 @@ class Training:
         return held.trains
 
     def number_of(self, optimizer: Any) -> int:
-        """Of an optimizer of the vector, the same at each rank of the site."""
+        """The number of an optimizer of the vector, the same at each rank of the site."""
         return self._held.get(optimizer, _NOTHING).number
 
     def ends_step(self, optimizer: Any) -> bool:
-        """An optimizer of the vector has stepped: does that end a step of the model?"""
+        """An optimizer of the vector has stepped. Returns whether this ends a step of the model."""
         held = self._held.get(optimizer, _NOTHING)
         return self.cycle.after(held.number, whole=held.whole)
 
 
 def _ends_of(parameters: Any) -> tuple[int, int, int]:
-    """What tells a group's parameters from others, at the cost of a look at the ends."""
+    """Tells a group's parameters from others by looking only at the ends of the list."""
     if not isinstance(parameters, list) or not parameters:
         return (0, 0, 0)
     return (len(parameters), id(parameters[0]), id(parameters[-1]))
@@ -126,7 +126,7 @@ class Generations:
     def __init__(self, info: WorldInfo) -> None:
         self._info = info
         self.number = 0  # of the generation that is trained; 0: none yet
-        self.egress_spent = 0  # by the generations before, in bytes
+        self.egress_spent = 0  # by earlier generations, in bytes
         self.training = Training(info)
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""With COLLAB_TRANSPORT=gloo: torch's Gloo over the sites' leaders and their coordinator."""
+"""COLLAB_TRANSPORT=gloo: torch's Gloo among the sites' leaders and their coordinator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GlooNodes:
-    """Gloo over the leaders and, as its last rank, the coordinator, which lives in the first leader's process."""
+    """Gloo among the leaders and, as the last rank, the coordinator, which lives in the first leader's process."""
 
     def __init__(self, info: WorldInfo) -> None:
         leaders = [site.leader for site in info.sites.sites]
@@ -20,8 +20,8 @@ class GlooNodes:
         self.mine: Any = None
         self.coordinator: Any = None
         serving = info.rank == leaders[0]
-        # Making one waits for all, so the first leader makes its two at the same time, and over two connections to the
-        # store: a wait holds its connection.
+        # Making a group waits for all ranks, so the first leader makes its two at the same time. They use two
+        # connections to the store, because a wait blocks its connection.
         second = threading.Thread(target=self._make_coordinator, args=(info, size), daemon=True)
         if serving:
             second.start()

@@ -36,9 +36,9 @@ _WITH_NCCL = "cpu:gloo,cuda:nccl"
 
 @contextlib.contextmanager
 def gloo_listens_here_only(one_host: bool) -> Iterator[None]:
-    """Of groups that are made meanwhile, all of whose ranks are on one host: no other machine is to reach them.
+    """While groups are made inside, Gloo listens on loopback only, if all their ranks are on one host.
 
-    torch has no argument for it. A GLOO_SOCKET_IFNAME of the user's counts more.
+    torch has no argument for this. A GLOO_SOCKET_IFNAME from the user takes precedence.
     """
     if not one_host or os.environ.get(_INTERFACE) or not _is_up(_LOOPBACK):
         yield
@@ -58,7 +58,7 @@ def _is_up(interface: str) -> bool:
 
 
 def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelta) -> Any:
-    """A bare ProcessGroupGloo that torch.distributed does not list."""
+    """A ProcessGroupGloo that torch.distributed does not know of."""
     if not dist.is_gloo_available():
         raise RuntimeError("collab: this torch was built without Gloo, which collab needs [ddp.no-gloo]")
     return torch_compat.bare_gloo(f"collab/{prefix}", store, rank, size, timeout)
@@ -68,27 +68,28 @@ _made: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
 
 def again(store: Store, time: int) -> Store:
-    """For what the ranks of a group tell when it is made for the `time`-th time."""
+    """The part of the store for a group's ranks when the group is made for the `time`-th time."""
     return dist.PrefixStore(f"collab/made{time}", store)
 
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """What a backend is made of: torch's _DistributedBackendOptions, as far as it is used here."""
+    """What a backend is made from: the part of torch's _DistributedBackendOptions that is used here."""
 
     group_rank: int
     group_size: int
     timeout: timedelta
     store: Store | None = None
     group_id: str = ""
-    ranks: tuple[int, ...] = ()  # of the world, by rank of the group; (): all
-    time: int = 1  # how often this process has made a group of that name and those ranks
+    ranks: tuple[int, ...] = ()  # ranks of the world, by rank of the group; (): all
+    time: int = 1  # how often this process has made a group with that name and those ranks
 
     @staticmethod
     def of(opts: Any) -> GroupOptions:
-        """A group that is destroyed and made again has the same name, and its store still holds what its ranks wrote
-        the first time. So each process counts how often the group was made; all ranks count alike. The count is not
-        kept in the store, which may outlive the processes, and which some ranks may reach later than others."""
+        """Reads torch's options. A group that is destroyed and made again has the same name, and its store still holds
+        what its ranks wrote the first time. So each process counts how often it made the group; all ranks count alike.
+        The count is not in the store, which may outlive the processes, and which some ranks may reach later than
+        others."""
         ranks = tuple(opts.global_ranks_in_group)
         _made[opts.group_id, ranks] += 1
         time = _made[opts.group_id, ranks]
@@ -105,20 +106,20 @@ class GroupOptions:
 
 @dataclass(frozen=True)
 class HubGroup:
-    """What one process group is at the hub."""
+    """One process group at the hub."""
 
     hub_link: _C.HubLink
     group_id: int
-    ranks: tuple[int, ...]  # of the world
+    ranks: tuple[int, ...]  # ranks of the world
     site_names: tuple[str, ...]  # by rank of the group
 
 
 def make_backend(opts: GroupOptions, sites: Sites, hub: HubGroup | None, one_host: bool, is_world: bool) -> Any:
-    """Of the process group that torch asks for; what it runs on is shared with nobody else.
+    """Makes the backend of the process group that torch asks for; nothing else shares what it runs on.
 
-    Of one site that is Gloo over all ranks. Several sites have Gloo at each site of several ranks, and a group of the
-    hub, or, where torch's Gloo is asked for, Gloo over all ranks and over the lowest rank of each site. `one_host`: the
-    ranks of this rank's site are on one.
+    In one site this is Gloo over all ranks. With several sites, each site of several ranks has Gloo inside, and between
+    sites there is a group of the hub. With COLLAB_TRANSPORT=gloo there is instead Gloo over all ranks, and over the
+    lowest rank of each site. `one_host`: the ranks of this rank's site are on one host.
     """
     rank, mine = opts.group_rank, sites.of(opts.group_rank)
     world = site = leaders = None
@@ -157,7 +158,7 @@ def inside_backend() -> str:
 
 
 def gpu_of(module: torch.nn.Module | None) -> str:
-    """Which one its tensors are on, by a name that no other has; "" where they are on none."""
+    """The GPU that holds the module's tensors, by a unique name; "" if none does."""
     parameter = next(module.parameters(), None) if module is not None else None
     if parameter is None or parameter.device.type != "cuda":
         return ""
@@ -165,7 +166,7 @@ def gpu_of(module: torch.nn.Module | None) -> str:
 
 
 def twice(names: Sequence[str]) -> str:
-    """The first that is there more than once, or ""."""
+    """The first name that appears more than once, or ""."""
     return next((name for name in names if name and names.count(name) > 1), "")
 
 
@@ -175,13 +176,13 @@ def crosses_sites(info: WorldInfo, group: ProcessGroup | None) -> bool:
 
 
 class SiteGroups:
-    """torch's groups over ranks of this site, each made when it is asked for first, by all of its ranks."""
+    """torch's groups over ranks of this site. All their ranks make a group together when it is first needed."""
 
     def __init__(self, info: WorldInfo) -> None:
         self._info = info
         self._made: dict[tuple[int, ...], ProcessGroup] = {}
-        self._all: list[ProcessGroup] = []  # with those that others have been made for
-        self._with_nccl: set[tuple[int, ...]] = set()  # of those of several ranks
+        self._all: list[ProcessGroup] = []  # all groups, including those that were replaced
+        self._with_nccl: set[tuple[int, ...]] = set()  # the groups of several ranks that have NCCL
 
     def site(self) -> ProcessGroup:
         return self._of(self._info.site.ranks)
@@ -190,14 +191,14 @@ class SiteGroups:
         return bool(group == self._made.get(self._info.site.ranks))
 
     def inside(self, group: ProcessGroup, module: torch.nn.Module | None = None) -> ProcessGroup:
-        """The group a script asked for, cut down to the ranks of this site.
+        """The group that a script asked for, restricted to the ranks of this site.
 
-        With the `module` that it is for, all of them call at once: they look whether they share a GPU.
+        With the `module` that it is for, all these ranks must call at once: they check whether they share a GPU.
         """
         ranks = dist.get_process_group_ranks(group)
         inside = tuple(rank for rank in ranks if rank in self._info.site.ranks)
         if len(inside) == len(ranks) and not (_is_collab(group) or group in self._all):
-            return group  # the script's own Gloo or NCCL group is as good as ours
+            return group  # the script's own Gloo or NCCL group does as well as ours
         if module is not None:
             self._look_at_gpus(inside, module)
         return self._of(inside)
@@ -215,7 +216,7 @@ class SiteGroups:
         if ranks not in self._with_nccl:
             return
         gpus: list[str] = [""] * len(ranks)
-        dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects when it is used
+        dist.all_gather_object(gpus, gpu_of(module), group=group)  # over its Gloo: NCCL connects only when used
         if shared := twice(gpus):
             if self._info.rank == ranks[0]:
                 log.info(f"ranks of this site share {shared}, which NCCL does not support: this site uses Gloo inside")
@@ -246,5 +247,5 @@ def _is_collab(group: ProcessGroup) -> bool:
 
 
 def all_collab(backends: str) -> bool:
-    """`backends` as torch writes them: one, or DEVICE:BACKEND,DEVICE:BACKEND."""
+    """Whether all `backends` are collab. torch writes one name, or DEVICE:BACKEND,DEVICE:BACKEND."""
     return all("collab" in backend for backend in backends.lower().split(","))

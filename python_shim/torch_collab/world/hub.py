@@ -1,7 +1,7 @@
-"""The collective hub of a world's ranks: what collectives between sites run on, unless COLLAB_TRANSPORT=gloo.
+"""The link of a world's ranks to the collective hub, which runs collectives between sites unless COLLAB_TRANSPORT=gloo.
 
-Each rank has one link, which it dials itself, to the coordinator: in one world the first site's leader serves it from
-init_process_group on, under torchrun the agents do. A group that spans sites is a numbered group of the hub.
+Each rank dials one link to the coordinator. In one world the first site's leader serves the coordinator from
+init_process_group on; under torchrun the agents do. A group that spans sites is a numbered group of the hub.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KEY = "collab/hub"
 
 
 class Hub:
-    """This rank's link to the hub, where its world has one."""
+    """This rank's link to the hub, if its world has one."""
 
     def __init__(self, info: WorldInfo) -> None:
         self._info = info
         self.link: _C.HubLink | None = None
-        self.number = 0  # its world's, there; 0: it has none
+        self.number = 0  # its world's number at the hub; 0: none
 
     @property
     def wanted(self) -> bool:
@@ -63,32 +63,32 @@ class Hub:
         info.told.set(f"{_KEY}/entered/{info.rank}", "1")
 
     def wait_until_all_have_come(self, limit: timedelta) -> None:
-        """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a
-        store that is gone, ends the wait."""
+        """Keeps the process that serves the coordinator from ending before the last rank has found it. The wait ends
+        early when the store is gone, and at `limit` if a rank never comes."""
         if self.number:
             with contextlib.suppress(RuntimeError):
                 self._info.told.wait([f"{_KEY}/entered/{rank}" for rank in range(self._info.size)], limit)
 
     def group(self, opts: GroupOptions) -> HubGroup | None:
-        """Of the process group that torch asks for. The same at all its ranks, and of no other group, before or
-        after."""
+        """The hub's group for the process group that torch asks for. All its ranks get the same one, which no other
+        group has, earlier or later."""
         if self.link is None:
             return None
         ranks = opts.ranks or tuple(range(opts.group_size))
         return self._numbered(self.link, f"{opts.group_id}/{list(ranks)}/{opts.time}", ranks)
 
     def gather(self, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
-        """What every rank of the world brings, by rank, all as many bytes. Collective, once for each `what`.
+        """Gathers equally many bytes from every rank of the world, by rank. Collective, once for each `what`.
 
-        In a group of its own, so that a script's collectives, which may be in another order at another site, do not
-        count. Raises RuntimeError with rank and site once one is known to be gone, after COLLAB_LINK_GRACE, or does not
-        come.
+        Uses a group of its own, so the order of a script's collectives, which may differ between sites, does not
+        matter. Raises RuntimeError with rank and site once a rank is known to be gone, after COLLAB_LINK_GRACE, or does
+        not come.
         """
         assert self.link is not None
         size = self._info.size
         group = self._numbered(self.link, what, tuple(range(size)))
         opts = GroupOptions(self._info.rank, size, limit)
-        # Each rank for itself: nothing here is summed over a site first.
+        # Each rank is a site of its own here, so that nothing is summed within a site first.
         apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(group.site_names)))
         backend = make_backend(opts, apart, group, one_host=False, is_world=False)
         parts = [torch.empty(len(mine), dtype=torch.uint8, device="cpu") for _ in range(size)]
@@ -103,5 +103,5 @@ class Hub:
     def _numbered(self, link: _C.HubLink, text: str, ranks: tuple[int, ...]) -> HubGroup:
         digest = hashlib.blake2b(f"{self.number}/{text}".encode(), digest_size=8).digest()
         names = tuple(self._info.sites.of(rank).name for rank in ranks)
-        # The leaders' group is the next number.
+        # The next number is the leaders' group.
         return HubGroup(link, int.from_bytes(digest, "big") & ~1, ranks, names)

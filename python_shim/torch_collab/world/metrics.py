@@ -1,4 +1,4 @@
-"""What a script says of its training (`torch_collab.log_metrics`), in the site's events beside its rounds."""
+"""The metrics that a script logs (`torch_collab.log_metrics`), written to the site's events beside its rounds."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from torch_collab import _C
     from torch_collab.world.topology import WorldInfo
 
-_MOST = 64  # names
-_LONGEST = 128  # characters of one
-_LOSS = "loss"  # of these names the one that the coordinator is told, with the next round
+_MOST = 64  # names in all
+_LONGEST = 128  # characters in a name
+_LOSS = "loss"  # the metric that the coordinator gets with the next round
 
 
 class Metrics:
-    """The metrics of one generation, as the script logged them last."""
+    """The last values of one generation's metrics."""
 
     def __init__(self, info: WorldInfo) -> None:
         self._is_leader = info.is_leader
         self._file = info.config.events_file
         self._values: dict[str, float] = {}
-        self._round: int | None = None  # after which they were written last
+        self._round: int | None = None  # the round after which they were last written
 
     def note(self, values: Mapping[str, Any], session: _C.Session | None) -> None:
-        """Takes the place of what was logged under the same names. Raises ValueError or TypeError."""
+        """Replaces earlier values of the same names. Raises ValueError or TypeError."""
         taken = {_name(name): _number(name, value) for name, value in values.items()}
         if len(self._values.keys() | taken.keys()) > _MOST:
             raise ValueError(
                 f"collab: log_metrics() takes at most {_MOST} names, over all its calls [capture.metrics-many]"
             )
         if session is not None:
-            self.write(session)  # of a round that has ended since then, with what it saw
+            self.write(session)  # of a round that has ended meanwhile, with the values that it saw
             if self._round is None:
                 self._round = session.status().round
             if _LOSS in taken and self._is_leader:
@@ -47,11 +47,11 @@ class Metrics:
         self._values.update(taken)
 
     def write(self, session: _C.Session) -> None:
-        """The event `metrics`, once after each round."""
+        """Writes the event `metrics`, once after each round."""
         if not (self._values and self._is_leader and self._file):
             return
         now = session.status()
-        if self._round is None:  # logged before the site was in the swarm
+        if self._round is None:  # values were logged before the site was in the swarm
             self._round = now.round
         if now.round <= self._round:
             return
@@ -74,8 +74,8 @@ class Metrics:
 
 
 def _append(path: str, line: str) -> None:
-    """One write to a file that is only appended to: other processes may have the same one. Raises OSError where there
-    is a link or a pipe by now."""
+    """Appends with one write, because other processes may append to the same file. Raises OSError if the path has
+    become a link or a pipe."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -96,7 +96,7 @@ def _name(name: object) -> str:
 
 def _number(name: str, value: Any) -> float:
     try:
-        return float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with gradients
+        return float(value.detach() if hasattr(value, "detach") else value)  # torch warns if a loss has gradients
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor with one "

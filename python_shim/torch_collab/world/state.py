@@ -25,7 +25,7 @@ from torch_collab.world.topology import WorldInfo
 
 
 class Installed:
-    """What was put into torch and the process for this world; undone at its end, the last first."""
+    """Changes to torch and the process for this world. They are undone at its end, in reverse order."""
 
     def __init__(self) -> None:
         self._undo = ExitStack()
@@ -35,7 +35,7 @@ class Installed:
         self._undo.callback(call, *args)
 
     def once(self, what: object, install: Callable[[], Callable[[], Any] | None]) -> None:
-        """Nothing where `what` is installed already. `install` gives what undoes it; None: another time."""
+        """Does nothing if `what` is installed. `install` returns a function that undoes it; None: try again later."""
         if what not in self._known and (undo := install()) is not None:
             self._known.add(what)
             self._undo.callback(undo)
@@ -54,20 +54,20 @@ class Run:
     """running --an error left the script or a round--> failed; either --finish--> finished"""
 
     def __init__(self) -> None:
-        self.failed = False  # no step is counted any more, and there is no last round
-        self.error = ""  # that it has failed with
+        self.failed = False  # no step counts any more, and there is no last round
+        self.error = ""  # the error's text
         self.finished = False
         self._left_out: Counter[str] = Counter()
 
     def __enter__(self) -> None:
-        """`with world.run:` what the run fails with, if it raises."""
+        """`with world.run:` makes the run fail if the body raises."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and not self.failed:
             self.failed, self.error = True, str(error) or kind.__name__
 
     def leaves_out(self, what: str) -> bool:
-        """Counts something left out since the run failed. Whether to log it: the first, and each hundredth."""
+        """Counts what is left out since the run failed. Returns whether to log it: the first, and every hundredth."""
         self._left_out[what] += 1
         return self._left_out[what] % _TOLD_AGAIN == 1
 
@@ -81,13 +81,13 @@ class World:
     groups: SiteGroups
     hub: Hub
     coordinators: Coordinators
-    backend: Any  # of c10d
+    backend: Any  # c10d's backend of the world
     generations: Generations
     ddps: Ddps = field(default_factory=Ddps)
     copies: Copies = field(default_factory=Copies)
     loads: Loads = field(default_factory=Loads)
     uneven: UnevenInputs = field(default_factory=UnevenInputs)
-    traffic: CollectiveTraffic = field(default_factory=CollectiveTraffic)  # between sites
+    traffic: CollectiveTraffic = field(default_factory=CollectiveTraffic)  # collectives between sites
     installed: Installed = field(default_factory=Installed)
     run: Run = field(default_factory=Run)
 
@@ -105,12 +105,12 @@ _pid = 0
 
 
 def current() -> World | None:
-    """The world of this very process; None before init, after destroy, and in forked children."""
+    """The world of exactly this process; None before init, after destroy, and in forked children."""
     return _world if _pid == os.getpid() else None
 
 
 def inherited() -> World | None:
-    """As current(), and in a forked child the world of its parent: for what is fixed, never for its groups."""
+    """As current(), but in a forked child the parent's world: use only what is fixed there, never its groups."""
     return _world
 
 
@@ -126,7 +126,7 @@ def require() -> World:
 def enter(world: World) -> None:
     global _world, _pid
     if _world is not None:
-        _world.installed.close()  # of the parent, in a forked child
+        _world.installed.close()  # the parent's, in a forked child
     _world, _pid = world, os.getpid()
 
 

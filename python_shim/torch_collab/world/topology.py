@@ -1,6 +1,6 @@
-"""Who is where: every rank tells its site and host through the store, and all ranks draw the same map of sites.
+"""The map of sites: every rank tells its site and host through the store, and all ranks draw the same map.
 
-A site is the ranks with the same name, ordered by their lowest rank, which is the site's leader.
+A site consists of the ranks with the same name, ordered by rank. Its lowest rank is the leader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SAY_SECONDS = 15.0
 @dataclass(frozen=True)
 class Site:
     name: str
-    ranks: tuple[int, ...]  # ascending; ranks of the group the map was drawn for
+    ranks: tuple[int, ...]  # ascending; ranks of the group that the map was drawn for
 
     @property
     def leader(self) -> int:
@@ -62,7 +62,7 @@ class Sites:
         )
 
     def restricted(self, ranks: list[int]) -> Sites:
-        """The map of a subgroup, in the subgroup's own ranks (position in `ranks`)."""
+        """The map of a subgroup; its ranks are positions in `ranks`."""
         found = []
         for site in self.sites:
             inside = tuple(i for i, rank in enumerate(ranks) if rank in site.ranks)
@@ -72,32 +72,32 @@ class Sites:
 
 
 class Start(enum.Enum):
-    """How a world came to be (docs/guides/two-sites.md)."""
+    """How a world was started (docs/guides/two-sites.md)."""
 
-    ONE_WORLD = "one world"  # its ranks are all the sites there are; its first site serves the coordinator
-    # Several sites, the first of a swarm that others join, or one site of a swarm; the coordinator is outside.
+    ONE_WORLD = "one world"  # its ranks are all the sites there are; the first site serves the coordinator
+    # Either several sites, the first of a swarm that others join, or one site of a swarm; the coordinator is outside.
     FIRST_MEMBERS, LONE = environment.FIRST_MEMBERS, environment.LONE
 
 
 @dataclass(frozen=True, eq=False)
 class WorldInfo:
-    """What is fixed when a world is made."""
+    """What is fixed once a world is made."""
 
     start: Start
     rank: int
     size: int
     store: Store  # of the world; with several sites of torchrun it may be lost once init_process_group has returned
-    told: SignedStore  # the same, for what collab's ranks tell one another
-    site_store: Store  # for what concerns this site alone
+    told: SignedStore  # the same store, for messages between collab's ranks
+    site_store: Store  # for messages within this site
     timeout: timedelta
     config: Settings
-    options: dict[str, str]  # what the script passed as pg_options
+    options: dict[str, str]  # the script's pg_options
     sites: Sites
-    one_host: bool  # the ranks of this site are on one
+    one_host: bool  # the ranks of this site are on one host
 
     @property
     def one_world(self) -> bool:
-        """Nobody but the ranks of this world takes part, and one of them serves the coordinator."""
+        """Only the ranks of this world take part, and one of them serves the coordinator."""
         return self.start is Start.ONE_WORLD
 
     @property
@@ -114,7 +114,7 @@ class WorldInfo:
 
     @property
     def site_number(self) -> int:
-        """Among the sites of this world."""
+        """Index of this site among the sites of this world."""
         return self.sites.sites.index(self.site)
 
     @property
@@ -128,15 +128,15 @@ class WorldInfo:
 
 @dataclass(frozen=True)
 class Place:
-    """What one rank tells the others before anything else."""
+    """What each rank tells the others before anything else."""
 
-    site: str | None  # COLLAB_SITE, when given
-    node: str | None  # torchrun's node, when there is one
+    site: str | None  # COLLAB_SITE, if given
+    node: str | None  # torchrun's node, if there is one
     hostname: str
-    boot: str  # tells machines of the same name apart
-    shared_memory: str  # ranks with the same one can share an arena
+    boot: str  # tells apart machines with the same name
+    shared_memory: str  # ranks with the same value can share an arena
     settings: Mapping[str, str]  # knobs that must not differ between ranks
-    transport: str = ""  # of the links between sites, where there are any
+    transport: str = ""  # of the links between sites, if there are any
     error: str | None = None  # why this rank gives up
 
     def encode(self) -> str:
@@ -144,8 +144,8 @@ class Place:
 
     @staticmethod
     def decode(text: bytes | str) -> Place:
-        """Without a token anybody may have written it: its words are printed. Raises ValueError for what no rank of
-        this release tells."""
+        """Reads a rank's place. Without a token anybody may have written it, and its text is printed. Raises ValueError
+        for text that no rank of this release writes."""
         told: Any = from_json(text)
         if not isinstance(told, dict) or not isinstance(told.get("settings"), dict):
             raise ValueError("not an object with settings")
@@ -175,8 +175,8 @@ def my_place(site: str | None, settings: Mapping[str, str], transport: str = "",
 
 
 def exchange(store: SignedStore, rank: int, size: int, mine: Place, limit: timedelta) -> list[Place]:
-    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another
-    token or of another release, settings that differ, and ranks that have not come within `limit`."""
+    """Every rank's place. If a rank gave up, all ranks report it in its words. Ranks with another token or release,
+    settings that differ, and ranks that have not come within `limit` are reported, too."""
     store.set(f"{_KEY}/{rank}", mine.encode())
     keys = [f"{_KEY}/{other}" for other in range(size)]
     _wait_for_all(store, rank, keys, limit)
@@ -218,9 +218,9 @@ def _of_another_release(what: str) -> ValueError:
 
 
 def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedelta) -> None:
-    """Says now and then which ranks have not come; most often their script has failed before it came here."""
+    """Logs now and then which ranks have not come. Most often their script failed before it came here."""
     missing = dict(enumerate(keys))
-    here: dict[int, Place] = {}  # those that this rank's token opens
+    here: dict[int, Place] = {}  # those that this rank's token verifies
     deadline = time.monotonic() + limit.total_seconds()
     say_at = time.monotonic() + _SAY_SECONDS
     while missing and not store.check(list(missing.values())):
@@ -240,7 +240,7 @@ def _wait_for_all(store: SignedStore, rank: int, keys: list[str], limit: timedel
                 f"COLLAB_JOIN_TIMEOUT if that is set and shorter): {words}. The script of a missing one may have "
                 "failed before that call: look at its output [ddp.ranks-late]"
             )
-            give_up(store, rank, text)  # one that comes late must not take this rank for a member of its world
+            give_up(store, rank, text)  # a rank that comes late must not count this one as a member
             raise RuntimeError(f"collab: {text}")
         own = here.get(rank)
         if missing and own and rank == min(other for other, place in here.items() if place.host == own.host):
@@ -255,11 +255,11 @@ def _who_is_missing(here: Mapping[int, Place], missing: list[int], size: int) ->
 
 def give_up(store: SignedStore, rank: int, why: str) -> None:
     store.set(f"{_KEY}/{rank}", my_place(None, {}, error=why).encode())
-    store.add(_READ, 1)  # it waits for nobody, and nobody is to wait for it
+    store.add(_READ, 1)  # this rank waits for nobody, and nobody waits for it
 
 
 def _wait_until_read(store: SignedStore, size: int) -> None:
-    """This rank gives up; when it serves the store, the others are to read first why."""
+    """This rank gives up. If it serves the store, the others must read the reason first."""
     deadline = time.monotonic() + _READING_SECONDS
     with contextlib.suppress(RuntimeError):
         count = store.add(_READ, 1)
@@ -298,7 +298,7 @@ def _check_transports(places: list[Place]) -> None:
 
 
 def draw_map(places: list[Place]) -> Sites:
-    """One world: COLLAB_SITE, else torchrun's node, else the machine."""
+    """For one world: sites by COLLAB_SITE, else by torchrun's node, else by machine."""
     names = _machine_names(places)
     ranks: dict[str, list[int]] = {}
     for rank, place in enumerate(places):
@@ -308,7 +308,7 @@ def draw_map(places: list[Place]) -> Sites:
 
 
 def draw_lone_site(places: list[Place]) -> Sites:
-    """A world of its own: all its ranks are one site."""
+    """For a world that is one site: all its ranks belong to that site."""
     given = {place.site: rank for rank, place in reversed(list(enumerate(places))) if place.site}
     if len(given) > 1:
         (a, rank_a), (b, rank_b) = sorted(given.items(), key=lambda item: item[1])[:2]

@@ -9,7 +9,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a leader
+constexpr std::size_t kRecentRounds = 4;  // how many commits a report to a leader has
 
 }  // namespace
 
@@ -34,12 +34,12 @@ wire::Record Acceptor::record(std::uint32_t generation, Digest fingerprint) cons
 
 // ---- under a term ----------------------------------------------------------------------------------
 
-// After a promise the site follows no older term. Its work with an older leader was given up when that leader's link
-// was lost. So what is reported as not accepted will never be accepted.
+// After a promise the site follows no older term. It gave up its attempt with an older leader when that leader's link
+// was lost. So an attempt that is reported as not accepted will never be accepted.
 bool Acceptor::may_promise(TermId term) const { return term > term_ || mutant(Mutant::kPromiseOlderTerm); }
 
-// The leader that got the promise has its term accepted too, along with what an older leader may have committed. Then
-// any site that the next leader asks can report it.
+// A leader with enough promises also has its term accepted, along with the attempt that an older leader may have
+// committed. Then any quorum that the next leader asks can report it.
 bool Acceptor::may_accept(TermId term) const { return term == term_ || mutant(Mutant::kAcceptOfOtherTerm); }
 
 void Acceptor::settle(const wire::Proposal& proposal) {
@@ -63,8 +63,8 @@ void Acceptor::accept(const std::vector<Digest>& slices) {
   attempted_->slices = slices;
 }
 
-// The coordinator has given up every attempt at this round that it knows, or has decided on it. What this site put into
-// the last attempt is still remembered: another coordinator may have committed it.
+// The coordinator has given up every attempt at this round that it knows, or has decided on one. The site still
+// remembers its contribution to the last attempt, because another coordinator may have committed it.
 void Acceptor::forget_attempt() {
   if (!attempted_) return;
   attempted_->accepted = holds_mean_ = false;
@@ -88,10 +88,10 @@ void Acceptor::committed(const wire::Past& past) {
   while (recent_.size() > kRecentRounds || bytes() > kMaxRecentBytes) recent_.erase(recent_.begin());
 }
 
-// ---- what was agreed on ----------------------------------------------------------------------------
+// ---- agreed values ---------------------------------------------------------------------------------
 
-// Each run is a register of its own. What was promised and accepted in the run before counts for nothing in the new
-// run. A memory that changed runs is no longer a witness of the run before.
+// Each run is a register of its own. Promises and accepted attempts of the previous run do not count in the new run. A
+// memory that changed runs can no longer testify to the previous run.
 void Acceptor::agree_on(const wire::Offer& on, std::vector<wire::Voter> list) {
   if (agreed_.run.value != 0 && agreed_.run != on.run && !mutant(Mutant::kRecordOfOtherRun)) {
     if (!mutant(Mutant::kAcceptorInOtherRun)) renounce();

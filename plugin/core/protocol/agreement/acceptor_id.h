@@ -1,4 +1,4 @@
-// How a site's next acceptor number follows from the one before. So its leader knows which one it has in another run.
+// Derives a site's next acceptor number from its last one. So the leader knows the site's number in another run.
 //
 // Pure. Threads: any. Ownership: none.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace collab::protocol {
 
-// What follows it once that memory is not to be counted on any more, in the process that has drawn this number: by an
-// odd step, so that it does not come round to an identity again.
+// The acceptor that replaces `id` once its memory must not be counted on any more. `process` was drawn at random by the
+// site's process. The step is odd, so the numbers repeat only after 2^64 steps.
 [[nodiscard]] constexpr AcceptorId acceptor_after(AcceptorId id, std::uint64_t process) {
   return AcceptorId{id.value + (process | 1)};
 }

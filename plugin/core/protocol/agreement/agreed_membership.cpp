@@ -39,7 +39,8 @@ void AgreedMembership::begin_run(const wire::Offer& anchor, RunId name, Voters f
   voters_ = std::move(founders);
 }
 
-// A site that claims to hold the anchor but takes no part is no voter. It could be any process, and be gone tomorrow.
+// A site that claims to hold the anchor but does not take part is no voter. It could be any process, and be gone
+// tomorrow.
 const Voters& AgreedMembership::propose(Voters holders, const std::set<SiteId>& participants) {
   next_voters_ = std::move(holders);
   std::erase_if(next_voters_, [&](const auto& entry) {
@@ -72,7 +73,7 @@ void AgreedMembership::forget() {
   history_ = {};
 }
 
-// ---- which sites are enough ------------------------------------------------------------------------
+// ---- quorums ---------------------------------------------------------------------------------------
 
 Presence AgreedMembership::presence_of(const wire::Voter& voter, AcceptorId acceptor, bool early) {
   if (acceptor == voter.acceptor) return Presence::kWithRecord;

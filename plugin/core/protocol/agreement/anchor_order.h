@@ -1,5 +1,5 @@
-// Which of two anchors is newer. An election uses this order to find what was agreed on last. Sites that go on under
-// another run's name use it to choose their anchor. Also: which of two swarms stays if both have gone on.
+// Which of two anchors is newer. An election uses this order to find the last agreement. Sites that go on under
+// another run's name use it to choose their anchor. It also decides which of two swarms stays if both have gone on.
 //
 // Pure. Threads: any. Ownership: none.
 #pragma once
@@ -10,14 +10,14 @@
 
 namespace collab::protocol {
 
-// Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
-// two that have agreed equally often, the later run; of two that have not agreed yet, the one with the larger
-// membership (0: it is not known).
+// The swarm that has agreed more often stays, so a fresh swarm never replaces one that has trained. If both have agreed
+// equally often, the later run stays. If neither has agreed yet, the larger membership stays (0: its size is not
+// known).
 [[nodiscard]] bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b,
                             std::size_t voters_of_b);
 
-// The order of two swarms that grow at the same pace must not flip. So the number of rounds decides only if one is far
-// ahead; otherwise something decides that does not change with each round.
+// The order of two swarms that grow at the same pace must not flip. So the number of rounds decides only if one swarm
+// is far ahead; otherwise a criterion decides that does not change with each round.
 [[nodiscard]] inline bool is_far_ahead(RoundId a, RoundId b) { return a.value > 2 * b.value + 2; }
 
 }  // namespace collab::protocol

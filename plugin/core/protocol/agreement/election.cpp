@@ -14,15 +14,15 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMostTried = 64;  // claims: to try one, all records are read
+constexpr std::size_t kMostTried = 64;  // most claims to try, because each try reads all records
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
-constexpr Duration kUndisturbed = std::chrono::seconds(3);  // before new sites restart a term: it takes two writes
+constexpr Duration kUndisturbed = std::chrono::seconds(3);  // before new sites restart a term: a term needs two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 constexpr auto kHasPromised = [](const auto&, const auto& a) { return a.promised && !a.set_aside && !a.late; };
 constexpr auto kHasAccepted = [](const auto&, const auto& a) { return a.accepted && !a.set_aside && !a.late; };
 constexpr auto kAnswers = [](const auto&, const auto& applicant) { return !applicant.set_aside && !applicant.overdue; };
 
-// Orders by ballot: the last term that it was proposed under, then the attempt.
+// Orders by ballot: the last term under which it was proposed, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
   const auto rank = [](const wire::Proposal& p) {
     return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.start.term, p.settled), p.start.attempt,
@@ -139,7 +139,7 @@ std::map<LinkId, wire::Join> Election::dismiss() {
   return all;
 }
 
-// ---- what they know --------------------------------------------------------------------------------
+// ---- what the sites here know ----------------------------------------------------------------------
 
 template <typename Counts>
 Election::Newest Election::newest_of(Counts counts) const {
@@ -291,9 +291,9 @@ void Election::count_again() {
   for (auto& [link, applicant] : applicants_) applicant.set_aside = false;
 }
 
-// The sites have differed for a grace in what was agreed last. Keeps the newest claim for which the sites that claim no
-// more can elect, and outnumber the sites that claim more. This is safe: it takes a quorum of the membership
-// that they know, and that quorum would know of more in its own run. Another run's rounds are not theirs.
+// The sites have differed for a grace about the last agreement. Keeps the newest claim for which the sites that claim
+// no more can elect, and outnumber the sites that claim more. This is safe: they need a quorum of the membership
+// that they know, and that quorum would know of a later round in its own run. Another run's rounds do not concern it.
 bool Election::doubt(TimePoint now) {
   std::vector<const wire::Record*> claims;
   for (const auto& [link, applicant] : applicants_) {
@@ -341,8 +341,8 @@ bool Election::waits_for_former_members(TimePoint now, const Newest& known) cons
   return witnesses == 1 && !here(led_before_->voters, others).can_promise();
 }
 
-// If its run had agreed on that round, every set that may promise would have a site that knows it (agreement.md, Proof
-// 2). If they would settle that same round, it may be true: then it is dropped only if no newer run's anchor would win.
+// If its run had agreed on that round, every promising quorum would have a site that knows it (agreement.md, Proof 2).
+// If the quorum would settle the same round, the claim may be true: it is dropped only if no newer run's anchor wins.
 template <typename Counts>
 bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
   const auto without_it = [&](LinkId link, const Applicant& applicant) {
@@ -431,7 +431,7 @@ Election::Claim Election::judge_claim(TimePoint now, const wire::Offer& newest, 
   if (std::tie(promised.run, promised.round) == std::tie(newest.run, newest.round)) return Claim::kStands;
   if (mutant(Mutant::kOlderAnchorLeads)) return Claim::kStands;
   Claim claim = Claim::kOpen;
-  for (auto& [link, applicant] : applicants_) {  // only such a site knows; the promised ones go on without it
+  for (auto& [link, applicant] : applicants_) {  // only overdue sites know it; those that promised go on without them
     if (!applicant.overdue || applicant.set_aside) continue;
     applicant.set_aside = true;
     claim = Claim::kSetAside;
@@ -450,8 +450,8 @@ void Election::begin_accept_phase(TimePoint now, Decision decision, std::vector<
   decided_at_ = now;
 }
 
-// Why the sites that are here may go on alone. They do so under a new run's name, so that nothing they agree on can be
-// mistaken for what other sites agreed on.
+// Why the sites here may go on alone. They use a new run's name, so that their agreements cannot be mistaken for those
+// of other sites.
 std::string Election::reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum) {
   if (quorum.can_promise()) {
     const wire::Join* ahead = voter_of_later_run(known);
@@ -472,8 +472,8 @@ std::string Election::reason_for_new_run(TimePoint now, const Decision& known, c
   return {};
 }
 
-// A site of that membership that ends in good order keeps its anchor and no record. Here it would count by name for a
-// round that its run has left behind, and that run's newer rounds would be lost. What may be committed is agreed on.
+// A voter that ended in good order has its anchor but no record. Here it would count by name for a round that its run
+// has left behind, and that run's newer rounds would be lost. A round that may be committed counts as agreed on.
 const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   wire::Offer newest = known.newest.anchor;
   if (known.settled && !mutant(Mutant::kSettledIsPassedOver)) newest.round = known.settled->start.round;
@@ -488,7 +488,7 @@ const wire::Join* Election::voter_of_later_run(const Decision& known) const {
   return ahead;
 }
 
-// All missing sites must be forgotten: to forget some says nothing about the others.
+// All missing sites must be forgotten: forgetting some says nothing about the others.
 bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const {
   if (now >= later(waiting_.since(), config_.forget_after)) return true;
   const auto is_forgotten = [this](const std::string& name) { return forgotten_.count(name) != 0; };
@@ -584,7 +584,7 @@ TimePoint Election::next_deadline(TimePoint now) const {
   TimePoint next = waiting_.next();
   for (const auto& [link, applicant] : applicants_) {
     next = std::min(next, later(applicant.heard, config_.link_grace));
-    const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while promises are asked for
+    const TimePoint owed = later(applicant.asked, config_.link_grace);  // checked only while asking for promises
     if (!applicant.promised && !applicant.overdue && now < owed) next = std::min(next, owed);
   }
   for (const TimePoint over :

@@ -1,8 +1,8 @@
-// The election of a leader: which candidate may lead, under which term, and what of its predecessors' work it must
+// The election of a leader: which candidate may lead, under which term, and which attempt of its predecessors it must
 // finish.
 //
-// This is the first half of Paxos for the value of one round. A term is a ballot; the sites are the acceptors; the
-// membership that counts is the one that the newest agreed value names.
+// This is the first phase of Paxos for the value of one round. A term is a ballot. The sites are the acceptors. The
+// newest agreed value names the membership that counts.
 //
 //   in         what happens                                                        then
 //   waiting    more than half of the newest membership are here, enough of them    preparing: Prepare(term) to all
@@ -49,7 +49,7 @@ class Election {
   struct Config {
     TermId term{1};  // at least
     Duration link_grace{};
-    Duration forget_after = Duration::max();  // then a minority goes on without the missing sites
+    Duration forget_after = Duration::max();  // after this time a minority goes on without the missing sites
   };
   struct Newest {
     wire::Offer anchor{};
@@ -57,7 +57,7 @@ class Election {
   };
   explicit Election(const Config& config) : config_(config), term_(config.term) {}
 
-  // A site asks to be a member. If it has an older link here, returns that link: close it.
+  // A site asks to be a member. If it has an older link here, returns that link, for the caller to close.
   std::optional<LinkId> add_applicant(TimePoint now, LinkId link, const wire::Join& join);
   bool remove_applicant(TimePoint now, LinkId link);  // whether it was here
   void heard(TimePoint now, LinkId link);
@@ -83,7 +83,7 @@ class Election {
   [[nodiscard]] bool empty() const { return applicants_.empty(); }
   [[nodiscard]] std::size_t size() const { return applicants_.size(); }
   [[nodiscard]] bool has(LinkId link) const { return applicants_.count(link) != 0; }
-  [[nodiscard]] std::size_t trainers() const;  // that are no helpers
+  [[nodiscard]] std::size_t trainers() const;  // how many are not helpers
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::vector<LinkId> links() const;
   // The missing sites of the newest membership that the sites here know. Sites that left in good order are not missing.
@@ -94,29 +94,29 @@ class Election {
   // Removes all sites, and returns them by link.
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss();
 
-  // What is missing, and what to do about it. Empty if no site is here.
+  // Tells the user what is missing, and what to do about it. Empty if no site is here.
   [[nodiscard]] std::string waiting_text(TimePoint at) const;
-  // The same when a log line is due. It is also sent to each waiting site.
+  // The same text, when a log line is due. It is also sent to each waiting site.
   [[nodiscard]] std::optional<std::string> waiting(TimePoint now);
   [[nodiscard]] TimePoint next_deadline(TimePoint now) const;
 
  private:
   struct Applicant {
     wire::Join join;
-    TermId prepared{};         // what it was asked to promise
-    TimePoint asked = kNever;  // and when
+    TermId prepared{};         // the term it was asked to promise
+    TimePoint asked = kNever;  // when it was asked
     bool promised = false;
     bool accepted = false;
     bool overdue = false;    // has not promised for a grace: it counts as missing until it does
-    bool set_aside = false;  // what it says of the past counts for nothing
-    bool late = false;       // came without its record since the term was begun
+    bool set_aside = false;  // its claims about the past are ignored
+    bool late = false;       // it came without its record after the term was begun
     TimePoint heard{};
   };
   // Taken from the promises, once.
   struct Decision {
     Newest newest;
     std::optional<wire::Proposal> settled;
-    std::vector<wire::Voter> next_voters{};  // as of that one, less who has left since
+    std::vector<wire::Voter> next_voters{};  // as of `settled`, without voters that left since
     std::optional<wire::StartAttempt> given_up;
   };
   struct Step {
@@ -151,7 +151,7 @@ class Election {
   template <typename Counts>
   [[nodiscard]] bool is_disproved(const wire::Offer& claim, Counts counts) const;
   [[nodiscard]] std::string reason_for_new_run(TimePoint now, const Decision& known, const Quorum& quorum);
-  // A voter without its record that brings what a later run has agreed on; null: there is none.
+  // A voter without its record that brings the anchor of a later run; null: there is none.
   [[nodiscard]] const wire::Join* voter_of_later_run(const Decision& known) const;
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
@@ -161,7 +161,7 @@ class Election {
 
   friend struct Inside;
   Config config_;
-  TermId term_;         // begun, or the next to be
+  TermId term_;         // the term under way, or the next one
   bool begun_ = false;  // Prepare(term_) was sent
   TimePoint begun_at_{};
   std::map<LinkId, Applicant> applicants_;
@@ -169,16 +169,16 @@ class Election {
   std::optional<Decision> decision_;
   TimePoint decided_at_{};
   std::set<std::string> forgotten_;  // named by the operator
-  WaitProgress waiting_;             // since the first of them came
-  TimePoint last_gone_{};            // when the last of them went
+  WaitProgress waiting_;             // since the first applicant came
+  TimePoint last_gone_{};            // when the last applicant went
   // Sites come and go between candidates: a state counts as lasting while it is not interrupted for longer than a
   // grace.
   TimePoint short_since_ = kNever;  // more than half are here, too few of them with records
   TimePoint short_last_{};
-  TimePoint known_last_ = kNever;  // a site was here that knows of a membership
-  TimePoint apart_last_{};         // they differed in what was agreed on last
+  TimePoint known_last_ = kNever;  // when a site was last here that knows a membership
+  TimePoint apart_last_{};         // when sites here last differed about the newest agreement
   TimePoint doubt_at_ = kNever;
-  std::optional<Newest> led_before_;  // when it stepped down; it waits for these sites until led_before_until_
+  std::optional<Newest> led_before_;  // led until it stepped down; waits for its sites until led_before_until_
   TimePoint led_before_until_{};
 };
 

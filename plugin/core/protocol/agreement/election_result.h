@@ -1,5 +1,5 @@
-// What an election gives to its leader: the term, what was agreed on last, what of its predecessors' work is to be
-// finished, and who is here.
+// What an election gives to its leader: the term, the last agreement, the predecessors' attempt to finish, and the
+// sites that are here.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -21,12 +21,12 @@ struct ElectionResult {
   };
   TermId term;
   bool founded = false;                        // no site that came knew of a membership
-  std::string new_run;                         // why it goes on under another run's name; empty: it does not
-  wire::Offer anchor;                          // the newest that was agreed on; run 0: none
-  wire::Offer newest;                          // that one, or what a voter brings that had gone on without the others
-  std::vector<wire::Voter> voters;             // the membership as of it
+  std::string new_run;                         // why the swarm goes on under another run's name; empty: it does not
+  wire::Offer anchor;                          // the newest agreed anchor; run 0: none
+  wire::Offer newest;                          // `anchor`, or that of a voter that had gone on without the others
+  std::vector<wire::Voter> voters;             // the membership as of `anchor`
   std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
-  std::vector<wire::Voter> next_voters;        // the membership as of that one
+  std::vector<wire::Voter> next_voters;        // the membership as of `settled`
   std::optional<wire::StartAttempt> given_up;  // the newest attempt; it cannot have been committed
   std::vector<wire::Past> recent;
   std::vector<Applicant> applicants;
@@ -35,7 +35,7 @@ struct ElectionResult {
   [[nodiscard]] RoundId round() const { return settled ? settled->start.round : anchor.round; }
   // True if `applicant` claimed, before the promises, that a later round was agreed on, and the promises disprove that.
   [[nodiscard]] bool disproves(const Applicant& applicant) const;
-  // With the acceptor of a voter: it has agreed before, whatever its name.
+  // True if the applicant is the acceptor of a voter, whatever its name: it has taken part in agreements before.
   [[nodiscard]] bool is_of_a_voter(const Applicant& applicant) const;
 };
 

@@ -12,12 +12,12 @@
 
 namespace collab::protocol {
 
-// The process that began later gets the larger number, as far as clocks agree: of two swarms that have agreed equally
-// often, that one stays. `random`: bits that nobody else has drawn. Seconds leave room for 30 of them: hosts without a
-// clock of their own all begin at the same time.
+// The process that began later gets the larger number, as far as clocks agree. If two swarms have agreed equally
+// often, the larger number stays. `random`: bits that nobody else has drawn. 30 of them are used, because hosts without
+// a battery clock all begin at the same time.
 [[nodiscard]] RunId run_name(std::chrono::seconds since_1970, std::uint64_t random);
-// The next one of a process that was to take `own`, where it knows of `known`: larger than both, unless no clock has
-// ever shown what `known` says. What is added keeps those apart that go on from the same run.
+// The next run name of a process whose own would be `own` and that knows of the run `known`. It is larger than both,
+// unless no clock can have shown the time in `known`. The increment differs between processes that go on from one run.
 [[nodiscard]] RunId run_name_after(RunId known, RunId own);
 
 }  // namespace collab::protocol

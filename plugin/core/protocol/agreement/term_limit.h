@@ -1,4 +1,4 @@
-// How high a term may be by now.
+// The highest term that is believed at a given time.
 //
 // Each election uses one term, so an honest swarm never comes near the limit. If a site claims a higher term and is
 // believed, all others follow it. But every claimed term is below the limit a moment later, everywhere. So no claim
@@ -17,14 +17,13 @@
 namespace collab::protocol {
 
 struct TermLimit {
-  // By the clock of this machine, at the beginning of its monotonic one. kNoLimit: any term that a message can carry.
+  // The time of day when the machine's monotonic clock was 0. kNoLimit: any term that a message can carry.
   static constexpr Duration kNoLimit = Duration::max();
   Duration since_1970 = kNoLimit;
 
   [[nodiscard]] TermId at(TimePoint now) const {
     constexpr std::uint64_t kTermsInASecond = 4096;
-    constexpr std::uint64_t kWhateverTheClockShows = std::uint64_t{1}
-                                                     << 32;  // no honest swarm has had so many elections
+    constexpr std::uint64_t kWhateverTheClockShows = std::uint64_t{1} << 32;  // honest swarms have fewer elections
     if (since_1970 == kNoLimit) return TermId{wire::kMaxTerm};
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970 + now.time_since_epoch());
     const auto passed = static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
@@ -32,7 +31,7 @@ struct TermLimit {
   }
 };
 
-// The limit at a machine whose clocks show both times.
+// The limit on a machine whose clocks show these two times.
 [[nodiscard]] inline TermLimit term_limit(std::chrono::nanoseconds since_1970, TimePoint now) {
   return {std::chrono::duration_cast<Duration>(since_1970) - now.time_since_epoch()};
 }

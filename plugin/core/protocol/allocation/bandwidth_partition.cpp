@@ -11,7 +11,7 @@ namespace {
 constexpr double kWorthMoving = 1.1;     // shares move if the exchange gets more than a tenth shorter
 constexpr double kWorthSettling = 1.03;  // equal shares come back if they gain this much,
 constexpr double kWorthKeeping = 1.05;   // and other shares would gain no more than this
-constexpr double kMostUnseen = 4;        // how much faster a line may be than was seen
+constexpr double kMostUnseen = 4;        // how many times faster a line may be than its measured rate
 constexpr double kLeastOfEqual = 20;     // a share below this part of an equal share is not worth owning
 
 std::vector<Share> equal_shares(const std::vector<Line>& lines) {
@@ -27,8 +27,9 @@ bool measured(const std::vector<Line>& lines) {
   return somebody(&Line::up) && somebody(&Line::down);
 }
 
-// A site that was not measured counts as the slowest measured site. It gets little, but enough to show how fast it is.
-// A way in shows no more than others send. So it counts as fast as the way out, up to kMostUnseen times what was seen.
+// A site that was not measured counts like the slowest measured site. It gets little, but enough to show its speed.
+// The measured rate down is limited by what others send. So it counts as the rate up, but at most kMostUnseen times
+// the measured rate down.
 void assume(std::vector<Line>& lines) {
   for (double Line::*rate : {&Line::up, &Line::down}) {
     double slowest = 0;

@@ -1,8 +1,8 @@
 // Which share of the vector each site owns in the attempts of a round, by the rates that the sites have measured.
 //
-// Shares are equal until a site has measured its rate. Within a round they stay as they are, except those of lost
-// sites. From round to round they move only if the exchange gets shorter by more than a tenth (water_filling.h computes
-// its length).
+// Shares are equal until a site has measured its rate. Within a round they do not change, except for lost sites.
+// Between rounds they change only if that makes the exchange shorter by more than a tenth (water_filling.h computes its
+// length).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -17,21 +17,21 @@
 
 namespace collab::protocol {
 
-// How many times as large as a contribution a mean is; `codec` as in COLLAB_CODEC. 1 where it names no codecs.
+// The size of an encoded mean divided by that of a contribution; `codec` as in COLLAB_CODEC. 1 if it names no codecs.
 [[nodiscard]] double mean_ratio_of(std::string_view codec);
 
 class BandwidthPartition {
  public:
-  // The shares of an attempt's sites, in the order of `lines`; a rate of 0 is not known.
+  // The shares of an attempt's sites, in the order of `lines`; a rate of 0 means not known.
   struct Division {
     std::vector<Share> shares;
-    std::optional<double> takes;  // if shares were moved: the part of the time that the exchange would have taken
+    std::optional<double> takes;  // if shares changed: the exchange's new time, as a fraction of the old one
   };
   [[nodiscard]] Division divide(RunId run, RoundId round, std::vector<Line> lines, double mean_ratio);
-  // The same for all that may own.
+  // Equal shares for all sites that may own.
   [[nodiscard]] std::vector<Share> divide_equally(RunId run, RoundId round, const std::vector<Line>& lines);
 
-  // In all 1; 0: it owns nothing.
+  // The shares of all sites add up to 1; 0: the site owns nothing.
   [[nodiscard]] double share_of(SiteId site) const;
 
  private:
@@ -40,7 +40,7 @@ class BandwidthPartition {
   [[nodiscard]] Division choose(std::vector<Line> lines, std::vector<Share> kept, double mean_ratio) const;
   void take(RunId run, RoundId round, const std::vector<Share>& shares);
 
-  RunId run_;  // of the attempt formed last
+  RunId run_;  // of the last attempt
   RoundId round_;
   std::map<SiteId, double> of_;
 };

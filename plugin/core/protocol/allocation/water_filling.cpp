@@ -18,7 +18,7 @@ Population count(std::span<const Line> lines) {
   return {static_cast<double>(contributors), static_cast<double>(lines.size())};
 }
 
-// A volume or a time as a function of the share: its value at no share, and what a whole share adds.
+// A volume or a time as a linear function of the share: its value at share 0, and the increase to share 1.
 struct Straight {
   double at_none = 0;
   double slope = 0;
@@ -36,7 +36,7 @@ Straight received(const Line& line, const Population& who, double ratio) {
   return {ratio, who.contributors - own - ratio};
 }
 
-// The times of one site's two directions, and which shares keep both within a time.
+// The times of one site's two directions, and the shares for which both stay within a time.
 class Basin {
  public:
   Basin(const Line& line, const Population& who, double ratio)
@@ -99,7 +99,7 @@ Level level_at(double time, std::span<const Basin> basins) {
 
 bool holds_all(const Level& level) { return level.least <= 1 && level.most >= 1; }
 
-// The first time at which the shares can make up the whole. Between two bends the sums are straight lines.
+// The first time at which the shares can add up to 1. Between two bends the sums are linear.
 double fill_level(std::span<const Basin> basins) {
   std::vector<double> bends{0};
   for (const Basin& basin : basins) {

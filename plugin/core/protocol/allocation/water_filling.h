@@ -2,10 +2,10 @@
 //
 // Site i owns the share f_i of a delta of S encoded bytes; a mean takes c times as many. If m sites contribute and n
 // take the mean, site i sends S * (a_i * (1 - f_i) + (n - 1) * c * f_i) and receives S * (c * (1 - f_i) + (m - a_i) *
-// f_i), where a_i is 1 if it contributes, else 0. We look for the f_i, with sum 1, for which the slowest line, at the
-// sites' rates, is done soonest. (This is DeDLOC's problem, arXiv:2106.10207, which solves it as a linear program.) The
-// share that a site can own in a time T is piecewise linear in T, with few bends. So all lines are filled to one level:
-// O(n log n), exact up to rounding.
+// f_i), where a_i is 1 if it contributes, else 0. We look for the f_i, with sum 1, that minimise the time of the
+// slowest line. (DeDLOC, arXiv:2106.10207, solves this problem as a linear program.) The share that a site can own in a
+// time T is piecewise linear in T, with few bends. So all lines are filled to one level: O(n log n), exact up to
+// rounding.
 //
 // Threads: pure functions.
 #pragma once
@@ -25,8 +25,8 @@ struct Line {
   bool may_own = true;
 };
 
-// The shares in the order of `lines`, with sum 1; empty if no site may own. If a line is slow whatever it owns, the
-// others are still filled to the lowest level that holds the rest.
+// The shares in the order of `lines`, with sum 1; empty if no site may own. If a line is slow even when it owns
+// nothing, the others are still filled to the lowest level that holds the rest.
 [[nodiscard]] std::vector<Share> fill_lines(std::span<const Line> lines, double mean_ratio);
 
 // What a site sends and receives with a share, in units of a whole encoded delta.

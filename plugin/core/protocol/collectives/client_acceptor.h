@@ -1,4 +1,5 @@
-// This rank's vote on which ranks are gone from its world: an acceptor of the chain of memberships (hub_membership.h).
+// This rank as an acceptor of its world's chain of memberships (hub_membership.h). A membership says which ranks are
+// gone.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -17,7 +18,7 @@ class ClientAcceptor {
     enter.accepted = accepted_;
   }
 
-  [[nodiscard]] bool promise(const wire::Ballot& ballot) {  // false: it has promised a newer one
+  [[nodiscard]] bool promise(const wire::Ballot& ballot) {  // false: it has promised a newer ballot
     if (ballot < promised_) return false;
     promised_ = ballot;
     return true;
@@ -39,7 +40,7 @@ class ClientAcceptor {
  private:
   wire::Ballot promised_;
   wire::Epoch chosen_;
-  wire::Ballot accepted_under_;  // no term: it has accepted nothing after `chosen_`
+  wire::Ballot accepted_under_;  // term 0: nothing was accepted after `chosen_`
   wire::Epoch accepted_;
 };
 

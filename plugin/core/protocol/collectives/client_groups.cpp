@@ -52,8 +52,8 @@ void ClientGroup::begin_next() {
     pending_ = Pending{std::move(queue_.front()), completed_ + 1, all_.now, kNever, {}};
     queue_.pop_front();
     const Duration timeout = pending_->request.timeout;
-    // The hub gives up first, and knows which ranks it waited for. A successor hub needs time to be found, and to find
-    // which ranks are gone.
+    // Let the hub give up first, because it knows which ranks it waited for. It takes time to find a successor hub, and
+    // for that hub to find out which ranks are gone.
     const Duration grace = (all_.config.hubs.size() > 1 ? 3 : 1) * all_.link.grace();
     if (timeout.count() > 0) pending_->deadline = later(all_.now, timeout + grace + all_.link.heartbeat());
     const auto held = held_.find(pending_->step);
@@ -67,7 +67,7 @@ void ClientGroup::begin_next() {
 
 void ClientGroup::contribute() {
   const HubRequest& r = pending_->request;
-  // A later hub gets only the time that is left, so that no wait is much longer than the time-out.
+  // A later hub gets only the remaining time, so that no wait is much longer than the time-out.
   const Duration left = r.timeout - std::min(r.timeout, all_.now - pending_->since);
   const Duration timeout = std::min(r.timeout, std::max(left, all_.link.grace()));
   const auto ms = std::min<std::int64_t>(timeout.count() / 1000, wire::kMaxIntervalMs);
@@ -92,7 +92,7 @@ void ClientGroup::on_result(const wire::StepResult& message) {
 
 void ClientGroup::hold(const wire::StepResult& message) {
   const auto [place, fresh] = held_.try_emplace(message.step);
-  // A result that is awaited ends nothing. A group that is not open here has no call that could be told.
+  // An awaited result breaks nothing. A group that is not open here has no call to fail.
   if (fresh && is_open() && !awaits(message.step) && is_behind()) {
     return withdraw(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
                                 " steps of this group have failed without it, the last one with: " + message.error +
@@ -149,7 +149,7 @@ void ClientGroup::fail(const Status& why) {
   queue_.clear();
 }
 
-// Tells the others, so that they do not wait for parts that will not come.
+// Tells the hub, so that the other members do not wait for parts that will not come.
 void ClientGroup::withdraw(const Status& why) {
   const bool told = !std::exchange(broken_, why).ok();
   fail(why);
@@ -157,7 +157,7 @@ void ClientGroup::withdraw(const Status& why) {
   if (!told) all_.groups.send_closed(id_);
 }
 
-// ---- all of them
+// ---- all groups
 
 ClientGroup* ClientGroups::find(GroupId id) {
   const auto found = groups_.find(id);
@@ -229,7 +229,7 @@ void ClientGroups::on_result(const wire::StepResult& message) {
   if (std::ranges::find(closed_, message.group) != closed_.end()) return;
   ClientGroup* const known = find(message.group);
   const bool awaited = known != nullptr && known->awaits(message.step);
-  if (!awaited && message.error.empty()) return;  // this rank was not asked for a part in it
+  if (!awaited && message.error.empty()) return;  // only an error may come without this rank's part
   if (known != nullptr && known->is_open()) return known->on_result(message);
   hold_early(groups_.try_emplace(message.group, all_, message.group).first->second, message);
 }

@@ -1,4 +1,5 @@
-// The groups of a rank: of each its part of the step under way, and the results it holds until they stand.
+// The groups of a rank. For each group: this rank's part of the step under way, and the results it holds until they
+// stand.
 //
 // Threads: one caller at a time. Ownership: plain values; payloads are shared.
 #pragma once
@@ -17,7 +18,7 @@ namespace collab::protocol {
 
 struct HubClientParts;
 
-// One of them.
+// One group of this rank.
 class ClientGroup {
  public:
   ClientGroup(HubClientParts& all, GroupId id) : all_(all), id_(id) {}
@@ -25,20 +26,20 @@ class ClientGroup {
   [[nodiscard]] bool is_open() const { return !open_.members.empty(); }  // the caller has opened it
   [[nodiscard]] const Status& broken() const { return broken_; }
   [[nodiscard]] std::size_t held() const { return held_.size(); }
-  [[nodiscard]] bool is_behind() const;  // more results have come than it may hold without having come to them
+  [[nodiscard]] bool is_behind() const;  // holds too many results of steps that it has not reached
   [[nodiscard]] bool awaits(std::uint64_t step) const { return pending_ && pending_->step == step; }
   [[nodiscard]] TimePoint next_deadline() const { return pending_ ? pending_->deadline : kNever; }
   void remember(wire::Enter& enter) const;
 
   void open(const OpenGroup& event);
-  void resend_state();  // to a hub that leads, and knows what this rank remembers
+  void resend_state();  // to a leading hub that has this rank's Enter
   void exchange(const HubRequest& request);
   void on_part(const wire::Part& message, const BufferPtr& payload);
   void on_result(const wire::StepResult& message);
   void on_stands(std::uint64_t step);
   void on_tick();
-  void fail(const Status& why);      // what is asked for
-  void withdraw(const Status& why);  // this rank takes no part in it any more
+  void fail(const Status& why);      // fails all requests
+  void withdraw(const Status& why);  // this rank no longer takes part in the group
 
  private:
   struct Pending {
@@ -73,19 +74,19 @@ class ClientGroups {
   explicit ClientGroups(HubClientParts& all) : all_(all) {}
 
   [[nodiscard]] TimePoint next_deadline() const;
-  // What is under way here, for a hub that may know nothing of it.
+  // Adds the state of all groups to `enter`, for a hub that may know nothing of it.
   void remember(wire::Enter& enter);
 
   void open(const OpenGroup& event);
   void close(GroupId id);
   void exchange(const HubRequest& request);
-  void resend_state();  // to a hub that leads, and knows what this rank remembers
+  void resend_state();  // to a leading hub that has this rank's Enter
   void on_part(const wire::Part& message, const BufferPtr& payload);
   void on_result(const wire::StepResult& message);
   void on_stands(const wire::Stands& message);
   void on_tick();
-  void fail(const Status& why);  // what is asked for in any of them
-  void send_closed(GroupId id);  // said by a group
+  void fail(const Status& why);  // fails the requests of all groups
+  void send_closed(GroupId id);  // called by a group
 
  private:
   [[nodiscard]] ClientGroup* find(GroupId id);
@@ -94,7 +95,7 @@ class ClientGroups {
 
   HubClientParts& all_;
   std::map<GroupId, ClientGroup> groups_;
-  std::deque<GroupId> closed_;             // the last ones, for hubs that do not know
+  std::deque<GroupId> closed_;             // the last ones closed, for hubs that do not know
   std::vector<GroupId> pending_disbands_;  // closed since the last Enter
   std::size_t held_early_ = 0;             // results of groups that are not open here
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kRetry = std::chrono::milliseconds(200);
 constexpr Duration kLongestRetry = std::chrono::seconds(5);
-constexpr int kQuickLosses = 4;  // losses within a grace of Entered, before the pause grows
+constexpr int kQuickLosses = 4;  // losses within a grace after Entered, before the pause grows
 constexpr int kDialsEach = 2;    // failed dials, before the next candidate
 
 }  // namespace
@@ -100,7 +100,7 @@ void ClientLink::on_notice(const wire::Notice& message) {
   lose("the coordinator at " + address() + " says: " + minority_, true);
 }
 
-// `unanswered`: no hub is there. A hub that was reached and lost again is still the one that the other ranks use.
+// `unanswered`: no hub answered the dial. Otherwise the other ranks still use the hub that was lost.
 void ClientLink::lose(const std::string& why, bool unanswered) {
   last_problem_ = why;
   const bool soon = is_in() && all_.now < later(entered_at_, grace_);
@@ -161,7 +161,7 @@ TimePoint ClientLink::silent_at() const {
   return is_entering() ? later(heard_, grace_ / 2) : kNever;
 }
 
-// How long to wait for a hub that leads. If there are several hubs, one may have to be given up first.
+// How long to wait for a hub that leads. With several hubs, this rank may have to give up one first.
 Duration ClientLink::hub_search_limit() const { return (all_.config.hubs.size() > 1 ? 2 : 1) * grace_; }
 
 std::string ClientLink::why_none_leads() const {

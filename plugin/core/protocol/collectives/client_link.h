@@ -1,4 +1,4 @@
-// The link to a hub: which candidate is dialled, whether one leads, and what follows when it is lost.
+// The link to a hub: which candidate to dial, whether a hub leads, and what to do when the link is lost.
 //
 //   (not begun) --HubBegin--> dialing --> entering --Entered--> in
 //                                  ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
@@ -26,7 +26,7 @@ class ClientLink {
   [[nodiscard]] LinkId link() const { return link_; }
   [[nodiscard]] bool is_entering() const { return phase_ == Phase::kEntering; }
   [[nodiscard]] bool is_in() const { return phase_ == Phase::kIn; }
-  // Why nothing can be sent over this link any more, now or later.
+  // Why nothing can ever be sent over this link again; ok: it still can.
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] const std::string& address() const;
   [[nodiscard]] const std::string& last_problem() const { return last_problem_; }
@@ -43,7 +43,7 @@ class ClientLink {
   void on_notice(const wire::Notice& message);
   void on_tick();
   void leave(const std::string& reason);
-  // Says who this rank is, and everything that was accepted and held before.
+  // Sends Enter: this rank's identity, and everything that it has accepted and holds.
   void enter();
   void close_link(const std::string& why);
   void fail_permanently(const Status& why);
@@ -53,7 +53,7 @@ class ClientLink {
     kNotBegun,
     kWaiting,  // to dial again
     kDialing,
-    kEntering,  // a hub is there; it leads or finds out whether it can
+    kEntering,  // connected to a hub that leads, or that finds out whether it can
     kIn,
     kLeft,
   };
@@ -73,7 +73,7 @@ class ClientLink {
   int failed_dials_ = 0;
   bool entered_once_ = false;
   std::string last_problem_ = "not tried yet";
-  std::string minority_;  // what a hub that could not lead said; empty: none has, since this rank was in
+  std::string minority_;  // text of a hub that had too few ranks to lead; empty: none since the last Entered
   LinkId link_{};
   TimePoint heard_{};
   TimePoint next_beat_ = kNever;

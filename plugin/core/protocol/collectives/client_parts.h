@@ -1,9 +1,9 @@
-// The parts of a hub client, and what all of them may use: configuration, time, and the list of what is to be done.
+// The parts of a hub client, and the state that they share: configuration, time, and the list of actions.
 //
-//   link      the way to a hub that leads: finding one, being heard by it, losing it
-//   acceptor  what this rank has promised and accepted of memberships
-//   groups    its groups, each with its part of what is under way and the results it holds
-//   senders   whom it waits for without knowing who it is
+//   link      the link to a leading hub: finds a hub, keeps the link alive, handles its loss
+//   acceptor  the memberships that this rank has promised and accepted
+//   groups    its groups, each with its part of the step under way and the results it holds
+//   senders   waits for messages whose sender is not known
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. HubClient
 // (hub_client.h) routes events to them.
@@ -31,7 +31,7 @@ struct HubClientParts {
   ClientGroups groups;
   ClientSenders senders;
 
-  // The state of the step under way.
+  // The state of the current call of step().
   TimePoint now{};
   std::vector<HubClientAction> out{};
 

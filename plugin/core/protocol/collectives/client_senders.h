@@ -1,4 +1,4 @@
-// Senders that a rank waits for without knowing who they are.
+// A rank's waits for a message from any sender.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -22,7 +22,7 @@ class ClientSenders {
   void on_resolved(const wire::SenderResolved& message);
   void on_tick();
   void close(GroupId group, const Status& why);
-  void fail(const Status& why);  // all of them
+  void fail(const Status& why);  // ends all waits
 
  private:
   struct Wait {
@@ -30,7 +30,7 @@ class ClientSenders {
     TimePoint deadline = kNever;
   };
   template <typename Why>
-  void fail_if(Why why);  // not ok: the wait ends so
+  void fail_if(Why why);  // ends each wait for which why(wait) is not ok
 
   HubClientParts& all_;
   std::map<std::uint64_t, Wait> waiting_;

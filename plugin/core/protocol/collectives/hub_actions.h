@@ -1,5 +1,5 @@
-// What the collective hub's machines are told and what they ask for. Plain values, as actions.h has them for the
-// others.
+// The events and actions of the collective hub and its client. Plain values, like those of the other machines in
+// actions.h.
 //
 // Threads and ownership: plain values; payloads are shared and never changed.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace collab::protocol {
 
-// Bytes [offset, offset + bytes) of a buffer; none: nothing.
+// Bytes [offset, offset + bytes) of a buffer. Without a buffer it is empty.
 struct Payload {
   BufferPtr buffer;
   std::size_t offset = 0;
@@ -29,9 +29,9 @@ struct HubReceived {
   LinkId link;
   wire::Message message;
   BufferPtr payload;
-  std::string host{};  // of who sends it, as far as that is known; a client looks at none
+  std::string host{};  // the sender's host, if known; clients ignore it
 };
-// On the data lane, in order, all of a link; Heartbeats on the control lane, which overtakes.
+// Messages of a link go on the data lane, in order. Heartbeats go on the control lane, and may overtake them.
 struct HubSend {
   LinkId link;
   wire::Message message;
@@ -69,7 +69,7 @@ struct OpenGroup {
 struct CloseGroup {
   GroupId group;
 };
-// Who sends to this rank in this group with this tag? Answered by SenderResolved.
+// Asks which member sends to this rank in this group with this tag. Answered by SenderResolved.
 struct ResolveSender {
   std::uint64_t id = 0;
   GroupId group;
@@ -99,7 +99,7 @@ struct DialHub {
 struct HubExchanged {
   std::uint64_t id = 0;
   Status status;
-  std::vector<Payload> parts;         // by member; our own is not among them
+  std::vector<Payload> parts;         // by member; without our own
   std::vector<std::uint32_t> absent;  // members it was completed without
 };
 struct SenderResolved {
@@ -108,7 +108,7 @@ struct SenderResolved {
   std::uint32_t from = 0;  // a member's index
 };
 struct HubEntered {};
-// It cannot go on; every exchange fails with these words from now on.
+// The client cannot go on: every exchange fails with this status from now on.
 struct HubBroken {
   Status why;
 };

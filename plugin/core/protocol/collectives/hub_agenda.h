@@ -1,8 +1,8 @@
-// Which steps of a world's groups wait for parts, and when the next is to be given up: an event looks at no others.
+// The steps of a world's groups that wait for parts, and when each is given up. Events look at no other steps.
 //
 //   HubAgenda (one of a world) <-- HubWatch (beside each step, from its first part until it is decided)
 //
-// Threads: one caller at a time. Ownership: a watch ends with the step that it is kept beside, before its agenda.
+// Threads: one caller at a time. Ownership: a watch lives as long as its step, and ends before its agenda.
 #pragma once
 
 #include <compare>

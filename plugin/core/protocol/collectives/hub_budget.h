@@ -1,11 +1,11 @@
-// Counts what ranks make a hub hold: for each rank, and for all together.
+// Counts the memory that a hub holds for its ranks: for each rank, and for all together.
 //
-//   HubTotal (one of a kind for a hub) <-- HubBudget (one for each rank) <-- HubCharge (beside what is held)
+//   HubTotal (one per kind and hub) <-- HubBudget (one for each rank) <-- HubCharge (beside each held object)
 //
 // A rank may hold `each`. Once all together hold `most`, a rank may still hold its share. All worlds have equal shares
 // of `most`, and so have all ranks of a world, here or not. So a rank that fills the hub takes nothing from another's
-// share, and one world never holds more than twice `most`. Threads: one at a time. Ownership: a charge ends with what
-// it is kept beside, before its budget, and that before its total.
+// share, and one world never holds more than twice `most`. Threads: one at a time. Ownership: a charge ends with the
+// object that it stands for, and before its budget. A budget ends before its total.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class HubCharge {
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] bool is_of(const HubBudget& budget) const { return budget_ == &budget; }
-  // Whether it fits is for the caller to ask.
+  // The caller must check fits() first.
   void set(std::size_t bytes) {
     if (budget_ == nullptr) return;
     budget_->held_ = budget_->held_ - bytes_ + bytes;

@@ -1,4 +1,4 @@
-// Which part answers which event.
+// Routes events to the parts.
 #include "core/protocol/collectives/hub_client.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::size_t kMaxSteps = 64;   // failed steps that an only hub keeps for members that have not taken them
-constexpr std::uint64_t kFarAhead = 8;  // steps ahead of the last one that a living member has reached
+constexpr std::uint64_t kFarAhead = 8;  // steps ahead of the last step that a living member has reached
 
 }  // namespace
 
@@ -55,7 +55,7 @@ bool HubGroup::any_member(std::uint32_t& hint, F is_so) const {
   return false;
 }
 
-// Counts members that have opened the group here. If a hub has begun anew, the others are on their way.
+// Looks only at members that have opened the group here. If the hub has restarted, the others are on their way.
 bool HubGroup::is_far_ahead(std::uint64_t step) const {
   for (std::uint32_t i = 0; step > kFarAhead && i < size(); ++i) {
     if (came_[i] < step - kFarAhead && assembled_[i] && !is_away(i)) return true;
@@ -124,7 +124,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   }
   const auto begun = steps_.find(message.step);
   if (begun != steps_.end() && begun->second.result()) {
-    if (!begun->second.has_failed()) answer(message.step, member);  // otherwise it was told before it came
+    if (!begun->second.has_failed()) answer(message.step, member);  // an error was sent before the part came
     return false;
   }
   if (const auto slow = find_slow_receiver(member, message, payload.bytes)) {
@@ -139,7 +139,7 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   }
   const TimePoint now = world_.hub.now;
   Duration timeout = std::chrono::milliseconds(message.timeout_ms);
-  // A rank that computes meanwhile must not find more failures than it may hold.
+  // A rank that is busy computing must not get more failures than it may hold.
   const Duration grace = world_.hub.config.link_grace;
   if (message.timeout_ms != 0 && timeout < grace && is_far_ahead(message.step)) timeout = grace;
   const TimePoint deadline = message.timeout_ms == 0 ? kNever : later(now, timeout);
@@ -154,7 +154,8 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
   return true;
 }
 
-// This counts as remembered, not as parts: a rank whose parts have no room does not end for that. Empty: it is refused.
+// Charges the rank's memory, not its parts, so that a rank whose parts have no room is not refused for that. Empty: it
+// is refused.
 std::optional<HubCharge> HubGroup::charge_without_bytes(std::uint32_t member, const wire::Contribute& message) {
   const std::size_t cost = cost_of(message, 0);
   const RankId rank = members()[member];
@@ -228,7 +229,7 @@ void HubGroup::pass_charges(std::uint32_t member) {
   }
 }
 
-// If a member does not take what others bring, the hub must not fill up with more of it.
+// If a member does not take the parts of others, the hub must not fill up with more parts for it.
 std::optional<RankId> HubGroup::find_slow_receiver(std::uint32_t member, const wire::Contribute& message,
                                                    std::size_t bytes) const {
   const HubTotal& all = world_.memory.parts(members()[member]).all();
@@ -358,8 +359,8 @@ void HubGroup::settle(std::uint64_t number) {
   }
 }
 
-// What members have completed stands, with earlier hubs or with this one. A member is not believed if it names steps
-// that no other member can have reached.
+// Steps that members have completed stand, with earlier hubs or with this one. A member is not believed if it names
+// steps that no other member can have reached.
 bool HubGroup::has_stood(std::uint64_t number) const {
   if (number <= newest_stood_) return true;
   if (recalls_ != world_.memory.recalls()) {
@@ -382,8 +383,8 @@ bool HubGroup::has_stood(std::uint64_t number) const {
   return !completed.empty() && number <= completed.back();
 }
 
-// A member that is here has promised our ballot. What it does not hold now, it will hold under no older ballot. Without
-// that member nothing stands.
+// A member that is here has promised our ballot. A result that it does not hold now, it will never hold under an older
+// ballot. No result stands unless that member holds it.
 HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
   if (has_stood(number)) return Phase::kStands;
   const auto holds = [&](std::uint32_t i) { return world_.memory.held(members()[i], id(), number); };

@@ -10,8 +10,8 @@ namespace collab::protocol {
 
 namespace {
 
-// One group is a part of the other, and the rank in the smaller one's call has opened both. Otherwise a rank outside
-// one group may have made the other.
+// True if one group is a subset of the other, and the rank in the smaller group's call has opened both. Otherwise a
+// rank outside one group may have made the other.
 [[nodiscard]] bool are_twins(const HubGroup& one, std::uint32_t in_one, const HubGroup& other, std::uint32_t in_other) {
   const bool one_is_smaller = one.size() <= other.size();
   const HubGroup& smaller = one_is_smaller ? one : other;
@@ -43,13 +43,13 @@ void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
   HubGroup* const group = known == nullptr ? open(rank, message) : known;
   if (group == nullptr) return;
   const auto member = group->member_of(rank);
-  // The first rank to come may have taken the number of another group. That costs calls, but no rank.
+  // The first rank to come may have used the number of another group. Then calls fail, but no rank is lost.
   if (!member || group->members() != message.members) return;
   group->assemble(*member);
   const bool again = world_.memory.has_closed(rank, message.group);
   world_.memory.reopen(rank, message.group);
   if (again) world_.hub.counters.calls_changed();
-  if (again) group->send_errors(*member);  // it was told of none while it took no part
+  if (again) group->send_errors(*member);  // it got none while it took no part
   group->catch_up();
 }
 
@@ -109,8 +109,8 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
   group->settle(message.step);
 }
 
-// A rank does not end because others do not take its parts: these count as theirs. An only hub goes on without a rank
-// that has more unacknowledged than a rank may hold, and is a grace late to take some of it.
+// A rank is not refused because others do not take its parts: these are charged to the others. An only hub goes on
+// without a rank that has more unacknowledged parts than a rank may hold, some of them for longer than a grace.
 void HubGroups::make_room(RankId rank, std::size_t bytes) {
   pass_charges(rank);
   world_.hub.worlds.make_room_for_parts(bytes);
@@ -123,7 +123,7 @@ void HubGroups::make_room(RankId rank, std::size_t bytes) {
   std::vector<RankId> over;
   for (const RankId other : others) {
     if (other == rank || world_.ranks[other].away() || !world_.memory.leaves_too_much(other)) continue;
-    pass_charges(other);  // it may have taken some of that since
+    pass_charges(other);  // it may have taken some of those parts since
     if (world_.memory.leaves_too_much(other) && is_late(other)) over.push_back(other);
   }
   if (over.empty()) return;
@@ -172,7 +172,7 @@ void HubGroups::on_result_ack(RankId rank, const wire::ResultAck& message) {
   if (member) group->on_result_ack(*member, message);
 }
 
-// What the rank holds and has completed may end steps. Errors that were decided meanwhile are news to it.
+// The rank's held and completed steps may end steps here. It does not know errors that were decided meanwhile.
 void HubGroups::catch_up(RankId rank) {
   for (const GroupId id : of(rank)) {
     HubGroup& group = groups_.at(id);

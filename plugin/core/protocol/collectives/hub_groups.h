@@ -1,4 +1,4 @@
-// The groups of a world's ranks at the hub, and who waits in one for a sender that it does not know.
+// The groups of a world's ranks at the hub, and the ranks that wait in one for a message from any sender.
 //
 // Threads: one caller at a time. Ownership: of the groups.
 #pragma once
@@ -28,14 +28,14 @@ class HubGroups {
   void on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload);
   void on_result_ack(RankId rank, const wire::ResultAck& message);
   void on_resolve(RankId rank, const wire::ResolveSender& message);
-  void catch_up(RankId rank);  // it was admitted
+  void catch_up(RankId rank);  // the rank was admitted
   void settle();               // ranks are gone
-  void settle(RankId rank);    // it is
+  void settle(RankId rank);    // this rank is gone
   void on_tick();
   void clear();
 
  private:
-  using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // who waits, in which group, with which tag
+  using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // the waiting rank, its group, its tag
   [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
   void send_group_mismatch(RankId rank, const HubGroup& group, std::uint64_t step);
   void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
@@ -48,14 +48,14 @@ class HubGroups {
   void erase(const HubGroup& group);
   void make_room(RankId rank, std::size_t bytes);
   void pass_charges(RankId rank);
-  [[nodiscard]] bool is_late(RankId rank);  // with what was decided a grace ago
+  [[nodiscard]] bool is_late(RankId rank);  // lacks a result that was decided a grace ago
 
   HubWorld& world_;
   HubAgenda agenda_;
   std::map<GroupId, HubGroup> groups_;
   std::map<RankId, std::set<GroupId>> of_rank_;
   std::map<Receiver, HubCharge> receivers_;
-  std::map<Receiver, std::set<GroupId>> pairs_;  // whose first member has brought what such a receiver takes
+  std::map<Receiver, std::set<GroupId>> pairs_;  // pairs whose first member has sent to the receiver
 };
 
 }  // namespace collab::protocol

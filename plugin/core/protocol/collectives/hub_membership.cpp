@@ -14,8 +14,8 @@ namespace collab::protocol {
 
 namespace {
 
-// Several at once, then one a grace. Ranks do not move between living hubs more often, and one raise serves all of
-// them.
+// Several raises at once, then one per grace. Ranks do not move between living hubs more often, and one raise serves
+// all of them.
 constexpr double kRaisesOfSite = 4;
 constexpr double kRaisesOfWorld = 8;
 
@@ -35,7 +35,7 @@ bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_sear
 
 // ---- what a rank says when it enters
 
-// Why no rank of this world can remember this. Empty: one can.
+// Why no rank of this world can have this state. Empty: a rank can.
 std::string HubMembership::why_impossible(const wire::Enter& message) const {
   for (const wire::Epoch* epoch : {&message.chosen, &message.accepted}) {
     const std::vector<RankId>& gone = epoch->gone;
@@ -91,7 +91,7 @@ bool HubMembership::may_raise(RankId rank) {
   return true;
 }
 
-// From here on nothing under an older ballot counts. Every rank promises again, and says again what it holds.
+// From now on nothing under an older ballot counts. Every rank promises again, and reports again what it holds.
 void HubMembership::raise_above(const wire::Enter& message) {
   if (message.promised <= ballot_ || !may_raise(message.rank)) return;
   ballot_ = {message.promised.term + 1, world_.hub.config.hub};
@@ -129,7 +129,7 @@ void HubMembership::learn(const wire::Enter& message) {
     reported_ = message.accepted;
   }
   if (message.chosen.number <= chosen_.number) return;
-  // An only hub decides alone: a rank that it hears is not gone because another rank says so.
+  // An only hub decides alone: a rank that is linked is not gone because another rank says so.
   const bool here = std::ranges::any_of(message.chosen.gone, [&](RankId rank) { return world_.ranks[rank].linked(); });
   if (!world_.only_hub || !here) choose(message.chosen);
 }
@@ -171,7 +171,8 @@ void HubMembership::admit() {
   }
 }
 
-// The next epoch leaves out silent ranks, and ranks that have left: a later hub could not know of these.
+// The next epoch leaves out silent ranks. It also leaves out ranks that have left, because a later hub could not know
+// that they have.
 wire::Epoch HubMembership::next_epoch() const {
   wire::Epoch next{chosen_.number + 1, {}};
   for (std::uint32_t i = 0; i < votes_.size(); ++i) {
@@ -218,7 +219,7 @@ void HubMembership::choose(const wire::Epoch& epoch) {
   world_.groups.settle();
 }
 
-// ---- which ranks are enough
+// ---- quorums
 
 // The lowest rank of each site that is not gone.
 std::vector<wire::Voter> HubMembership::voters() const {
@@ -249,8 +250,8 @@ Quorum HubMembership::count(F counts) const {
   });
 }
 
-// One of two voters is silent. Two voters are a majority only together, and to wait for ever is of no use: this one
-// goes on alone. So does the other, if it lives. Each has left the other out.
+// One of two voters is silent. Two voters are a majority only together, and waiting for ever is useless: this one goes
+// on alone. So does the other, if it lives. Each then leaves the other out.
 bool HubMembership::is_lone() const { return voters().size() <= 2 && missing().size() == 1; }
 
 bool HubMembership::may_accept(RankId rank) const { return votes_[rank.value].promised && world_.ranks[rank].linked(); }

@@ -1,10 +1,10 @@
-// Which ranks are gone from a world: a chain of memberships, each an instance of Paxos. The hub proposes under its
-// ballot, and the lowest living rank of each site accepts. More than half of a membership choose the next one. A single
-// hub decides alone.
+// Decides which ranks are gone from a world: a chain of memberships, each an instance of Paxos. The hub proposes under
+// its ballot, and the lowest living rank of each site accepts. More than half of a membership choose the next one. A
+// single hub decides alone.
 //
-//   ballot raised --enough promise--> what an older ballot may have chosen is chosen --> leads: members are admitted,
-//        ^                                                                               the silent are left out
-//        +------- a rank has promised a higher one, or most are silent ------------------+
+//   ballot raised --enough promise--> epoch that an older ballot may have chosen is chosen --> leads: admits members,
+//        ^                                                                                     leaves out silent ones
+//        +------- a rank has promised a higher ballot, or most are silent ---------------------+
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -31,22 +31,22 @@ class HubMembership {
   [[nodiscard]] const wire::Ballot& ballot() const { return ballot_; }
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
 
-  // Raises the ballot if it is lower than the one that this rank has promised. That clears all contributions, so no
-  // site and no world can make it happen often. A rank that is refused finds another hub, or comes again.
+  // Raises the ballot if it is lower than the one that this rank has promised. That clears all contributions, so its
+  // rate is limited for each site and each world. A rank that is refused finds another hub, or comes again.
   void raise_above(const wire::Enter& message);
   void on_new_link(RankId rank) { votes_[rank.value].asked = false; }
   void on_enter(LinkId link, const wire::Enter& message);
   void on_accepted(RankId rank, const wire::AcceptedEpoch& message);
-  // Does what the ranks here allow: leads, completes what an older ballot may have chosen, leaves out ranks that are
-  // gone.
+  // Takes every step that the ranks here allow: leads, completes an epoch that an older ballot may have chosen, leaves
+  // out ranks that are gone.
   void advance();
-  // If the ranks that are not silent cannot agree on anything, they try another hub, where the others may be.
+  // If the ranks that are not silent are too few to agree, sends them to another hub, where the others may be.
   void judge_quorum();
 
  private:
   struct Vote {
-    bool asked = false;     // on this link, for the ballot
-    bool promised = false;  // the ballot
+    bool asked = false;     // asked on this link to promise the ballot
+    bool promised = false;  // has promised the ballot
   };
   [[nodiscard]] bool may_raise(RankId rank);
   [[nodiscard]] std::string why_impossible(const wire::Enter& message) const;
@@ -69,13 +69,13 @@ class HubMembership {
   wire::Ballot ballot_;
   std::vector<Vote> votes_;  // by rank
   std::map<std::uint32_t, RateLimit> raises_of_site_;
-  RateLimit raises_;             // of the ballot, for what ranks have promised
-  wire::Epoch chosen_;           // the newest that is known
-  wire::Ballot reported_under_;  // the newest ballot under which an acceptor has accepted `reported_`; no term: none
+  RateLimit raises_;             // of the ballot, in the whole world
+  wire::Epoch chosen_;           // the newest chosen epoch that this hub knows
+  wire::Ballot reported_under_;  // the newest ballot under which an acceptor has accepted `reported_`; term 0: none
   wire::Epoch reported_;
   std::optional<wire::Epoch> proposal_;  // under the ballot, after `chosen_`
   std::set<std::uint32_t> accepted_by_;
-  bool leads_ = false;  // enough have promised the ballot, and what older ones may have chosen is chosen
+  bool leads_ = false;  // enough have promised, and the epoch that an older ballot may have chosen is chosen
 };
 
 }  // namespace collab::protocol

@@ -45,7 +45,7 @@ bool HubMemory::recall(const wire::Enter& message) {
   const std::string what = std::to_string(entries) + " steps and groups that it names";
   if (bytes > before && !require_room(message.rank, bytes - before, what)) return false;
   ++recalls_;
-  world_.hub.counters.calls_changed();  // it may have closed groups
+  world_.hub.counters.calls_changed();  // the rank may have closed groups
   rank.completed.clear();
   rank.held.clear();
   for (const wire::Completed& each : message.completed) rank.completed[each.group] = each.steps;
@@ -102,7 +102,7 @@ void HubMemory::reopen(RankId rank, GroupId group) {
 void HubMemory::forget(GroupId group, const std::vector<RankId>& members) {
   for (const RankId member : members) {
     reopen(member, group);
-    ranks_[member.value].completed.erase(group);  // a rank that is gone did not close it
+    ranks_[member.value].completed.erase(group);  // a gone rank has not closed the group
     ranks_[member.value].held.erase(group);
   }
 }

@@ -1,5 +1,5 @@
-// What a collective hub consists of: its worlds, each with parts of its own (hub_world.h), and what all of them may
-// use: configuration, time, and the list of what is to be done.
+// The parts of a collective hub: its worlds, each with parts of its own (hub_world.h), and the state that they share:
+// configuration, time, and the list of actions.
 //
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace collab::protocol {
 
-// How often something has changed, and what events cost: see CollectiveHub.
+// Counts changes, and the cost of events: see CollectiveHub.
 class HubCounters {
  public:
   void presence_changed() { ++changes_; }
@@ -35,13 +35,13 @@ struct HubParts {
   HubConfig config;
   HubWorlds worlds;
 
-  // The state of the step under way.
+  // The state of the current call of step().
   TimePoint now{};
   std::vector<HubAction> out;
 
   HubCounters counters;
 
-  void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
+  void send(LinkId link, wire::Message message, Payload payload = {});  // only if there is a link
   void note(Note::Level level, const char* event, const std::string& text);
 };
 

@@ -12,7 +12,7 @@ namespace collab::protocol {
 
 namespace {
 
-// A rank may enter again this often at once, then once a heartbeat. It does so when a ballot is raised.
+// A rank may enter again this often at once, then once per heartbeat. It enters again when a ballot is raised.
 constexpr double kAgainAtOnce = 20;
 
 }  // namespace
@@ -150,7 +150,7 @@ void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& wh
 
 void HubRanks::await_ranks(bool returning) {
   const HubConfig& config = world_.hub.config;
-  // They looked for the old hub up to the grace. They need as long again if it does not answer at all.
+  // The ranks looked for the old hub for up to a grace. If it does not answer at all, they need as long again.
   expected_by_ =
       later(world_.hub.now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
   suspects_.clear();
@@ -192,7 +192,7 @@ void HubRanks::on_tick() {
 void HubRanks::judge_silence() {
   const TimePoint soon = later(world_.hub.now, world_.hub.config.heartbeat);
   std::set<std::uint32_t> silent;
-  bool others_falter = false;  // silent too, within a heartbeat
+  bool others_falter = false;  // other ranks will be silent within a heartbeat
   for (std::uint32_t i = 0; i < size(); ++i) {
     const HubRank& rank = ranks_[i];
     if (rank.away()) continue;

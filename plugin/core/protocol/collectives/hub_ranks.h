@@ -1,6 +1,6 @@
 // The ranks of a world: which link each uses, when it was heard, and whether it is silent, has left or is gone.
 //
-// A rank is silent if nothing was heard from it for the link grace, or if it has not come in time. Ranks that fall
+// A rank is silent if nothing was heard from it for the link grace, or if it did not come in time. Ranks that fall
 // silent at about the same time are judged together. Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
@@ -22,10 +22,10 @@ struct HubRank {
   AcceptorId acceptor{};  // the process; 0: it has never come
   LinkId link{};          // 0: none now
   TimePoint heard{};
-  bool entered = false;  // since this hub waits for the ranks of its world
-  bool in = false;       // it was told Entered under the ballot, on this link: what it says of groups counts
+  bool entered = false;  // has entered since this hub began to wait for the world's ranks
+  bool in = false;       // got Entered under the ballot, on this link: its messages about groups count
   bool left = false;
-  std::string gone;  // why; empty: it is not
+  std::string gone;  // why it is gone; empty: it is not
   [[nodiscard]] bool linked() const { return link.value != 0; }
   [[nodiscard]] bool away() const { return left || !gone.empty(); }
 };
@@ -45,29 +45,30 @@ class HubRanks {
   [[nodiscard]] bool any_linked() const { return linked_ > 0; }
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
-  // All that have entered. A rank that is gone has not left, and may yet come to be told so.
+  // Whether all ranks that have entered have left. A gone rank has not left: it may yet come, and be told that it is
+  // gone.
   [[nodiscard]] bool all_left() const;
-  // When the world is forgotten, if no rank is linked. Until then a late rank can be told that the others have gone on,
-  // and may find them at another hub.
+  // When to forget the world if no rank is linked. Until then a late rank can learn that the others have gone on, and
+  // find them at another hub.
   [[nodiscard]] TimePoint abandoned_at() const;
   // When a rank was heard last, if no rank is linked and none was heard for a grace: they may all have died.
   [[nodiscard]] std::optional<TimePoint> silent_since() const;
-  // No rank, and not the world, needs attention before this. A rank that is heard meanwhile does not move it at once.
+  // Neither a rank nor the world needs attention before this time. Hearing a rank does not move it at once.
   [[nodiscard]] TimePoint next_deadline() const { return next_; }
 
-  // No rank is here: the ranks may take as long to come as for the first time.
+  // No rank is here: the ranks may take as long to come as the first time.
   void await_ranks(bool returning);
   void expect_soon();  // the ranks come from another hub, and know that it is lost
   // Whether a rank may enter again over the link that it has; limited, because each time all its groups are checked.
   [[nodiscard]] bool may_enter(LinkId link, RankId rank);
-  // Whether it comes by another link than before.
+  // Returns whether the rank comes over another link than before.
   bool enter(LinkId link, const wire::Enter& message);
   void on_leave(RankId rank, const wire::Leave& message);
   void on_tick();
   void heard(RankId rank);
   void lose_link(RankId rank);
   void admit(RankId rank) { ranks_[rank.value].in = true; }
-  void readmit_all();  // none is in until it is admitted again
+  void readmit_all();  // no rank is `in` until it is admitted again
   void disconnect_all(const std::string& why);
   void mark_gone(const std::vector<RankId>& ranks, const std::string& why);
 
@@ -84,9 +85,9 @@ class HubRanks {
   std::vector<HubRank> ranks_;
   std::vector<RateLimit> again_;  // by rank: how often it may enter again over its link
   std::size_t linked_ = 0;
-  TimePoint heard_{};                 // any of them
+  TimePoint heard_{};                 // when any rank was heard last
   std::set<std::uint32_t> suspects_;  // silent, and judged together
-  TimePoint hold_ = kNever;           // others may have fallen silent with the first: until then nobody is judged
+  TimePoint hold_ = kNever;           // no rank is judged before: others may have fallen silent, too
   TimePoint expected_by_ = kNever;    // ranks that have not come by then are silent
   TimePoint next_ = kNever;           // no later than next_look()
 };

@@ -101,7 +101,7 @@ void HubStep::decide(wire::StepResult result, TimePoint now) {
   bytes_ = 0;
 }
 
-// A late step cannot be ended while others may hold a result. It ends once these have come.
+// A late step cannot be ended while absent members may hold a result. It ends once they have come.
 void HubStep::note_late(TimePoint now) {
   late_ = now >= deadline_;
   if (late_) watch_.set_deadline(kNever);

@@ -1,4 +1,4 @@
-// Which part of a world answers which message.
+// Routes messages to the parts of a world.
 #include "core/protocol/collectives/hub_world.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
   }
   if (const auto* m = std::get_if<wire::Leave>(&event.message)) return ranks.on_leave(rank, *m);
   if (const auto* m = std::get_if<wire::AcceptedEpoch>(&event.message)) return membership.on_accepted(rank, *m);
-  const bool in = ranks[rank].in;  // otherwise it was said to an older ballot, and will be said again
+  const bool in = ranks[rank].in;  // otherwise the message belongs to an older ballot, and will be sent again
   if (const auto* m = std::get_if<wire::Assemble>(&event.message)) return in ? groups.on_assemble(rank, *m) : void();
   if (const auto* m = std::get_if<wire::Disband>(&event.message)) return in ? groups.on_disband(rank, *m) : void();
   if (const auto* m = std::get_if<wire::Contribute>(&event.message)) {

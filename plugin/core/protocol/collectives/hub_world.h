@@ -1,9 +1,9 @@
 // The parts of one world of a hub.
 //
-//   ranks       who is here, is silent, has left or is gone
+//   ranks       which ranks are here, are silent, have left or are gone
 //   memory      what ranks remember as acceptors, and what the hub may hold for each
-//   membership  who is gone: a chain of memberships, agreed on under a ballot
-//   groups      the groups of ranks, each with its steps (hub_group.h), and who waits for a sender in one
+//   membership  agrees on which ranks are gone: a chain of memberships under a ballot
+//   groups      the groups of ranks, each with its steps (hub_group.h), and the ranks that wait for a sender in one
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `world_`.
 //
@@ -32,7 +32,7 @@ struct HubWorld {
   HubParts& hub;
   const std::uint64_t number;
   const std::string host;  // of the rank that came first
-  const bool only_hub;     // it decides alone, at once
+  const bool only_hub;     // there is no other hub: this one decides alone, at once
   HubRanks ranks;
   HubMemory memory;
   HubMembership membership;
@@ -43,7 +43,7 @@ struct HubWorld {
   void on_enter(LinkId link, const wire::Enter& message);
   void on_message(RankId rank, const HubReceived& event);
   void on_tick();
-  void send(RankId rank, wire::Message message, Payload payload = {});  // where it has a link
+  void send(RankId rank, wire::Message message, Payload payload = {});  // only if it has a link
   void refuse(RankId rank, const std::string& why);
 };
 

@@ -17,7 +17,7 @@ void HubWorlds::on_enter(const HubReceived& event, const wire::Enter& message) {
     why = why_no_room(message, event.host);
   }
   if (why.empty() && fresh) {
-    // A ballot is never used for two worlds.
+    // Never use a ballot for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
     worlds_.try_emplace(message.world, all_, message, event.host, ballot, parts_, memory_);
     divide_budgets();

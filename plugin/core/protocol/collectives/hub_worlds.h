@@ -1,6 +1,6 @@
-// The worlds of a hub, whether there is room for one more, and which rank speaks on which link.
+// The worlds of a hub, whether there is room for another, and which rank uses which link.
 //
-// Threads: one caller at a time. Ownership: of the worlds, and of the totals that their ranks' budgets are parts of.
+// Threads: one caller at a time. Ownership: owns the worlds, and the totals of their ranks' budgets.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ class HubWorlds {
   [[nodiscard]] auto begin() const { return worlds_.begin(); }
   [[nodiscard]] auto end() const { return worlds_.end(); }
   [[nodiscard]] bool knows(LinkId link) const { return links_.contains(link) || closing_links_.contains(link); }
-  // What is on its way by it is no longer heard: its rank may have entered by another link since.
+  // Messages in flight on a closing link are ignored: its rank may have entered over another link since.
   [[nodiscard]] bool is_closing(LinkId link) const { return closing_links_.contains(link); }
   [[nodiscard]] const Place* find_place(LinkId link) const;
 
   [[nodiscard]] std::size_t held() const { return parts_.held() + memory_.held(); }  // of all ranks
 
   void on_enter(const HubReceived& event, const wire::Enter& message);
-  void on_left(std::uint64_t number);  // one of its ranks has
-  // If parts are full, drops parts of ranks that have died, or that will enter again as at a hub that has begun anew.
+  void on_left(std::uint64_t number);  // one of the world's ranks has left
+  // If there is no room for more parts, drops parts of ranks that have died, or that will bring them again on entering.
   void make_room_for_parts(std::size_t bytes);
   void on_tick();
   // ---- links

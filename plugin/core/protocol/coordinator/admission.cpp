@@ -51,7 +51,7 @@ void Admission::admit(LinkId link, const wire::Join& join) {
   if (another) close_helper_links(join.site);
 }
 
-// The model or the settings that helpers were told are not those of the first site that trains. They give way to it.
+// Helpers were given another model or other settings than the first site that trains. They give way to it.
 void Admission::close_helper_links(const std::string& site) {
   for (const SiteId id : all_->membership.ids()) {
     if (!all_->members().at(id).helper) continue;
@@ -103,7 +103,7 @@ std::string Admission::refusal(const wire::Join& join) const {
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
   std::size_t names = join.site.size();
-  for (const auto& [id, member] : all_->members()) {  // one that asked for another has its number as a voter
+  for (const auto& [id, member] : all_->members()) {  // a member that asked for another has its number as a voter
     names += member.name == join.site ? 0 : member.name.size();
     const bool both = join.index == id.value && member.join.index == join.index;
     if (both && member.name != join.site && join.report.record.voters.empty()) {
@@ -116,7 +116,7 @@ std::string Admission::refusal(const wire::Join& join) const {
   if (all_->members().size() >= wire::kMaxSites)
     return "the swarm is full: it has " + std::to_string(all_->members().size()) +
            " sites, which is the most that it can have [join.full]";
-  if (names > kMaxNamesBytes / 2)  // the participants of a round may have lost as many more
+  if (names > kMaxNamesBytes / 2)  // a round's participants may include as many lost sites
     return "the swarm is full: its sites' names have " + std::to_string(names) + " bytes together, of at most " +
            std::to_string(kMaxNamesBytes / 2) + "; choose shorter ones (COLLAB_SITE) [join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
@@ -161,8 +161,8 @@ SiteId Admission::pick_id(const wire::Join& join) const {
 
 // ---- names -----------------------------------------------------------------------------------------
 
-// When another process of that name was last heard: a member, or one that is about to be. The same process may be back
-// before its old link was seen to die.
+// When another process of that name was last heard, a member or an applicant. The same process does not count: it may
+// be back before its old link is seen to be dead.
 std::optional<TimePoint> Admission::namesake_heard(const wire::Join& join) const {
   if (!all_->leadership.leads()) return all_->leadership.election().namesake_heard(join);
   const Member* member = all_->membership.find_by_name(join.site);
@@ -183,7 +183,7 @@ void Admission::settle_claims() {
     if (all_->now >= free_at(join)) due.push_back(link);
   }
   for (const LinkId link : due) {
-    if (const auto claim = claims_.extract(link)) on_join(link, claim.mapped());  // the one before may end it
+    if (const auto claim = claims_.extract(link)) on_join(link, claim.mapped());  // an earlier one may have ended it
   }
 }
 

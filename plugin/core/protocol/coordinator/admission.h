@@ -1,7 +1,7 @@
-// Admission: which site may come in, under which name and number.
+// Admission: which sites are let in, under which name and number.
 //
-// A site that comes under a member's name has to wait. If that member stays silent, it is the same site, restarted. If
-// that member is heard, two sites use one name, and the new one is refused.
+// A site that joins under a member's name has to wait. If the member stays silent, the two are the same site,
+// restarted. If the member is heard, two sites use one name, and the new one is refused.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -24,16 +24,16 @@ class Admission {
   [[nodiscard]] const std::optional<ModelReference>& reference() const { return reference_; }
   [[nodiscard]] bool has_claim(LinkId link) const { return claims_.count(link) != 0; }
   [[nodiscard]] TimePoint next_deadline() const;
-  // Tells of the last site that was refused while the others gather: "; <who> was refused: <why>", or empty.
+  // The last refusal while sites gather: "; <site> was refused: <reason>". Empty if there was none.
   [[nodiscard]] std::string refused_text() const;
 
   void on_join(LinkId link, const wire::Join& join);
-  // Why what a site says of the past cannot be true; empty: it can.
+  // Why no swarm can have agreed on the round that this message claims; empty if one can.
   [[nodiscard]] std::string damage(LinkId link, const wire::Message& message) const;
   [[nodiscard]] std::string far_term(const wire::Message& message) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   void settle_claims();
-  // The member that has the name was heard.
+  // Refuses the claims to a name, as the member that has it was heard.
   void refuse_claims_of(const std::string& name, const std::string& address);
   void drop_claim(LinkId link) { claims_.erase(link); }
   void close_claims(const std::string& reason);
@@ -54,7 +54,7 @@ class Admission {
   CoordinatorParts* all_ = nullptr;
   std::map<LinkId, wire::Join> claims_;      // joins under a name whose old link may be dead
   std::optional<ModelReference> reference_;  // set by the first joiner, cleared when the last member goes
-  std::string refused_who_, refused_why_;    // the last one; those who wait are told
+  std::string refused_who_, refused_why_;    // the last refusal while sites gather
 };
 
 }  // namespace collab::protocol

@@ -43,7 +43,7 @@ Digest most_reported(const std::map<SiteId, Digest>& said) {
   std::map<Digest, std::size_t> votes;
   for (const auto& [site, digest] : said) ++votes[digest];
   const Digest* right = nullptr;
-  for (const auto& [site, digest] : said) {  // ascending: among equals, the lowest site's digest stands
+  for (const auto& [site, digest] : said) {  // ascending: in a tie, the lowest site's digest stands
     if (right == nullptr || votes[digest] > votes[*right]) right = &digest;
   }
   COLLAB_CHECK(right != nullptr, "a majority needs voters");
@@ -54,7 +54,7 @@ std::optional<AnchorChoice::Name> AnchorChoice::newest() const {
   return anchor_ ? Name(anchor_->run, anchor_->round) : wanted_;
 }
 
-// Takes what was agreed, as far as the sites that elected this leader know.
+// Takes over what was agreed, as far as this leader's electors know.
 void AnchorChoice::inherit(const ElectionResult& elected, const wire::Offer& newest) {
   gathered_ = true;
   if (!elected.new_run.empty()) {  // from the newest anchor that they have
@@ -77,7 +77,7 @@ void AnchorChoice::inherit(const ElectionResult& elected, const wire::Offer& new
   } else if (std::ranges::any_of(elected.applicants, [&](const ElectionResult::Applicant& applicant) {
                const wire::Proposal* missed = history.missed_by(applicant.join.offer, applicant.join.report);
                return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
-             })) {  // it is told now, and will hold it in a moment
+             })) {  // a site that missed the commit is sent it, and will hold the anchor soon
     anchor_ = AnchorRecord{newest.run, newest.round, {}};
   } else {
     wanted_ = {newest.run, newest.round};
@@ -98,7 +98,7 @@ void AnchorChoice::lose() {
   start_gathering();
 }
 
-// An attempt at the round after this anchor goes with it, as it is under the anchor's run.
+// Also discards the attempt at the round after this anchor, as it belongs to the anchor's run.
 void AnchorChoice::drop() {
   all_->round.discard_exchange();
   anchor_.reset();
@@ -113,7 +113,7 @@ void AnchorChoice::forget() {
   gathering_.stop();
 }
 
-// ---- one that was agreed on, and is not here -------------------------------------------------------
+// ---- an anchor that was agreed on, but is not here -------------------------------------------------
 
 // After a loss, rounds that were committed are not undone lightly. The sites that hold the newest one get the grace to
 // come back before the swarm starts from less.
@@ -124,7 +124,7 @@ bool AnchorChoice::wanted_missed() const {
          });
 }
 
-// False: no site is left that could bring it.
+// False if no missing site is left that could bring it.
 bool AnchorChoice::wanted_may_come() const {
   const auto is_missed = [this](const auto& entry) {
     return !entry.second.left && all_->members().count(entry.first) == 0;
@@ -138,8 +138,8 @@ bool AnchorChoice::anybody_resumes() const {
                      [](const auto& entry) { return entry.second.brought().run.value != 0; });
 }
 
-// It was agreed on, and is lost. What comes now is another run, from the newest anchor that is left, even if the run
-// before was founded here.
+// The agreed anchor is lost. The swarm starts another run from the newest anchor that is left, even if the previous run
+// was founded here.
 void AnchorChoice::give_up_wanted(const std::string& why) {
   all_->note(Note::Level::kWarning, "anchor",
              "no site has brought back round " + std::to_string(wanted_->second.value) + why +
@@ -157,7 +157,7 @@ void AnchorChoice::give_up_wanted(const std::string& why) {
 
 // ---- whose model it is, if no site holds an anchor -------------------------------------------------
 
-// What the coordinator itself asks for.
+// How many sites the coordinator itself asks for.
 std::uint32_t AnchorChoice::least_sites() const {
   return all_->generation.generations().follows() ? 1 : all_->config.min_sites;
 }
@@ -178,7 +178,7 @@ std::pair<std::string, std::string> AnchorChoice::init_from() const {
   return {};
 }
 
-// A site that holds an anchor, or joins a swarm that has one, may name any site: it is too late.
+// A site that holds an anchor, or joins a swarm that has one, may name any site: the name comes too late to matter.
 std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
   const bool late = !all_->leadership.leads() || anchor_ || wanted_ || join.offer.run.value != 0;
   if (late || join.helper || join.init_from.empty() || anybody_resumes()) return {};
@@ -188,14 +188,14 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
          "; name the same site at all sites, or set it at one site only [join.init-from-mismatch]";
 }
 
-// In a later generation, only sites that have left for it are waited for. In the first generation, no site that has
-// finished it is waited for.
+// A later generation waits only for sites that have left for it. The first generation does not wait for sites that have
+// finished it.
 bool AnchorChoice::init_from_missed() const {
   if (all_->generation.generations().current() > 1) return false;
   const std::string named = init_from().first;
   const auto is_named = [&](const auto& waits) { return waits.second.join.site == named; };
   if (std::ranges::any_of(all_->generation.generations().waiting(), is_named))
-    return false;  // it waits for a later generation than the one here
+    return false;  // the named site waits for a later generation
   const Member* site = named.empty() ? nullptr : all_->membership.find_by_name(named);
   return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
 }
@@ -273,7 +273,7 @@ void AnchorChoice::choose() {
   if (anchor_) return;
   // A helper holds what it was given, or nothing that a site would train from.
   const bool brought = all_->membership.sites_here() > 0 || anybody_resumes();
-  // These sites left the generation before for this one.
+  // No site is still on its way here from the previous generation.
   const bool complete = all_->generation.generations().expected_here(all_->now).empty();
   const bool all_here =
       (gathered_ || all_->membership.sites_here() >= sites_wanted()) && complete && !init_from_missed();
@@ -308,7 +308,7 @@ void AnchorChoice::choose() {
   report_choice(source, newborn);
 }
 
-// ---- until then ------------------------------------------------------------------------------------
+// ---- gathering -------------------------------------------------------------------------------------
 
 void AnchorChoice::start_gathering() {
   gathering_.start(all_->now);
@@ -332,7 +332,7 @@ void AnchorChoice::give_up_gathering(const std::string& reason) {
   while (!all_->members().empty()) all_->membership.expel(all_->members().begin()->first, reason);
 }
 
-// The others go on without the sites that ask for it. If no site that trains would be left, all end.
+// Refuses the sites for which `asks` holds. The others go on, unless none of them trains: then all are refused.
 template <class Asks>
 void AnchorChoice::refuse(bool all, Asks asks, const std::string& reason) {
   std::vector<SiteId> sites;
@@ -364,8 +364,8 @@ void AnchorChoice::on_tick() {
   }
 }
 
-// The time to gather is over. True: the sites here begin. Otherwise some sites are refused. A site that asks for what
-// does not come ends no other site. What the coordinator itself asks for is for all.
+// The time to gather is over. True if the sites here begin; otherwise some are refused. An unmet demand of a site
+// refuses only the sites that make it. An unmet demand of the coordinator refuses all.
 bool AnchorChoice::end_gathering() {
   const std::string limit = in_seconds(all_->config.join_timeout);
   const std::string few = "only " + gathered_text() + " after " + limit + " (COLLAB_JOIN_TIMEOUT)";

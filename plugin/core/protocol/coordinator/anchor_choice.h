@@ -1,13 +1,13 @@
-// The anchor from which the swarm starts: which sites it waits for until one is chosen, whose anchor it is, and which
-// sites are told that it is not theirs.
+// Chooses the anchor from which the swarm starts: which sites to wait for, whose anchor to take, and which sites to
+// tell that their state is not used.
 //
-//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless a site holds an anchor--> chosen
-//       |  which is, in this order:  the newest that the sites that elected this leader know
-//       |                            the newest that a site holds; in a founded swarm the highest (run, round)
+//   gathering --enough sites, and the COLLAB_INIT_FROM site unless a site holds an anchor--> chosen
+//       |  chosen in this order:     the newest anchor that this leader's electors know
+//       |                            the newest that any site holds; in a founded swarm the highest (run, round)
 //       |                            the parameters of the site that COLLAB_INIT_FROM names
 //       |                            those of the lowest site that resumed, else of the lowest site
 //       +--COLLAB_JOIN_TIMEOUT--> most are here, or a site holds an anchor: chosen
-//                                 else the sites that asked for what has not come are refused; all, if all did
+//                                 else sites that asked for more than has come are refused; if all did, all are
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -28,13 +28,13 @@ struct ElectionResult;
 struct AnchorRecord {
   RunId run;
   RoundId round;
-  std::optional<Digest> digest;  // unknown between a commit and the first site that has applied it
+  std::optional<Digest> digest;  // unknown from a commit until the first site has applied it
 };
 
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
 [[nodiscard]] std::string anchor_text(RunId run, RoundId round);
 
-// The digest that most sites reported; among equals, the lowest site's. `said` must not be empty.
+// The digest that most sites reported; in a tie, the lowest site's. `said` must not be empty.
 [[nodiscard]] Digest most_reported(const std::map<SiteId, Digest>& said);
 
 class AnchorChoice {
@@ -47,8 +47,8 @@ class AnchorChoice {
   [[nodiscard]] bool gathers() const { return gathering_.running(); }
   [[nodiscard]] std::string gathered_text() const;
   [[nodiscard]] std::string waiting_text() const;    // while it gathers
-  [[nodiscard]] std::uint32_t sites_wanted() const;  // round 0 waits for so many
-  // Why a joiner's COLLAB_INIT_FROM conflicts with the others'; empty: it does not.
+  [[nodiscard]] std::uint32_t sites_wanted() const;  // how many sites round 0 waits for
+  // Why a joiner's COLLAB_INIT_FROM conflicts with the others'; empty if it does not.
   [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
@@ -56,9 +56,9 @@ class AnchorChoice {
   void choose();
   void set_digest(Digest digest) { anchor_->digest = digest; }
   void committed(RoundId round, bool moved);
-  void lose();                              // no site holds it any more
-  void drop();                              // it could not be used: choose again
-  void end() { anchor_.reset(); }           // the swarm ends in good order: no site has to bring it back
+  void lose();                              // no site holds the anchor any more
+  void drop();                              // the anchor cannot be used: choose again
+  void end() { anchor_.reset(); }           // the swarm ends in good order: no site has to bring the anchor back
   void notify_late_joiner(Member& joiner);  // the swarm had an anchor before this site joined
   void on_tick();
   void forget();
@@ -74,7 +74,7 @@ class AnchorChoice {
   [[nodiscard]] Member& best() const;
   [[nodiscard]] RunId latest_run() const;
   void give_up_wanted(const std::string& why);
-  void report_choice(const Member& best, bool newborn);  // whose anchor it is, and which are passed over
+  void report_choice(const Member& best, bool newborn);  // whose anchor is taken, and whose state is not used
   void notify_not_used(Member& member, const std::string& why, const std::string& or_else);
   void start_gathering();
   void wait_for_wanted(std::optional<Duration> waited);
@@ -88,10 +88,10 @@ class AnchorChoice {
 
   CoordinatorParts* all_ = nullptr;
   std::optional<AnchorRecord> anchor_;
-  std::optional<Name> wanted_;       // agreed on, but no site here holds it: one may bring it within the grace
-  std::optional<Name> begins_from_;  // the newest that electors of a new run know of: chosen if it is here
+  std::optional<Name> wanted_;       // agreed on, but not held here; a site may bring it within the grace
+  std::optional<Name> begins_from_;  // the newest that the electors of a new run know; chosen if held here
   bool gathered_ = false;            // enough sites were here once
-  WaitProgress gathering_;           // until then
+  WaitProgress gathering_;           // runs while the swarm gathers
 };
 
 }  // namespace collab::protocol

@@ -81,7 +81,7 @@ void AnchorInstaller::begin_run(RunId run) {
 void AnchorInstaller::begin_from(Member& source, const wire::Offer& anchor) {
   source.anchor.renamed_from_ = source.brought();
   source.anchor.holds_ = wire::AnchorInstalled{anchor.run, anchor.round, anchor.digest, source.anchor.acceptor_};
-  all_wait();  // a member that was behind another anchor is told this one
+  all_wait();  // a member that was stale is offered this anchor
 }
 
 void AnchorInstaller::all_wait() {
@@ -121,20 +121,20 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   member.anchor.holds_ = installed;
   if (!anchor) return;
   if (installed.run != anchor->run || installed.round != anchor->round) {
-    // It has the anchor under the swarm's name by now, and the answer to what it had contributed under another name.
+    // The site holds its anchor under the swarm's name by now, and knows whether its contribution was counted.
     if (installed.run == anchor->run) member.anchor.renamed_from_.reset();
     if (waited_for) installed_another(member, installed);
     return;
   }
-  all_->idle = anchor->digest && member.phase() == MemberPhase::kActive;  // one more has taken the outer step
+  all_->idle = anchor->digest && member.phase() == MemberPhase::kActive;  // one more site has taken the outer step
   if (!anchor->digest) all_->anchor.set_digest(installed.digest);
   if (holds_anchor(member)) add_source(member);
   if (member.phase() == MemberPhase::kActive) return;
-  // A site that has applied the commit may be right if the first report is wrong. That is decided once all sites are
+  // A site that has applied the commit may be right, and the first report wrong. The digests decide once sites are
   // ready.
   const bool applied = std::exchange(member.anchor.recommitted_, false);
   if (installed.digest == *anchor->digest || (applied && !waited_for)) return active(member, installed, waited_for);
-  // It gets the right one, or was sent it already: the messages crossed.
+  // The site gets the right anchor, or was offered it already: the messages crossed.
   if (!waited_for || applied) return;
   const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
                            to_hex(installed.digest) + ", but the swarm's has " + to_hex(*anchor->digest);
@@ -146,13 +146,13 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   member.anchor.phase_ = MemberPhase::kJoined;
 }
 
-// It installed another anchor than the one it was told to take.
+// The member installed another anchor than the one it was told to take.
 void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstalled& installed) {
   if (member.anchor.sources_ != std::vector{member.id}) {  // its parameters move: it takes this at its next trigger
     member.anchor.phase_ = MemberPhase::kStale;
     return;
   }
-  if (all_->leadership.began_here(installed.run)) return;  // from a choice before; it is told the newer one
+  if (all_->leadership.began_here(installed.run)) return;  // from an earlier choice; it is offered the newer one
   const AnchorRecord& anchor = *all_->anchor.record();
   const std::string what = member.name + " now holds the anchor of " + anchor_text(installed.run, installed.round) +
                            ", not that of " + anchor_text(anchor.run, anchor.round);
@@ -161,7 +161,7 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
                                   what + "; " + times_text(kMaxRepeats + 1) +
                                       " it has not taken the one it was told to take [join.anchor-unsteady]");
   }
-  // One member's word does not take from the others what they hold or are about to agree on. It is told to take that.
+  // One member's report does not undo what the others hold or are about to agree on. It is told to take theirs.
   const bool held = somebody_holds() || all_->round.attempt();
   all_->note(Note::Level::kWarning, "anchor",
              what + "; " + (held ? "it takes the latter from the others" : "an anchor is chosen again") +
@@ -171,14 +171,14 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
     member.anchor.phase_ = MemberPhase::kJoined;
     return;
   }
-  // It was chosen for what it brought when it joined, but has put another anchor in place since: choose again.
+  // The member was chosen for what it brought when it joined, but has put another anchor in place since: choose again.
   all_->anchor.drop();
 }
 
 void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
   member.anchor.phase_ = MemberPhase::kActive;
   member.anchor.overtaken_ = false;
-  member.anchor.renamed_from_.reset();  // not earlier: one that holds another anchor is told again what was counted
+  member.anchor.renamed_from_.reset();  // not earlier: a site with another anchor is told again what was counted
   // A member that was its own source had the anchor before it came.
   if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_arrived();
   if (!std::exchange(member.anchor.greeted_, true)) {
@@ -214,9 +214,9 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
   return from;
 }
 
-// The digest is the one that was reported first. It may be wrong: then more than half of the membership say so, not
-// counting helpers, which may be one peer under many names. Or the anchor may be gone, and the others hold something
-// else: then most of them are right. It is not gone while a site that brought it has yet to say that it is in place.
+// The digest that was reported first stands unless more than half of the membership reports another. Helpers do not
+// count, as they may be one peer under many names. If no site holds that anchor any more, the digest that most report
+// is right. The anchor is not lost while a site that brought it has yet to report it in place.
 void AnchorInstaller::trust_reported_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
   const auto says_so = [&](const auto& entry) {
@@ -259,8 +259,8 @@ void AnchorInstaller::trust_reported_holders() {
              {{"round", round}});
 }
 
-// An anchor does not move under a joiner. None is offered while an attempt is in flight, and no attempt is formed while
-// a site installs one.
+// The anchor must not move under a joiner. So none is offered while an attempt is in flight, and no attempt is formed
+// while a site installs one.
 void AnchorInstaller::offer() {
   const auto& anchor = all_->anchor.record();
   if (!anchor || !anchor->digest || all_->round.attempt()) return;
@@ -272,8 +272,7 @@ void AnchorInstaller::offer() {
   }
 }
 
-// If there is no source, each site that held the anchor has said that it holds another by now. The joiner waits for
-// one.
+// If there is no source, each site that held the anchor has reported another one since. Then the joiner waits.
 void AnchorInstaller::install(Member& to, std::vector<SiteId> sources) {
   to.anchor.phase_ = sources.empty() ? MemberPhase::kJoined : MemberPhase::kInstalling;
   to.anchor.installing_since_ = all_->now;
@@ -320,14 +319,14 @@ void AnchorInstaller::lost(SiteId source) {
     if (member.phase() != MemberPhase::kInstalling || std::erase(member.anchor.sources_, source) == 0) continue;
     if (member.anchor.sources_.empty()) {
       member.anchor.phase_ = MemberPhase::kJoined;
-    } else if (anchor && anchor->digest) {  // it goes on with the others
+    } else if (anchor && anchor->digest) {  // it goes on with the other sources
       send_sources(member);
     }
   }
 }
 
-// The lost member had one source. Once per link grace, that source is asked again what it holds: its first word may be
-// wrong.
+// The lost member had one source. Once per link grace, that source is asked again what it holds: its first report may
+// be wrong.
 void AnchorInstaller::went_without(const Member& gone) {
   const auto& anchor = all_->anchor.record();
   if (gone.phase() != MemberPhase::kInstalling || gone.anchor.sources_.size() != 1) return;
@@ -352,8 +351,8 @@ bool AnchorInstaller::reaches_any(const Member& member, const std::vector<SiteId
       sources, [&](SiteId id) { return id == member.id || member.dialable() || all_->members().at(id).dialable(); });
 }
 
-// Neither the joiner nor any holder of the anchor has an address. A site that can be dialled may take the anchor first,
-// or a helper may come. A joiner that has an address tries at once, and gives up by itself.
+// True if neither the joiner nor any holder of the anchor has an address: a site that can be dialled may take the
+// anchor first, or a helper may come. A joiner that has an address tries at once, and gives up by itself.
 bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<SiteId>& sources) {
   const auto has_address = [this](SiteId id) { return !all_->members().at(id).address.empty(); };
   if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
@@ -374,7 +373,7 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
 
 // ---- how long --------------------------------------------------------------------------------------
 
-// If nothing arrives, this is two heartbeats after the joiner itself gives up. The joiner can say why.
+// If nothing arrives, this is two heartbeats after the joiner itself gives up, because the joiner can say why.
 TimePoint AnchorInstaller::installing_until(const Member& member) const {
   const TimePoint idle_until =
       later(member.anchor.progressed_at_, all_->config.link_grace + 2 * all_->config.heartbeat);

@@ -35,7 +35,7 @@ DeltaStatistics::Found Contributions::compare(const wire::StartAttempt& start, c
 }
 
 std::vector<std::string> Contributions::count_samples(const wire::StartAttempt& start) {
-  // Each sample occurs once in every fragment.
+  // Each sample occurs once in every fragment, so one fragment counts.
   const bool counts = all_->admission.reference()->fragments().in_turn(start.round) == 0;
   std::vector<std::string> names;
   for (const SiteId id : contributors_of(start)) {

@@ -1,5 +1,5 @@
-// What committed rounds say of the sites that contributed: how many samples each has trained, how much their deltas
-// differ, and which sites seem to learn from the same data. It decides nothing.
+// What committed rounds show about the contributors: how many samples each has trained, how much their deltas differ,
+// and which sites seem to train on the same data. For reports only.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -23,11 +23,11 @@ class Contributions {
     std::vector<std::string> names;  // of the sites that contributed
     DeltaStatistics::Found deltas;
   };
-  // While the participants still have their `Ready`. Warns of sites that learn the same.
+  // Call while the participants still have their `Ready`. Warns if sites seem to train on the same data.
   Summary committed(const wire::StartAttempt& start);
   [[nodiscard]] const Tally& tally() const { return tally_; }  // of all runs that this coordinator has seen
-  [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the round before
-  void forget();                                                                         // but for the tally
+  [[nodiscard]] const DeltaStatistics::Found& deltas() const { return deltas_.last(); }  // of the last round
+  void forget();                                                                         // all but the tally
 
  private:
   friend struct CoordinatorParts;

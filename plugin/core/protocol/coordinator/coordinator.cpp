@@ -2,7 +2,7 @@
 //
 //   what comes           answered by         what follows
 //   from any process
-//   Join                 Admission           `Welcome`, and a member more. Or `Refuse`; or it waits: for an election
+//   Join                 Admission           `Welcome`, and one more member. Or `Refuse`; or it waits: for an election
 //                                            (Leadership), for its generation (GenerationGate: `Hold`), for its name
 //   StatusQuery          tell_status         `StatusReport`
 //   Inquire              tell_who_leads      `Leads`

@@ -1,21 +1,21 @@
-// The parts of a coordinator, and what all of them may use: configuration, time, and the list of what is to be done.
+// The parts of a coordinator, and what all of them may use: configuration, time, and the list of actions.
 //
 //   leadership     whether this candidate leads, under which term
-//   agreed         the membership as of the anchor, and who is enough
+//   agreed         the membership as of the anchor, and its quorums
 //   generation     which model of the script is trained
-//   admission      who may come in, under which name
-//   membership     who is here: links, heartbeats, roster
+//   admission      which sites are let in, under which names
+//   membership     which sites are here: links, heartbeats, roster
 //   anchor         which anchor the swarm starts from
-//   installer      who gives the anchor to whom; each member's state
+//   installer      which member sends the anchor to which; each member's state
 //   gate           whether an attempt may start
-//   slices         who owns which part of the vector
-//   period         how many steps until the next round, where the leader chooses
+//   slices         which site owns which part of the vector
+//   period         how many steps until the next round, if the leader chooses
 //   round          attempts, and the commit
 //   digests        whether sites hold the same anchor, and the same mean
-//   exclusions     who is left out of the round
-//   contributions  what rounds say of who contributed
+//   exclusions     which sites are left out of the round
+//   contributions  what rounds show about the contributors
 //
-// Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. Coordinator
+// Each part has private fields. To change another part's fields, it calls that part over `all_`. Coordinator
 // (coordinator.h) routes events to them.
 //
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
@@ -45,7 +45,7 @@ namespace collab::protocol {
 
 struct CoordinatorParts {
   explicit CoordinatorParts(CoordinatorConfig c);
-  // The copy's parts refer to the one that was copied until it is bound.
+  // The parts of a copy refer to the original until bind() is called.
   CoordinatorParts(const CoordinatorParts&) = default;
   CoordinatorParts& operator=(const CoordinatorParts&) = delete;
   ~CoordinatorParts() = default;
@@ -69,8 +69,8 @@ struct CoordinatorParts {
   // The state of the step under way.
   TimePoint now{};
   std::vector<CoordinatorAction> out{};
-  bool idle = false;     // nothing has become possible
-  bool changed = false;  // somebody was removed, look again
+  bool idle = false;     // the event made nothing possible
+  bool changed = false;  // a member was removed: look again
 
   [[nodiscard]] Members& members() { return membership.members(); }
   void send(const Member& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
@@ -78,11 +78,11 @@ struct CoordinatorParts {
             std::vector<std::pair<std::string, std::string>> fields = {}) {
     out.emplace_back(make_note(level, std::move(event), std::move(text), std::move(fields)));
   }
-  void forget_swarm();  // nobody is here, or all that was agreed on is of another model
-  void bind();          // parts ask each other over this struct
+  void forget_swarm();  // no site is here, or all that was agreed on belongs to another model
+  void bind();          // parts call each other over this struct
 };
 
-// What a status query is told.
+// The answer to a status query.
 [[nodiscard]] SwarmStatus status_of(const CoordinatorParts& all, TimePoint at);
 
 }  // namespace collab::protocol

@@ -1,4 +1,4 @@
-// What a status query is told.
+// The answer to a status query.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-constexpr std::size_t kMaxContributed = 100;  // sites whose contributions are told
-// Bytes of an answer's text, which is one message (kMaxJsonBytes). Any process can come with names, and with many.
+constexpr std::size_t kMaxContributed = 100;  // sites whose contributions are listed
+// Limits in bytes for parts of an answer, which is one message (kMaxJsonBytes). Any process can bring many names.
 constexpr std::size_t kMembersBytes = 500'000;
 constexpr std::size_t kListBytes = 100'000;  // of each of the five other lists
 static_assert(kMembersBytes + 5 * kListBytes + 8 * wire::kMaxReasonBytes < wire::kMaxJsonBytes);
@@ -127,7 +127,7 @@ namespace protocol {
 SwarmStatus status_of(const CoordinatorParts& all, TimePoint at) {
   const bool leads = all.leadership.leads();
   const Election& election = all.leadership.election();
-  // Without a lead: what the sites that wait here know.
+  // If this coordinator does not lead: what the sites that wait here know.
   const Election::Newest waiting = leads ? Election::Newest() : election.newest();
   const auto& anchor = all.anchor.record();
   const wire::Offer agreed = leads && anchor ? offer_of(*anchor) : waiting.anchor;

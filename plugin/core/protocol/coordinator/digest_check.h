@@ -1,19 +1,19 @@
-// Whether sites that must hold the same values do, and what becomes of the others. Before a round: the anchor. At the
-// end of an exchange: the mean of each slice.
+// Checks whether sites that must hold the same values do, and decides what becomes of the others. It compares the
+// anchor before a round, and the mean of each slice at the end of an exchange.
 //
-// The right digest is the one that most sites say, of the voters that train (if any do); among equals, the one that
-// includes the lowest site. Helpers and newcomers may be one peer under many names.
+// The right digest is the one that most training voters report, or most sites if no such voter is among them. In a tie,
+// the lowest site's is right. Helpers and newcomers may be one peer under many names.
 //
 // A site with another anchor fetches it again and keeps its parameters. A site with another mean is
 //
 //   the first three times                                    named: event `repair`, [round.mean-differs]
 //   then, a voter, if the round can do without it            left out of the round: event `straggler`
 //   then, otherwise                                          expelled [round.mean-beyond-repair]
-//   no voter, as it is of no membership yet                  named, and expelled after the third time. After the first
-//                                                            time only one that is no voter takes part in the rest
-//                                                            of the round, then none (faults.h)
+//   a newcomer, which is no voter                            named, and expelled after the third time. After the first
+//                                                            time only one newcomer takes part in the rest of the
+//                                                            round, then none (faults.h)
 //
-// Times are counted over rounds, until a commit in which its mean was right.
+// Times are counted across rounds, until a commit in which the site's mean was right.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -29,9 +29,9 @@ struct CoordinatorParts;
 
 class DigestCheck {
  public:
-  // Of sites that are ready. Those that hold another anchor fetch it again, and say ready once more. True: none did.
+  // Compares the anchors of ready sites. Those with another anchor fetch it and report ready again. True if none do.
   [[nodiscard]] bool repair_anchors(const std::set<SiteId>& ready);
-  // All that are here are done with this attempt.
+  // Call when all participants that are here are done with this attempt.
   [[nodiscard]] std::set<SiteId> sites_with_wrong_mean(const wire::StartAttempt& attempt) const;
   void repair_means(const wire::StartAttempt& attempt, const std::set<SiteId>& wrong);
 

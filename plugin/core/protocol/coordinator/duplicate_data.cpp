@@ -9,8 +9,8 @@
 namespace collab::protocol {
 namespace {
 
-// Up to this many sites, every pair is compared. Beyond, only sites with close sums: those of equal deltas are nearly
-// equal.
+// Up to this many sites, every pair is compared. In larger swarms only sites with close sums are, because equal deltas
+// have nearly equal sums.
 constexpr std::size_t kEveryPair = 32;
 constexpr std::size_t kNeighbours = 8;
 
@@ -20,7 +20,7 @@ struct Direction {
   double sum = 0;
 };
 
-// Empty: too little data for a conclusion.
+// Empty if there is too little data for a conclusion.
 std::vector<double> unit_of(std::span<const std::uint32_t> sampled_delta) {
   std::vector<double> unit;
   double square = 0;

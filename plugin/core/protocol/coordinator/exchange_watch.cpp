@@ -64,7 +64,7 @@ std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>&
   }
   auto by = missing_parts(false);
   if (by.empty()) by = missing_parts(true);
-  if (by.empty()) {  // no site lacks anything, yet some do not say that they are done
+  if (by.empty()) {  // no site lacks anything, yet some have not sent Done
     for (const SiteId site : open) by[site] = {};
   }
   std::size_t most = 0;

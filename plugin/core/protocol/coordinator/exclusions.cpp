@@ -29,8 +29,8 @@ void Exclusions::report_exclusion(const std::string& name, const std::string& wh
              {{"who", json_quote(name)}, {"round", round}});
 }
 
-// Counts failures that no other rule limits. Those of a voter count against the voter itself. A newcomer may come again
-// under another name.
+// Counts failures that no other rule limits. A voter's failures count against the voter itself. A newcomer's count
+// against all newcomers, as it may come again under another name.
 void Exclusions::count_failure_of(SiteId site) {
   const std::string name = all_->membership.name_of(site);
   if (!all_->agreed.is_voter(site)) {
@@ -69,7 +69,7 @@ void Exclusions::exclude_newcomers(const std::map<SiteId, std::string>& failed) 
              {{"who", json_list(names)}, {"round", round}});
 }
 
-// Without this site no round can be agreed on. To leave it out would end all rounds without an error.
+// True if no round can be agreed on without this site. To leave it out would end all rounds without an error.
 bool Exclusions::is_needed(SiteId site) const {
   std::set<SiteId> others = all_->membership.ids();
   others.erase(site);

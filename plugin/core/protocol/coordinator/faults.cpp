@@ -6,7 +6,7 @@
 namespace collab::protocol {
 
 void Faults::begin_round(const Members& members) {
-  // A site that was beyond repair and is left out has not shown a right mean since.
+  // The count stays for a site that was left out as beyond repair: it has not shown a right mean since.
   std::erase_if(mean_repairs_,
                 [&](const auto& entry) { return !members.contains(entry.first) && !set_aside_.contains(entry.first); });
   set_aside_.clear();
@@ -21,7 +21,7 @@ bool Faults::count_failure(SiteId site) {
   return ++failure_counts_[site] > kMaxFailures && set_aside_.insert(site).second;
 }
 
-// An attempt counts in part only, however long it took. If a site's line to another breaks twice, the two are first
+// However long an attempt took, it counts for only a part of the limit. So two sites whose line breaks twice are first
 // kept apart.
 bool Faults::newcomer_failed(Duration after, Duration most) {
   newcomers_cost_ += std::min(after, most / kMaxRepeats);

@@ -48,7 +48,7 @@ void GenerationGate::settle() {
   report_waiting_sites();
 }
 
-// Nothing of the model before counts: not its anchor, its membership or its rounds.
+// Nothing of the previous model counts: not its anchor, its membership or its rounds.
 void GenerationGate::begin(std::uint32_t generation) {
   const std::uint32_t before = generations_.current();
   generations_.begin(generation, all_->now);
@@ -95,10 +95,10 @@ void GenerationGate::refuse_and_close(LinkId link, const std::string& who, const
 
 void GenerationGate::report_waiting_sites() {
   const bool here = trainers_here() > 0;
-  std::string trainers;  // all their names: made once, and only if a site is told
+  std::string trainers;  // all their names; built once, and only if needed
   for (const auto& [link, waiting] : generations_.waiting()) {
     if (all_->now < waiting.tell) continue;
-    generations_.told(link, later(all_->now, all_->config.heartbeat));  // it hears that the coordinator is there
+    generations_.told(link, later(all_->now, all_->config.heartbeat));  // so it hears from the coordinator
     const std::string own = generation_text(waiting.join.generation);
     if (here && trainers.empty()) trainers = trainers_text();
     const std::string others = here ? trainers + " still at " + generation_text(generations_.current())
@@ -114,9 +114,9 @@ void GenerationGate::report_waiting_sites() {
   }
 }
 
-// Sites that are ahead wait for this long. Then they go on if they are half of all, or if one of them is the site that
-// the others miss. That site has left the others for good, and no site leads them any more. Otherwise those ahead are
-// too few.
+// Sites that are ahead wait for COLLAB_JOIN_TIMEOUT. Then they go on if they are half of all, or if one of them is a
+// site that the others miss: it has left them for good, and no candidate leads them any more. Otherwise the sites ahead
+// are too few, and are refused.
 void GenerationGate::on_tick() {
   const auto late = [&](const auto& entry) {
     return all_->now >= later(entry.second.since, all_->config.join_timeout);
@@ -158,7 +158,7 @@ void GenerationGate::learn(const wire::Join& join) {
 }
 
 void GenerationGate::wait(LinkId link, const wire::Join& join) {
-  if (join.helper) {  // it comes back with nothing
+  if (join.helper) {  // it comes back without an anchor
     return refuse_and_close(link, join.site,
                             "the swarm trains " + generation_text(generations_.current()) +
                                 " of the model, but this helper holds an anchor of " +
@@ -171,7 +171,7 @@ void GenerationGate::wait(LinkId link, const wire::Join& join) {
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
     all_->out.emplace_back(CloseLink{*replaced, "replaced by a new link of " + join.site});
   }
-  all_->changed = true;  // it is settled once this event is handled
+  all_->changed = true;  // the wait is judged once this event is handled
 }
 
 void GenerationGate::forget(LinkId link) { generations_.forget(link, all_->now); }

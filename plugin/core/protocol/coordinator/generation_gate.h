@@ -22,16 +22,16 @@ class GenerationGate {
   [[nodiscard]] bool fits(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  // If no site knows, the generation that was trained is that of what a helper holds.
+  // If the generation is not known yet, takes that of the anchor that a helper holds.
   void learn(const wire::Join& join);
-  void wait(LinkId link, const wire::Join& join);  // one that does not fit
+  void wait(LinkId link, const wire::Join& join);  // the site does not fit
   void forget(LinkId link);                        // its link is lost
   void came(const std::string& site) { generations_.came(site); }
   void left_for(const std::string& site, std::uint32_t generation);
-  void somebody_trained();  // until this moment
+  void somebody_trained();  // a site trained until now
   void begin_term() { ended_ = false; }
   void end() { ended_ = true; }
-  void settle();  // who waits may be let in, or is behind
+  void settle();  // lets waiting sites in, or refuses those behind
   void on_tick();
 
  private:
@@ -47,7 +47,7 @@ class GenerationGate {
 
   CoordinatorParts* all_ = nullptr;
   Generations generations_;
-  bool ended_ = false;  // its last site has left in good order, and none came since
+  bool ended_ = false;  // the last site left in good order, and none came since
 };
 
 }  // namespace collab::protocol

@@ -12,7 +12,7 @@ namespace collab::protocol {
 namespace {
 
 constexpr Duration kRememberedFor = std::chrono::seconds(60);
-constexpr std::size_t kMaxRemembered = wire::kMaxSites;  // names of either kind
+constexpr std::size_t kMaxRemembered = wire::kMaxSites;  // names in lost_, and in expected_
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void Generations::begin(std::uint32_t generation, TimePoint now) {
 }
 
 std::optional<LinkId> Generations::wait(LinkId link, wire::Join join, TimePoint now) {
-  // It is not known here what sites train. A swarm of the first generations may be about to come.
+  // It is not known yet which generation sites train. Those of an earlier one may be about to come.
   if (current_ == 0 && waiting_.empty()) last_seen_ = now;
   std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
   trained_.reset();
@@ -76,8 +76,8 @@ std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t genera
   return take_if([generation](std::uint32_t its) { return its < generation; });
 }
 
-// One site's word is no proof. Most of the sites that it says train that generation must be here, and as many as train
-// here.
+// One site's word is no proof. Most of the voters that it names must be here at that generation, and at least as many
+// sites as train here.
 std::uint32_t Generations::proven(std::size_t trainers) const {
   if (!trained_) trained_ = find_trained();
   std::uint32_t latest = 0;
@@ -142,7 +142,7 @@ std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grac
   if (const std::uint32_t trained = proven(0); trained > current_) return trained;
   std::uint32_t lowest = UINT32_MAX;
   for (const auto& [link, waiting] : waiting_) lowest = std::min(lowest, waiting.join.generation);
-  // Sites that have left for it may be slower than a site that was started again.
+  // Sites that left for a generation may come later than a site that was restarted.
   if (const std::uint32_t wanted = expected_generation(now); wanted != 0) {
     const bool here = std::ranges::any_of(waiting_, [&](const auto& w) { return w.second.join.generation == wanted; });
     return here ? std::optional(wanted) : std::nullopt;

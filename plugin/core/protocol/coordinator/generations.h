@@ -29,14 +29,14 @@ class Generations {
  public:
   struct Waiting {
     wire::Join join;
-    TimePoint since{};       // kept when it comes back on another link
-    TimePoint tell{};        // that it waits, from then on
-    bool announced = false;  // in the log
+    TimePoint since{};       // kept if the site comes back on another link
+    TimePoint tell{};        // when to tell it next that it waits
+    bool announced = false;  // its wait was logged
   };
 
   // The generation of the sites that are here, or were here last. 0 if none ever was.
   [[nodiscard]] std::uint32_t current() const { return current_; }
-  // Its sites came from the generation before, so there is no other site to wait for.
+  // The sites came from the previous generation, so there is no other site to wait for.
   [[nodiscard]] bool follows() const { return follows_; }
   void begin(std::uint32_t generation, TimePoint now);
 
@@ -44,31 +44,31 @@ class Generations {
   // Returns the link that this one replaces, if any.
   std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
   [[nodiscard]] bool full() const { return waiting_.size() >= wire::kMaxSites; }
-  void forget(LinkId link, TimePoint now);  // its link is lost: it may come back
+  void forget(LinkId link, TimePoint now);  // the link is lost; its site may come back
   void drop(LinkId link);                   // it was refused
   [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
-  void told(LinkId link, TimePoint again) { waiting_.at(link).tell = again; }  // that it waits
-  // It is announced now. False: it was before.
+  void told(LinkId link, TimePoint again) { waiting_.at(link).tell = again; }  // it was told that it waits
+  // Marks the wait as logged. False if it was logged before.
   [[nodiscard]] bool announce(LinkId link) { return !std::exchange(waiting_.at(link).announced, true); }
-  // Sites of one generation wait no longer.
+  // Remove and return the waiting sites of these generations.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
-  // The latest generation that a site which waits has been a member of as this process, so a swarm trains it already.
-  // 0: none. One that a process has read from a file proves nothing, as it may be of an earlier run; nor does a
+  // The latest generation that a swarm trains already, as a waiting process was itself a member there. 0 if there is
+  // none. A membership that a process read from a file proves nothing, as it may be of an earlier run. Nor does a
   // generation with fewer such sites than `trainers`, the number that train here.
   [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
   // ---- sites that have left for a later generation
   void left_for(const std::string& site, std::uint32_t generation, TimePoint now, TimePoint until);
   void came(const std::string& site) { expected_.erase(site); }
-  [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;       // by name
-  [[nodiscard]] std::vector<std::string> expected_here(TimePoint now) const;  // in the generation that is here
+  [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;       // their names
+  [[nodiscard]] std::vector<std::string> expected_here(TimePoint now) const;  // in the current generation
   [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;       // the earliest; 0: no site is expected
 
   // A site trains here at this moment.
   void seen(TimePoint now) { last_seen_ = now; }
-  // No site trains here: which generation may begin now, if any. Sites that were here get the grace to come back. Sites
-  // that left for the next generation get it to arrive there.
+  // Call when no site trains here. Returns the generation that may begin now, if any. Sites that were here get the
+  // grace to come back. Sites that left for the next generation get it to arrive.
   [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
   [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration join_timeout) const;
 
@@ -88,7 +88,7 @@ class Generations {
   bool follows_ = false;
   TimePoint last_seen_{};
   std::map<LinkId, Waiting> waiting_;
-  // Computed once for each change of the waiting sites: each of them may name thousands.
+  // Computed once for each change of the waiting sites, as each of them may name thousands of voters.
   mutable std::optional<std::map<std::uint32_t, std::size_t>> trained_;
   std::map<std::string, Expected> expected_;
   // Sites whose link was lost while they waited: since when they had waited, and until when that is remembered.

@@ -66,7 +66,7 @@ bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   const auto* accepted = std::get_if<wire::Accepted>(&message);
   const bool counts = (promise != nullptr && election_.on_promise(link, *promise)) ||
                       (accepted != nullptr && election_.on_accepted(link, *accepted));
-  if (counts) try_to_lead();  // this looks at all of them
+  if (counts) try_to_lead();  // this looks at all answers
   return true;
 }
 
@@ -77,7 +77,7 @@ void Leadership::remove_applicant(LinkId link) {
 }
 
 void Leadership::on_tick() {
-  for (const LinkId link : election_.silent(all_->now)) {  // its promise would be waited for
+  for (const LinkId link : election_.silent(all_->now)) {  // the election would wait for its promise
     all_->out.emplace_back(CloseLink{link, "silent for longer than " + in_seconds(all_->config.link_grace) +
                                                " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
     election_.remove_applicant(all_->now, link);
@@ -95,7 +95,7 @@ std::vector<std::string> Leadership::missed() const {
   return leads_ ? all_->agreed.missed_by(all_->membership.ids()) : election_.missing();
 }
 
-// Why it changes nothing here. Empty: it changes something.
+// Why `forget` changes nothing here. Empty if it changes something.
 std::string Leadership::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
   if (leads_ && all_->anchor.gathers())
     return "the swarm has not begun, so no particular site is waited for: " + all_->anchor.gathered_text() +
@@ -113,8 +113,8 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
          "; missing: " + names_text(missed, {}) + " [coordinator.forget-not-missed]";
 }
 
-// It counts if the sites here are too few without the missing ones, and only for sites that are missed. A misspelt name
-// must not pass for an answer.
+// Forget counts only if the sites here are too few without the missing ones, and only for missing sites. A misspelt
+// name must not look like a success.
 void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   const auto answer = [&](std::string_view event, std::string text) {
     all_->out.emplace_back(Send{link, wire::Notice{std::string(event), std::move(text)}});
@@ -152,7 +152,7 @@ void Leadership::lead(ElectionResult elected) {
   for (const ElectionResult::Applicant& applicant : elected.applicants) {
     if (applicant.early) early_.insert(applicant.link);
   }
-  // The first trainer that is let in sets the model and the settings for all. So it is one that has agreed before.
+  // The first trainer that is let in sets the model and the settings for all. So voters come first.
   std::ranges::stable_partition(elected.applicants,
                                 [&](const auto& applicant) { return elected.is_of_a_voter(applicant); });
   for (const ElectionResult::Applicant& applicant : elected.applicants) {
@@ -204,7 +204,7 @@ void Leadership::inherit(const ElectionResult& elected) {
   all_->anchor.inherit(elected, newest);
 }
 
-// ---- the end of it ---------------------------------------------------------------------------------
+// ---- stepping down ---------------------------------------------------------------------------------
 
 // A leader that a majority elected is not deposed by a stranger, nor by a site that claims to be a voter which is here.
 bool Leadership::hear_of(LinkId link, const wire::Join& join) {
@@ -213,7 +213,7 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   const auto& anchor = all_->anchor.record();
   const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
   const bool newer_term = record.promised > term_ && voter;
-  if (ahead && !voter) {  // if so, its own leader will be found at another candidate
+  if (ahead && !voter) {  // it will find its own leader at another candidate
     all_->out.emplace_back(CloseLink{
         link,
         join.site + " knows of a later round than this leader, but is not a voter here [coordinator.later-round]"});
@@ -246,13 +246,13 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
 bool Leadership::may_depose(AcceptorId voter) {
   const TimePoint now = all_->now;
   const double a_second = kMaxRepeats / std::chrono::duration<double>(all_->config.link_grace).count();
-  std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // like new
+  std::erase_if(depositions_, [&](const auto& entry) { return entry.second.left(now) >= kMaxRepeats; });  // as if new
   return depositions_.try_emplace(voter, kMaxRepeats, a_second).first->second.allow(now).has_value();
 }
 
-// If a leader founded a swarm because no site knew better, it gives way to one that was there before. Of two swarms
-// that have trained, this one gives way only to one that has agreed on far more. Otherwise it stays, and the other
-// swarm's sites have come over for that reason.
+// A leader that founded a swarm, because no site knew better, gives way to a swarm that existed before. If both have
+// trained, it gives way only to one that has agreed on far more. Otherwise this swarm stays, and the other's sites come
+// over to it.
 bool Leadership::is_older(const wire::Join& join) const {
   const wire::Offer& theirs = join.report.record.anchor;
   if (join.report.record.voters.empty() || mutant(Mutant::kFounderStays)) return false;

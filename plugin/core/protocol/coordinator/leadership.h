@@ -29,28 +29,28 @@ class Leadership {
 
   [[nodiscard]] bool leads() const { return leads_; }
   [[nodiscard]] bool founded() const { return founded_; }               // no site that joined knew of a membership
-  [[nodiscard]] TermId term() const { return term_; }                   // it leads under, or led last
+  [[nodiscard]] TermId term() const { return term_; }                   // that it leads under, or led under last
   [[nodiscard]] const Election& election() const { return election_; }  // while it does not lead
   // The site behind this link came before the term began.
   [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
-  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, as the sites here know it
+  [[nodiscard]] std::vector<std::string> missed() const;  // voters that are missing, as the sites here know
   [[nodiscard]] TimePoint next_deadline() const;
-  // The number for a run that begins here, which is not `known`.
+  // A new number for a run that begins here; it differs from `known`.
   [[nodiscard]] RunId next_run(RunId known);
-  // Whether that run was begun by this coordinator.
+  // Whether this coordinator began that run.
   [[nodiscard]] bool began_here(RunId run) const;
 
   // ---- while it does not lead
-  void apply(LinkId link, const wire::Join& join);  // a site comes
+  void apply(LinkId link, const wire::Join& join);  // a site waits for the election
   void heard(LinkId link);
-  bool from_applicant(LinkId link, const wire::Message& message);  // whether it is one
+  bool from_applicant(LinkId link, const wire::Message& message);  // whether an applicant sent it
   void remove_applicant(LinkId link);
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss() { return election_.dismiss(); }
 
-  // ---- while it does
+  // ---- while it leads
   // Judges a site that joins: false if it was sent away. May step down.
   [[nodiscard]] bool hear_of(LinkId link, const wire::Join& join);
-  void judge_quorum();  // steps down where no round can come about
+  void judge_quorum();  // steps down if no round can be agreed on
   void stop();          // keeps nothing: the sites remember what was agreed on
 
   void on_forget(LinkId link, const wire::Forget& forget);
@@ -65,8 +65,8 @@ class Leadership {
   void inherit(const ElectionResult& elected);
   void refuse_disproved(LinkId link, const wire::Join& join, RoundId agreed);
   void step_down(const std::string& reason);
-  [[nodiscard]] bool may_depose(AcceptorId voter);            // counts: asked when it would
-  [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, compared with the one founded here
+  [[nodiscard]] bool may_depose(AcceptorId voter);            // counts each call: ask only if it would depose
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // whether its swarm is older than the one here
   [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
 
   CoordinatorParts* all_ = nullptr;
@@ -76,9 +76,9 @@ class Leadership {
   bool founded_ = false;
   std::set<LinkId> early_;
   TimePoint minority_since_ = kNever;  // too few sites are here to accept anything
-  std::set<RunId> begun_;              // runs, here
-  // Over all its terms: how often each voter may still make it step down, and whose later round was disproved
-  // (election.h).
+  std::set<RunId> begun_;              // runs begun here
+  // Kept over all terms: how often each voter may still depose this leader, and the voters whose later round was
+  // disproved (election.h).
   std::map<AcceptorId, RateLimit> depositions_;
   std::set<AcceptorId> disproved_;
 };

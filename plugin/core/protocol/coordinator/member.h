@@ -2,16 +2,16 @@
 // MemberRound the compiler enforces this (private fields, and one friend that writes; the simulator's Inside only
 // reads). For the rest of Member it is a convention:
 //
-//   of a member                                       changed only by
-//   that it is a member                               Membership: add(), remove() (membership.cpp)
+//   part of a member                                  changed only by
+//   whether it is a member                            Membership: add(), remove() (membership.cpp)
 //   Member: name, link, address, ...                  no part: it stays as Membership::add() got it
-//   Member: the Join it came with                     Admission::admit() cuts it, once it has read it
+//   Member: the Join it came with                     no part: Membership::add() drops what is no longer needed
 //   MemberContact: heard, suspect, unverified         Membership
 //   MemberAnchor: its state (`phase`), sources, ...   AnchorInstaller (anchor_installer.cpp)
 //   MemberRound: Ready, Done, rates, times            Round (round.cpp, round_attempt.cpp, round_end.cpp)
 //
-// Other parts ask one of these three. These are a member's states, and the functions of AnchorInstaller that change
-// them:
+// Other parts ask one of these three. The table lists a member's states, and the functions of AnchorInstaller that
+// change them:
 //
 //   state       what happens                                                        then
 //   -           Join is let in (Membership::add)                                    joined
@@ -22,7 +22,7 @@
 //   installing  its last source is lost (lost), its digest differs (on_installed),  joined
 //               or a newer anchor is agreed on (left_out)
 //   installing  it holds another anchor, as its parameters move (installed_another) stale
-//   installing  it holds another than it had brought, and others hold the swarm's   joined
+//   installing  it holds another than it brought, and others hold the swarm's       joined
 //               (installed_another)
 //   active      a round is committed without it (left_out)                          stale; joined if it is ready by now
 //   active      its anchor differs from the others' (install_again)                 installing; joined without a source
@@ -31,11 +31,11 @@
 //   installing  the swarm's digest turns out to be another (digest_changed)         installing; joined without a source
 //   stale       Ready: its parameters stand still (wait)                            joined
 //   stale       it was sent the commit, and has applied it (on_installed)           active
-//   joined,     AnchorInstalled with the swarm's digest: it held it, or its last    active
-//   stale       source went when it had all of it (on_installed)
+//   joined,     AnchorInstalled with the swarm's digest: it held it, or lost        active
+//   stale       its last source when it had all of it (on_installed)
 //   any         another anchor is chosen (all_wait)                                 joined
 //
-// A member goes from every state by Leave, by a closed link, by silence longer than the grace, or by a broken rule.
+// In every state, a Leave, a closed link, silence longer than the grace, or a broken rule removes the member.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -53,18 +53,18 @@ namespace collab::protocol {
 
 enum class MemberPhase : std::uint8_t {
   kJoined,      // waits until the swarm has an anchor whose digest is known
-  kInstalling,  // was told the anchor; has not said yet that it is in place
+  kInstalling,  // was offered the anchor; has not reported it in place yet
   kActive,      // holds the anchor; rounds wait for it
   kStale,       // a round was committed without it, and it trains on; it takes the anchor at its next trigger
 };
 
-// Whether it is heard, and can be dialled.
+// Whether the member is heard, and can be dialled.
 class MemberContact {
  public:
   explicit MemberContact(TimePoint now) : last_heard_(now) {}
   [[nodiscard]] TimePoint last_heard() const { return last_heard_; }
   [[nodiscard]] bool suspect() const { return suspect_; }
-  // The coordinator did not get through to its address; others may.
+  // The coordinator did not get through to its address; other sites may.
   [[nodiscard]] bool unverified() const { return unverified_; }
 
  private:
@@ -75,12 +75,12 @@ class MemberContact {
   bool unverified_ = false;
 };
 
-// How far it is with the swarm's anchor.
+// How far the member is with the swarm's anchor.
 class MemberAnchor {
  public:
   MemberAnchor(AcceptorId acceptor, RunId run) : acceptor_(acceptor), run_(run) {}
   [[nodiscard]] MemberPhase phase() const { return phase_; }
-  // It is to take the anchor, or takes it.
+  // The member is to take the anchor, or is taking it.
   [[nodiscard]] bool comes() const { return phase_ == MemberPhase::kJoined || phase_ == MemberPhase::kInstalling; }
   [[nodiscard]] TimePoint progressed_at() const { return progressed_at_; }
   [[nodiscard]] bool has_progressed() const { return progress_ > 0; }
@@ -99,18 +99,18 @@ class MemberAnchor {
   std::uint64_t progress_ = 0;                  // of its fetch, as last reported
   TimePoint progressed_at_{};                   // when progress_ grew last, or an anchor was offered to it
   bool overtaken_ = false;                      // a newer anchor exists than the one offered to it
-  TimePoint unreachable_since_ = kNever;        // kJoined: it and the anchor's holders: neither end can dial the other
-  AcceptorId acceptor_;                         // of the site in run_
+  TimePoint unreachable_since_ = kNever;        // kJoined: neither it nor any holder of the anchor can dial the other
+  AcceptorId acceptor_;                         // the site's acceptor in run_
   RunId run_;                                   // the run that acceptor_ is of; 0: none yet
-  bool foretold_ = false;                       // assigned, not yet acknowledged by the site
+  bool foretold_ = false;                       // acceptor_ was assigned, but not confirmed by the site yet
   bool greeted_ = false;                        // its 'join' event was reported
   bool told_not_used_ = false;                  // it was told that the state it had loaded is not used
   bool recommitted_ = false;                    // it was sent a commit that it had missed
-  std::optional<wire::AnchorInstalled> holds_;  // what it last said is in place there
+  std::optional<wire::AnchorInstalled> holds_;  // the anchor that it last reported in place
   std::optional<wire::Offer> renamed_from_;     // its own name for an anchor that it should hold under the swarm's name
 };
 
-// What it has said for the round to come.
+// What the member has reported for the next round.
 class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
@@ -133,16 +133,16 @@ struct Member {
   const LinkId link;
   const std::string name;
   const std::string address;
-  const bool helper;           // it trains nothing: rounds begin with the others, and need it as soon as they do
-  const bool early;            // it was here before the term was begun
+  const bool helper;           // trains nothing; another member's Ready begins a round, which then needs it too
+  const bool early;            // it was here before the term began
   const std::uint64_t ticket;  // the order of admission
-  const wire::Join join;       // as sent, less settings, model and what its record knew
+  const wire::Join join;       // as sent, without settings, model, and the record's lists
   MemberContact contact;
   MemberAnchor anchor;
   MemberRound round{};
 
   [[nodiscard]] MemberPhase phase() const { return anchor.phase(); }
-  // As far as the coordinator knows, and also while it is still trying the address.
+  // As far as the coordinator knows. Also true while it still tries the address.
   [[nodiscard]] bool dialable() const { return !address.empty() && !contact.unverified(); }
   // The anchor it holds, or joined with.
   [[nodiscard]] wire::Offer brought() const {

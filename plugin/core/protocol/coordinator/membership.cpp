@@ -45,14 +45,14 @@ std::size_t Membership::sites_here() const {
       std::ranges::count_if(members_, [](const auto& entry) { return !entry.second.helper; }));
 }
 
-// ---- they come and go ------------------------------------------------------------------------------
+// ---- members come and go ---------------------------------------------------------------------------
 
 Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   const wire::Record& record = join.report.record;
   const TermId term = all_->leadership.term();
   // An acceptor of ours would have deposed this leader.
   const bool anew = record.promised > term && !mutant(Mutant::kNewerTermIgnored);
-  wire::Join kept = join;  // less what is needed no more, and a site may have made large
+  wire::Join kept = join;  // without what is no longer needed and may be large
   kept.settings.clear();
   kept.model.clear();
   kept.report.record.voters = {};
@@ -80,11 +80,11 @@ Member& Membership::add(LinkId link, SiteId id, const wire::Join& join) {
   ++changes_;
   send_keys(added);
   send_roster();
-  if (roster_due_) all_->send(added, roster());  // it has to know its sources of the anchor
+  if (roster_due_) all_->send(added, roster());  // it must know the sources of the anchor
   return added;
 }
 
-// Two members know each other by a key that no other site is told.
+// Two members recognise each other by a key that no other site is given.
 void Membership::send_keys(const Member& joiner) {
   wire::Keys of_joiner;
   for (const auto& [id, other] : members_) {
@@ -103,7 +103,7 @@ void Membership::remove(SiteId id, const std::string& reason) {
   const Member gone = std::move(found->second);
   links_.erase(gone.link);
   members_.erase(found);
-  if (!gone.helper) all_->generation.somebody_trained();  // it was here until this moment
+  if (!gone.helper) all_->generation.somebody_trained();  // it was here until now
   all_->changed = true;
   ++changes_;
   all_->note(Note::Level::kInfo, "leave", gone.name + " is no longer a member: " + reason,
@@ -115,7 +115,7 @@ void Membership::remove(SiteId id, const std::string& reason) {
   if (all_->anchor.record() && !all_->installer.somebody_holds()) all_->anchor.lose();
   all_->round.end_without_ready();
   send_roster();
-  // Sites that end together are not told of each other.
+  // Sites that end together need no warning about each other.
   const auto& voters = all_->agreed.voters();
   const auto voter = voters.find(id);
   const bool left = voter == voters.end() || voter->second.left;
@@ -183,7 +183,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
     if (!rest.links.empty()) all_->out.emplace_back(std::move(rest));
   }
   const bool last = members_.size() == 1 || (!member.helper && sites_here() == 1);
-  if (last && all_->anchor.record()) {  // the swarm ends as it should: no site is to bring it back, and no helper
+  if (last && all_->anchor.record()) {  // the swarm ends in good order: no site or helper is to bring it back
     all_->anchor.end();
     all_->generation.end();
   }
@@ -197,7 +197,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
 
 void Membership::forget() { next_heartbeat_ = kNever; }
 
-// ---- what they are told of each other --------------------------------------------------------------
+// ---- what members are told of each other -----------------------------------------------------------
 
 wire::Roster Membership::roster() const {
   wire::Roster roster{all_->leadership.term(), {}};
@@ -229,8 +229,8 @@ void Membership::broadcast(wire::Message message) {
 }
 
 // The coordinator's own try is a hint, not a verdict. Other sites may reach a site that it does not get through to, so
-// such pairs try each other all the same. From now on this site dials the others. It owns no slice while there are
-// sites that can be dialled for sure.
+// such pairs try each other all the same. From now on this site dials the others. It owns no slice while other sites
+// can be dialled for sure.
 void Membership::on_undialable(const Undialable& event) {
   Member* member = find_by_link(event.link);
   if (member == nullptr) return;
@@ -260,7 +260,7 @@ void Membership::warn_undialable(const std::string& because) {
   broadcast(wire::Notice{std::string(kDialOut), text});
 }
 
-// ---- whether they are heard ------------------------------------------------------------------------
+// ---- whether members are heard ---------------------------------------------------------------------
 
 void Membership::heard(Member& member) {
   const Duration silent = all_->now - member.contact.last_heard_;

@@ -18,8 +18,8 @@ struct CoordinatorParts;
 // Missed heartbeats after which a member is suspected, and after which its name may be taken over.
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
-// Up to this size everybody hears of every change at once. In larger swarms changes are gathered, because rosters for
-// all grow with the square of the size.
+// Up to this size, all members hear of each change at once. Larger swarms gather changes, because rosters for all grow
+// with the square of the size.
 inline constexpr std::size_t kSmallSwarm = 32;
 // The most rosters between two heartbeats, so that a member whose state keeps changing does not fill the others' lines.
 inline constexpr std::size_t kMostRosters = 64;
@@ -40,21 +40,21 @@ class Membership {
   // ---- whether the sites here are enough (quorum.h)
   [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
   [[nodiscard]] Quorum quorum_here() const;
-  [[nodiscard]] Quorum quorum_at_the_next_term() const;  // when the names of all that are here count
+  [[nodiscard]] Quorum quorum_at_the_next_term() const;  // then all voters here count by name
   [[nodiscard]] std::string quorum_text(const std::set<SiteId>& present) const;
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] TimePoint next_heartbeat() const { return next_heartbeat_; }
 
   Member& add(LinkId link, SiteId id, const wire::Join& join);
   void remove(SiteId id, const std::string& reason);
-  void close_link(SiteId id, const std::string& reason);  // and remove: it may come again
-  void expel(SiteId id, const std::string& reason);       // and refuse: it need not
-  void close_all_links(const std::string& reason);        // all are members no more
+  void close_link(SiteId id, const std::string& reason);  // and removes the member, which may come again
+  void expel(SiteId id, const std::string& reason);       // likewise, and refuses it for good
+  void close_all_links(const std::string& reason);        // no member is left
   void on_leave(Member& member, const wire::Leave& leave);
   void on_undialable(const Undialable& event);
 
   void send_roster();   // at once in a small swarm, else with the next heartbeat or attempt
-  void flush_roster();  // what is due
+  void flush_roster();  // sends the roster if it is due
   void broadcast(wire::Message message);
   void heard(Member& member);
   void begin_heartbeats();
@@ -73,7 +73,7 @@ class Membership {
   Members members_;
   std::map<LinkId, SiteId> links_;
   std::uint64_t tickets_ = 0;  // members admitted
-  std::uint64_t changes_ = 0;  // of who is a member
+  std::uint64_t changes_ = 0;  // of the set of members
   bool roster_due_ = false;
   std::size_t rosters_ = 0;         // sent since the last heartbeat
   bool undialable_warned_ = false;  // that no site here can be dialled

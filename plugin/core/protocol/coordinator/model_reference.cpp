@@ -101,7 +101,7 @@ std::string ModelReference::setting_difference(const wire::Join& join) const {
   return {};
 }
 
-// Sites of one model leave out different buffers. Then their vectors differ too, and the two lists say why.
+// Two sites with the same model leave out different buffers. Then their vectors differ too, and the two lists say why.
 std::string ModelReference::left_out_difference(const wire::Join& join) const {
   if (join.helper || !std::ranges::equal(join.model, model_, same_tensor)) return {};
   std::vector<std::string> here;

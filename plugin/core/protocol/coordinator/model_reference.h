@@ -1,4 +1,4 @@
-// What the first joiner brought, and all others must have too: settings, and the description of the model.
+// What the first joiner brought and all others must match: the settings and the description of the model.
 //
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace collab::protocol {
 
-// Does one of them go by single tensors?
+// True if one of the settings depends on single tensors.
 [[nodiscard]] bool needs_tensors(const std::vector<wire::Setting>& settings);
 
 class ModelReference {

@@ -77,7 +77,7 @@ Pace Period::slowest_of(const std::set<SiteId>& sites) const {
   return slowest;
 }
 
-// The samples of each site, as it has trained since its last contribution.
+// The sum of all sites' samples per step, since the last contribution of each.
 double Period::samples_a_step(const std::set<SiteId>& sites) const {
   double all = 0;
   for (const SiteId id : sites) {

@@ -10,7 +10,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kRounds = 3;       // the median of so many counts
+constexpr std::size_t kRounds = 3;       // the median of this many rounds counts
 constexpr double kWorthAChange = 0.1;    // as a part of the period in force
 constexpr double kRoomForARound = 1.05;  // rounds behind the training vary in length
 constexpr double kStepsUntilMerged = 1;  // a result is merged between two steps
@@ -37,8 +37,8 @@ bool PeriodChoice::measured(const Pace& slowest, const PeriodRule& rule) {
   const double needed = std::clamp(steps_needed(pace_, rule), 1.0, double{wire::kMaxPeriod});
   const double whole = std::ceil(needed);
   const bool first = !std::exchange(chosen_, true);
-  // Up by what is needed, down by what it would become. Otherwise a period of few steps would go up and down by
-  // rounding.
+  // The unrounded need decides on going up, the rounded one on going down. Otherwise rounding would move a short period
+  // up and down.
   const bool longer = needed > in_force_ * (1 + kWorthAChange);
   const bool shorter = whole < in_force_ * (1 - kWorthAChange);
   if (longer || shorter) in_force_ = static_cast<std::uint32_t>(whole);
@@ -46,7 +46,7 @@ bool PeriodChoice::measured(const Pace& slowest, const PeriodRule& rule) {
 }
 
 bool PeriodChoice::counted(double samples_a_step, const PeriodRule& rule) {
-  constexpr double kRounding = 0.75;  // steps; otherwise last batches, which are smaller, would move it by one
+  constexpr double kRounding = 0.75;  // steps; otherwise smaller last batches would move the period by one
   const double needed = std::clamp(static_cast<double>(rule.samples) / samples_a_step, 1.0, double{wire::kMaxPeriod});
   const bool first = !std::exchange(chosen_, true);
   const bool other = std::abs(needed - in_force_) > kRounding;

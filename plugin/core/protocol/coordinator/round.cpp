@@ -15,7 +15,7 @@
 namespace collab::protocol {
 namespace {
 
-// What was not measured this time is as it was before.
+// Values that were not measured this time keep their earlier value.
 wire::Measured latest(const wire::Measured& before, wire::Measured now) {
   if (now.up_kbit == 0) now.up_kbit = before.up_kbit;
   if (now.down_kbit == 0) now.down_kbit = before.down_kbit;
@@ -81,11 +81,11 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   if (ready.weight > 0 && all_->admission.reference()->weighs_equally()) ready.weight = 1;  // whatever it reports
   if (!member.anchor.comes() && all_->anchor.record() && ready.round.value > 0 &&
       (ready.round < number() || member.phase() == MemberPhase::kStale)) {
-    // The swarm went on without it, and now its parameters stand still: it can take the anchor.
+    // The swarm went on without this member. Now its parameters stand still, so it can take the anchor.
     return all_->installer.wait(member, {member.brought().run, RoundId{ready.round.value - 1}, ready.state});
   }
   if (member.phase() != MemberPhase::kActive || ready.round != number()) {
-    // It crossed an InstallAnchor, or is out of step. The site says it again once it holds the anchor.
+    // This Ready crossed an InstallAnchor, or is out of step. The site sends it again once it holds the anchor.
     all_->note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
     return;
   }
@@ -238,7 +238,7 @@ void Round::try_to_start() {
   skip(round_.cut_because + all_->membership.quorum_text(able));
 }
 
-// If no site can reach all others, this round does not wait for the site that is cut off from most.
+// If no site can reach all others, this round goes on without the site that is cut off from most.
 std::set<SiteId> Round::exclude_unreachable(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);

@@ -1,12 +1,12 @@
 // The round being agreed on: attempts are formed, watched, formed again, and committed.
 //
-//   ready ... --the gate opens (round_gate.h)--> attempt: StartAttempt to all who are ready
+//   ready ... --the gate opens (round_gate.h)--> attempt: StartAttempt to all ready sites
 //     ^                                            |  all are done and have the same mean
 //     |                                            |      --> Commit: the anchor is the next one
 //     +--a site is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
 //
-// round.cpp: what sites say, towards an attempt. round_attempt.cpp: one in flight. round_end.cpp: from `Done` to the
-// commit, or to another attempt where means differ (digest_check.h).
+// round.cpp takes messages and forms attempts. round_attempt.cpp watches the attempt in flight. round_end.cpp leads
+// from `Done` to the commit, or to another attempt if means differ (digest_check.h).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -29,7 +29,7 @@ struct CoordinatorParts;
 
 class Round {
  public:
-  // A participant that was lost, and may have contributed all the same.
+  // A participant that was lost, but may have contributed.
   struct Gone {
     std::string name;
     double weight = 0;
@@ -37,9 +37,9 @@ class Round {
     std::uint64_t samples = 0;
   };
 
-  [[nodiscard]] RoundId number() const;  // of the round to come
+  [[nodiscard]] RoundId number() const;  // of the next round
   [[nodiscard]] const std::optional<wire::StartAttempt>& attempt() const { return round_.attempt; }  // in flight
-  [[nodiscard]] TimePoint attempt_started() const { return round_.started; }                         // the last one
+  [[nodiscard]] TimePoint attempt_started() const { return round_.started; }  // of the last attempt
   [[nodiscard]] const std::map<SiteId, Gone>& gone() const { return round_.gone; }
   // Members that hold the anchor and were not left out. Stale members first take the anchor, at their own trigger.
   [[nodiscard]] bool is_eligible(const Member& member) const;
@@ -57,13 +57,13 @@ class Round {
   void advance();  // an attempt may be finished, or started
 
   void begin_term(TermId term);
-  void begin_anchor();                                // another one was chosen
+  void begin_anchor();                                // another anchor was chosen
   void keep_slices(std::vector<wire::Slice> slices);  // of an attempt that a predecessor gave up
   void lost(const Member& gone);                      // it is no longer a member
-  void end_without_ready();                           // no site is left that waits for it
+  void end_without_ready();                           // begins again if no site waits for the round
   void discard_exchange();  // nothing of its exchange counts any more: the attempt in flight is given up
   void retract(Member& member) { member.round.ready_.reset(); }  // the member will report ready once more
-  void reform_if_owners_undialable();  // where the attempt in flight needs a link that no site can make
+  void reform_if_owners_undialable();  // if the attempt in flight needs a link that no site can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
   void forget();
@@ -80,12 +80,12 @@ class Round {
     std::size_t here = 0;                       // of the attempt's participants, those still here
     std::size_t done = 0;                       // of the participants here, those that are done
     TimePoint started{};
-    std::uint32_t limits = 0;         // of the exchange that have passed
+    std::uint32_t limits = 0;         // time limits of the exchange that have passed
     std::vector<wire::Slice> slices;  // of the last attempt
     // Participants that owned nothing and were lost since; the owners may hold all that they sent.
     std::map<SiteId, Gone> gone;
-    std::set<SiteId> declined;  // said their delta is unfit
-    std::string cut_because;    // of the last pair that cannot exchange, or empty
+    std::set<SiteId> declined;  // reported that their delta is unfit
+    std::string cut_because;    // why the last pair cannot exchange, or empty
   };
 
   // ---- towards an attempt
@@ -95,7 +95,7 @@ class Round {
   void start(const std::set<SiteId>& sites);
   [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
-  // ---- one in flight
+  // ---- the attempt in flight
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
   [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
   void drop_participant(const Member& lost);             // a participant of the attempt that is given up
@@ -114,7 +114,7 @@ class Round {
   Record round_;
   ExchangeWatch watch_;  // of the attempt in flight
   Reachability reachability_;
-  std::pair<RoundId, std::string> last_skipped_;  // told once: it is the same at every trigger
+  std::pair<RoundId, std::string> last_skipped_;  // reported once, not at every trigger
   // No two attempts of a round have the same number, even under two terms or after a lost round is agreed on again:
   // chunks of one attempt must not be mistaken for another's.
   std::uint32_t attempt_base_ = 0;

@@ -82,7 +82,7 @@ void Round::reform_if_owners_undialable() {
   abandon_attempt();
 }
 
-// Nothing of an exchange moves any more. The sites that hold it up are dropped, like silent ones.
+// If nothing of an exchange moves any more, the sites that hold it up are dropped like silent ones.
 void Round::judge_exchange() {
   if (!round_.attempt || mutant(Mutant::kStandstillIgnored)) return;
   const Duration limit = all_->config.standstill();

@@ -57,7 +57,7 @@ RoundGate::Verdict RoundGate::judge() {
     if (guests_since_ == kNever) ready_then_ = all_->round.ready_sites().size();
     guests_since_ = std::min(guests_since_, all_->now);
   } else if (const TimePoint since = std::exchange(guests_since_, kNever); since != kNever) {
-    const Duration waited = all_->now - since;  // moments in which a site gets ready are no wait
+    const Duration waited = all_->now - since;  // the moment in which a site gets ready is no wait
     if (waited >= kReplaceAfter * all_->config.heartbeat && wait_failed()) guests_rest_ = later(all_->now, waited);
   }
   return verdict;
@@ -100,7 +100,7 @@ RoundGate::Waits RoundGate::update_waits(const Count& count) {
   return waits;
 }
 
-// No round can come about: the sites that are ready train on, once nobody is missing that could change that.
+// No round is possible: the ready sites train on, once no missing site could change that.
 RoundGate::Verdict RoundGate::without_quorum(const Waits& waits) {
   if (!waits.whole && !waits.deadlocked) return waits.all ? wait_for_guests() : Verdict{};
   if (waits_for_joiners()) return wait_for_guests();
@@ -108,7 +108,7 @@ RoundGate::Verdict RoundGate::without_quorum(const Waits& waits) {
           waits.deadlocked ? waits.deadlock : all_->membership.quorum_text(all_->round.ready_sites())};
 }
 
-// All are ready. Or most are, and the grace for the others is over, or these cannot come.
+// Starts if all are ready, or if most are and the others cannot come or have had their grace.
 RoundGate::Verdict RoundGate::with_quorum(const Count& count, const Waits& waits) {
   using enum Verdict::What;
   if (2 * count.ready <= count.settled) {
@@ -129,7 +129,7 @@ RoundGate::Verdict RoundGate::with_quorum(const Count& count, const Waits& waits
                             : "it is new, and new sites have just delayed a round"};
 }
 
-// Only numbers, as this runs at each event: no sets are made.
+// Only counts, and builds no sets, as this runs at each event.
 RoundGate::Count RoundGate::count_eligible() const {
   const Voters& voters = all_->agreed.voters();
   Count count;
@@ -182,7 +182,7 @@ bool RoundGate::waits_for_joiners() {
   for (const auto& [id, member] : all_->members()) {
     if (member.helper || !member.anchor.comes() || all_->exclusions.is_excluded(id)) continue;
     joiners.push_back(member.name);
-    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // that is no progress
+    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // nothing taken yet
     joiners_progressed_ = std::max(joiners_progressed_, member.anchor.progressed_at());
   }
   if (joiners.empty()) {

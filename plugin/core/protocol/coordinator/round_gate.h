@@ -1,9 +1,9 @@
 // Whether an attempt at the round may start: which sites are ready, which they wait for, and for how long.
 //
 //   no site is ready --> nothing
-//   fewer than a quorum can be ready: all are, or cannot come --> no round: they train on
+//   all that can come are ready, but fewer than a quorum --> no round: they train on
 //   all are ready --> start, but wait first for helpers, and for joiners that take the anchor
-//   all but stragglers that have a rest (stragglers.h) --> wait for three heartbeats, then start
+//   all but resting stragglers (stragglers.h) are ready --> wait for three heartbeats, then start
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
 // Guests are helpers, joiners, and sites that have not been in any round yet: anybody can be one, under any number of
@@ -37,25 +37,25 @@ class RoundGate {
   struct Verdict {
     enum class What : std::uint8_t { kNotYet, kSkip, kStart };
     What what = What::kNotYet;
-    std::string why{};  // kSkip; kStart: why sites that are not ready cannot come, or empty
+    std::string why{};  // kSkip: the reason; kStart: why missing sites cannot come, or empty
   };
   [[nodiscard]] Verdict judge();
   [[nodiscard]] TimePoint next_deadline() const;  // while no attempt is in flight
 
   void calls_under_way(std::map<std::string, InCall> calls) { calls_ = std::move(calls); }
   void joiner_arrived();
-  void begin_round();  // nothing was waited for yet
+  void begin_round();  // nothing has been waited for yet
   void started(const std::set<SiteId>& with);
   void missed(SiteId site);  // the round waited for it, and it did not come
   void forget();             // the swarm
-  // This process has slept for so long; that does not count as a wait for guests.
+  // This process has slept for `time`; that does not count as a wait for guests.
   void slept(Duration time);
 
  private:
   friend struct CoordinatorParts;
   friend struct Inside;
   struct Count {
-    std::size_t all = 0;      // that train
+    std::size_t all = 0;      // sites that train, less unready resting stragglers
     std::size_t settled = 0;  // of those, voters or ready
     std::size_t ready = 0;
     bool helped = true;  // every helper is ready, and every straggler that has a rest
@@ -63,14 +63,14 @@ class RoundGate {
   };
   struct Deadlock {
     std::string text;    // empty: there is none
-    bool stands = true;  // the training of each of the others stands in its call
+    bool stands = true;  // at every other site the training itself waits in its call
   };
   struct Waits {
     bool rests = false;       // no guest is waited for
-    bool all = false;         // sites that train are ready
-    bool whole = false;       // and helpers, or they were waited for
+    bool all = false;         // all sites that train are ready
+    bool whole = false;       // and all helpers, or the wait for them is over
     bool deadlocked = false;  // the others stand in calls that wait for the ready sites
-    std::string deadlock{};   // these calls
+    std::string deadlock{};   // names these calls
   };
   [[nodiscard]] Verdict look();
   [[nodiscard]] Count count_eligible() const;
@@ -84,16 +84,16 @@ class RoundGate {
 
   CoordinatorParts* all_ = nullptr;
   Stragglers stragglers_;
-  std::map<std::string, InCall> calls_;  // by site's name, as last told
+  std::map<std::string, InCall> calls_;  // by site name, as last reported
   unsigned failed_waits_ = 0;            // for joiners that did not come, less those that came since
-  bool guests_missing_ = false;          // as last looked: nothing else is
-  TimePoint guests_since_ = kNever;      // since when
-  std::size_t ready_then_ = 0;           // how many were, then
-  TimePoint guests_rest_ = {};           // until then none is waited for
+  bool guests_missing_ = false;          // at the last look, only guests were missing
+  TimePoint guests_since_ = kNever;      // since when only guests are missing
+  std::size_t ready_then_ = 0;           // how many sites were ready then
+  TimePoint guests_rest_ = {};           // until then no guest is waited for
   TimePoint majority_since_ = kNever;    // most of the expected sites are ready
   TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
-  TimePoint joiners_progressed_{};       // one of them took part of the anchor last
-  TimePoint joiners_until_ = kNever;     // then it goes on without them
+  TimePoint joiners_progressed_{};       // when one of them last received part of the anchor
+  TimePoint joiners_until_ = kNever;     // then the round goes on without them
   TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
   TimePoint deadlock_since_ = kNever;    // all others are in calls that wait for the ready sites
   TimePoint deadlock_until_ = kNever;    // then the round starts without the others, or is skipped

@@ -1,4 +1,4 @@
-// Who owns how much of the vector in the attempts of a round, and what is told of it.
+// Which site owns how much of the vector in the attempts of a round, and the report of that.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -14,8 +14,8 @@ struct CoordinatorParts;
 
 class SliceOwners {
  public:
-  // Divides the attempt's slices among the sites of `lines`. Owners that remain keep the slices they had `before`: what
-  // they hold of them need not be sent again.
+  // Divides the attempt's slices among the sites of `lines`. Owners that remain keep the slices they had `before`:
+  // contributions that they hold need not be sent again.
   [[nodiscard]] std::vector<wire::Slice> divide(const wire::StartAttempt& start, const std::vector<Line>& lines,
                                                 const std::vector<wire::Slice>& before);
   [[nodiscard]] double share_of(SiteId site) const { return partition_.share_of(site); }

@@ -1,7 +1,6 @@
-// How many samples each site has contributed to the rounds that this coordinator has seen committed. It decides
-// nothing.
+// How many samples each site has contributed to the rounds that this coordinator has seen committed. For reports only.
 //
-// By name: a site that comes back under its name goes on. Above kMaxNames the name with the fewest is dropped.
+// Counted by name: a site that comes back continues its count. Above kMaxNames the lowest count is dropped.
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
@@ -19,7 +18,7 @@ class Tally {
   static constexpr std::size_t kMaxNames = 4096;
 
   void add(const std::string& name, std::uint64_t samples);
-  // Those with most first, of equals by name.
+  // Most samples first; equal ones by name.
   [[nodiscard]] std::vector<Contributed> top(std::size_t count) const;
 
  private:

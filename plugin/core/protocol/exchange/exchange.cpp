@@ -1,8 +1,8 @@
-// The chunks of one attempt.
+// The states of the chunks of one attempt.
 //
 //            a chunk that another member owns             a chunk of our own slice
 //
-//   to send --window open--> on its way             collecting --contribution--+
+//   to send --window open--> in flight              collecting --contribution--+
 //                               |                        |  ^------------------+
 //                          (owner reduces)               | the last one is here
 //                               v                        v
@@ -43,7 +43,7 @@ struct Exchange::State {
     bool taken = false;
   };
   struct Peer {
-    std::vector<ElementRange> contributions{};  // in the order in which they leave
+    std::vector<ElementRange> contributions{};  // in sending order
     std::size_t next_contribution = 0;
     bool gets_means = false;
     std::size_t next_mean = 0;  // index into `reduced`
@@ -101,7 +101,7 @@ struct Exchange::State {
     close_chunk(out);
   }
 
-  // False: nothing can leave now.
+  // False: nothing can be sent now.
   bool send_next(SiteId site, Peer& peer, std::vector<ExchangeAction>& out) {
     if (peer.next_contribution < peer.contributions.size()) {
       if (peer.contributions_away >= plan.window) return false;

@@ -27,7 +27,7 @@ std::vector<wire::Slice> make_slices(ElementRange range, std::span<const Share> 
   for (std::size_t i = 0; i <= last_owner; ++i) {
     if (shares[i].share <= 0) continue;
     sum += shares[i].share;
-    // The last owner takes what is left, whatever rounding did to the sum.
+    // The last owner takes the rest, whatever rounding did to the sum.
     const auto boundary = i == last_owner
                               ? blocks
                               : static_cast<std::uint64_t>(std::llround(static_cast<double>(blocks) * (sum / total)));

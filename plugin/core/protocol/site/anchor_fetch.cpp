@@ -1,14 +1,14 @@
 // Fetching an anchor from several members.
 //
-//   the list of digests, of two sources                 a part of the anchor
+//   the list of digests, from two sources               a part of the anchor
 //
-//   asking --all of it is here, and proves itself--> waiting --window open--> asked of a source --it is right--> here
+//   asking --it is whole, and has the digest-------> waiting --window open--> asked of a source --it is right--> here
 //     |  ^                                              ^  ^                    |      |
 //     +--+ it does not: the source is wrong             |  +----source lost-----+      | it is not: the source is
 //                                                       +------------------------------+ wrong
 //
 // A source with nothing left to do takes over from the source with the most to do. So the slowest source does not
-// decide when all is here. The copy of a part that comes second is passed over.
+// decide when all is here. The second copy of a part is ignored.
 #include "core/protocol/site/anchor_fetch.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 using wire::ChunkKind;
 
-// Two sources, so that a silent one holds up no list.
+// Two sources, so that a silent one does not hold up the list.
 constexpr std::size_t kListSources = 2;
 // Small, so that the first linked source is not asked for what the others could give.
 constexpr std::uint32_t kFirstWindow = 4;

@@ -1,8 +1,8 @@
-// An anchor from several members at once: which member is asked for which part, and whether the parts are right.
+// Fetches an anchor from several members at once: which member to ask for which part, and whether parts are right.
 //
-// The digest agreed on is the digest of a list of digests, one for each tile. The list comes first, and proves itself.
-// Then every part is checked against it as it arrives, so a member that sends other bytes is known at once. Tiles that
-// this site already holds are not fetched.
+// The digest agreed on is the digest of a list of digests, one for each tile. The list comes first, and must match that
+// digest. Then every part is checked against the list as it arrives, so a member that sends other bytes is known at
+// once. Tiles that this site already holds are not fetched.
 // Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
 #pragma once
 
@@ -22,13 +22,13 @@ struct AnchorFetchPlan {
   Digest digest;  // digest_of_state of the two chains of tiles
   std::uint64_t elements = 0;
   bool outer_state = false;
-  // Digests of the tiles of what is held here: of the anchor and the outer state, each whole or empty.
+  // Digests of the tiles held here, of the anchor and of the outer state. Each list is complete or empty.
   std::vector<Digest> held_anchor{};
   std::vector<Digest> held_outer{};
   std::uint64_t tile_elements = kDigestChunkElements;
-  std::uint64_t part_elements = 4 * kDigestChunkElements;   // of one question; a multiple of tile_elements
-  std::uint64_t list_elements = 64 * kDigestChunkElements;  // the same of a question for digests
-  std::uint32_t window = 32;                                // at most: questions to one source that wait
+  std::uint64_t part_elements = 4 * kDigestChunkElements;   // of one request; a multiple of tile_elements
+  std::uint64_t list_elements = 64 * kDigestChunkElements;  // likewise, of a request for digests
+  std::uint32_t window = 32;                                // the most open requests to one source
 };
 
 struct SourceAdded {
@@ -37,7 +37,7 @@ struct SourceAdded {
 struct SourceLost {  // its link is gone, or it holds another anchor by now
   SiteId site;
 };
-// `tiles`: of the bytes that came, or the digests that came; empty if they do not fit the range.
+// `tiles`: the digests of the bytes that came, or the list that came. Empty if it does not fit the range.
 struct PartArrived {
   SiteId from;
   wire::ChunkKind kind = wire::ChunkKind::kAnchor;
@@ -58,7 +58,7 @@ struct TakeHeld {  // what is held here is right already
   wire::ChunkKind kind = wire::ChunkKind::kAnchor;
   ElementRange range;
 };
-struct SourceWrong {  // it sent other bytes than were agreed on; it is asked no more until it is added again
+struct SourceWrong {  // it sent bytes other than those agreed on; it is not asked until it is added again
   SiteId site;
   std::string reason;
 };
@@ -77,7 +77,7 @@ class AnchorFetch {
   struct Progress {
     std::uint64_t elements = 0;  // of anchor and outer state
     std::uint64_t here = 0;
-    std::uint64_t held = 0;  // of those: were here before
+    std::uint64_t held = 0;  // of those, held before the fetch
   };
   [[nodiscard]] Progress progress() const;
 

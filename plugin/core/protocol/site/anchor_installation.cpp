@@ -42,7 +42,7 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
     return all_->held.announce();
   }
   if (names_us(install) && all_->held.anchor() && all_->membership.join().offer.digest != install.digest) {
-    // It crossed our report that another anchor is in place here. The coordinator chooses again once it knows.
+    // The offer crossed our report that another anchor is in place here. The coordinator chooses again once it knows.
     all_->membership.begin_waiting();
     all_->round.retract_ready();
     drop();
@@ -51,7 +51,7 @@ void AnchorInstallation::on_install_anchor(const wire::InstallAnchor& install) {
   all_->round.retract_ready();
   all_->acceptor.voters_are_newer();
   all_->membership.begin_installing();
-  if (receives(install)) {  // which sites have it is news, the rest is under way
+  if (receives(install)) {  // only the sources are news; the fetch is under way
     if (taking_->install.sources != install.sources) taking_->unreachable_since = kNever;
     taking_->install = install;
     taking_->give_up = later(all_->now, all_->config.round_timeout + all_->coordinator.grace());
@@ -193,7 +193,7 @@ void AnchorInstallation::on_in_place(const AnchorInPlace& event) {
                            " has the digest " + to_hex(event.digest) + ", but the coordinator expects " +
                            to_hex(taking_->install.digest);
   if (!taking_->keeps) return begin_again(what);
-  all_->held.has_digest(event.digest);  // what it was told to keep is not here, and is not offered again
+  all_->held.has_digest(event.digest);  // the anchor to keep is not here, and is not offered again
   if (names_us(taking_->install) && (all_->membership.join_done() || overwritten_)) {
     all_->note(Note::Level::kError, "repair", what + "; this site tells the coordinator [join.own-anchor-differs]");
     all_->membership.begin_waiting();
@@ -242,7 +242,7 @@ void AnchorInstallation::on_source_wrong(const AnchorSourceWrong& event) {
   give_up_source(event.site);
 }
 
-// A site that is about to get the anchor becomes a source once it has it.
+// A site that is about to get the anchor counts too: it becomes a source then.
 bool AnchorInstallation::reaches() const {
   const auto& sources = taking_->install.sources;
   return std::ranges::any_of(
@@ -253,7 +253,7 @@ bool AnchorInstallation::reaches() const {
          });
 }
 
-// If this site can be dialled, the others may still come to it.
+// kNever if this site can be dialled: the others may still dial it.
 TimePoint AnchorInstallation::unreachable_until() const {
   if (!taking_ || taking_->keeps || !all_->peers.cannot_be_dialled()) return kNever;
   return later(taking_->unreachable_since, all_->coordinator.grace());

@@ -1,13 +1,13 @@
-// Putting the swarm's anchor in place: kept where it is here already, else received from the members that hold it.
+// Puts the swarm's anchor in place: keeps it if it is here already, else fetches it from members that hold it.
 //
 //   none --InstallAnchor--> keeps ----------in place----> done: this site is active
 //                           |   ^                          ^
 //                other bytes|   +--it is here already      | in place
 //                           v                              |
-//                        receives --a source is lost, or wrong: from the others; of all of them: once more
+//                        receives --a source is lost or wrong: go on with the others; all are: once more
 //
-//   From both: its coordinator is lost, or another anchor must be put in place. A site that cannot be dialled, and that
-//   reaches no holder of the anchor, gives up after the grace.
+//   Both end if the coordinator is lost, or another anchor must be put in place. A site that cannot be dialled, and
+//   that reaches no holder of the anchor, gives up after the grace.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -35,7 +35,7 @@ class AnchorInstallation {
   void on_anchor_moved(SiteId source, const wire::AnchorMoved& moved);
   void link_lost(SiteId source, LinkId link);
   void on_tick();
-  void pursue();  // link up, fetch
+  void pursue();  // dials sources and fetches from them
   void drop();    // an anchor that no part expects any more must not come into place
 
  private:
@@ -44,24 +44,24 @@ class AnchorInstallation {
   struct Record {
     wire::InstallAnchor install;
     bool keeps = false;                    // nothing to fetch
-    std::map<SiteId, LinkId> over;         // sources that are being fetched from
+    std::map<SiteId, LinkId> over;         // the sources in use, and their links
     std::set<SiteId> useless;              // sources that sent other bytes, or hold another anchor by now
-    bool overtaken = false;                // one of them does
-    int tries = 0;                         // all sources were useless, or what they sent was, and nothing more had come
+    bool overtaken = false;                // a source holds another anchor by now
+    int tries = 0;                         // failed transfers in a row, without progress in between
     std::uint64_t here = 0;                // elements in place, as last heard
     std::uint64_t here_then = 0;           // the same at the last try
-    TimePoint unreachable_since = kNever;  // linked with none of the sources, nor with one that may yet become one
+    TimePoint unreachable_since = kNever;  // no link to any source, or to a site that may yet become one
     TimePoint give_up = kNever;
   };
 
   [[nodiscard]] bool names_us(const wire::InstallAnchor& install) const;
-  [[nodiscard]] bool receives(const wire::InstallAnchor& install) const;  // that very anchor, already
+  [[nodiscard]] bool receives(const wire::InstallAnchor& install) const;  // whether that very anchor is under way
   [[nodiscard]] bool is_held(const Digest& digest) const;
   [[nodiscard]] std::string sources_text() const;
   void begin(const wire::InstallAnchor& install);
   void receive();
   void give_up_source(SiteId source);
-  void settle_sources();                      // go on with those that are left
+  void settle_sources();                      // goes on with the sources that are left
   void begin_again(const std::string& what);  // the transfer, from all sources
   void done();
   // ---- where this site cannot be dialled
@@ -73,7 +73,7 @@ class AnchorInstallation {
 
   SiteParts* all_ = nullptr;
   std::optional<Record> taking_;
-  bool overwritten_ = false;  // in part, perhaps, what this site held: by another anchor that was on its way here
+  bool overwritten_ = false;  // a fetch may have overwritten part of the anchor that this site held
 };
 
 }  // namespace collab::protocol

@@ -1,4 +1,4 @@
-// How long a site waits between two dials to the same address: twice as long each time, within these.
+// How long a site waits between two dials to the same address: twice as long each time, within these limits.
 //
 // Threads and ownership: constants.
 #pragma once

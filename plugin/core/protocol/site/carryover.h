@@ -1,10 +1,10 @@
 // The part of a round's exchange that outlives an attempt: when the attempt is formed again, contributions that an
 // owner holds are neither dropped nor sent again.
 //
-// Parameters stand still from a site's trigger to the round's end, and a slice stays with its owner while that is here.
-// So a contribution sent in an earlier attempt has the same bytes. Participant::since says from which attempt on that
-// holds for a site; between two sites, the later one counts. A sender skips what it has given to the link that still
-// joins the two, because a link loses nothing while it lives. The owner keeps all that may still count, also for slices
+// Parameters stand still from a site's trigger to the round's end, and a slice stays with its owner while the owner is
+// here. So a contribution sent in an earlier attempt has the same bytes. Participant::since says from which attempt on
+// that holds for a site; between two sites, the later one counts. A sender skips what it has sent over a link that
+// still stands, because a link loses nothing while it stands. The owner keeps all that may still count, also for slices
 // that are not its own now: between two attempts that a site knows there may have been others.
 //
 // Pure. Threads: one caller at a time. Ownership: shares the payloads.
@@ -57,7 +57,7 @@ class Carryover {
     late_ = 0;
   }
 
-  // What came from this site is not what it should be: it has to be sent again, over another link.
+  // The contributions from this site are wrong: it has to send them again, over another link.
   void drop(SiteId from) {
     std::erase_if(held_, [from](const auto& entry) { return std::get<0>(entry.first) == from; });
   }
@@ -71,11 +71,11 @@ class Carryover {
     return entry->second.attempt == attempt ? Arrival::kRepeat : Arrival::kHeld;
   }
 
-  // A chunk of a slice that another site owned by then, in this round.
+  // Counts a chunk that came when another site owned its slice already.
   void took_late(const ElementRange& range) { late_ += range.size(); }
   [[nodiscard]] std::uint64_t elements_late() const { return late_; }
 
-  // Null for none.
+  // Null if it is not held.
   [[nodiscard]] const Payload* find(SiteId from, const ElementRange& range) const {
     const auto entry = held_.find(key(from, range));
     return entry == held_.end() ? nullptr : &entry->second.payload;
@@ -87,7 +87,7 @@ class Carryover {
     return all;
   }
 
-  // In this attempt's view: over the links it has.
+  // The contributions that the links of this attempt have carried.
   [[nodiscard]] std::vector<SendContribution> delivered() const {
     std::vector<SendContribution> all;
     for (const auto& [at, sent] : sent_) {

@@ -1,5 +1,5 @@
-// What was trained here, and how much of it is in the anchor: in each fragment of the vector every sample is counted
-// once, or given up.
+// Tracks how much of this site's training is in the anchor. In each fragment of the vector, every sample is counted
+// once or given up.
 //
 //   uncounted --its exchange begins--> open --committed, or perhaps committed--> counted
 //       ^                               |  +--the parameters move on--> kept aside: still open
@@ -32,11 +32,11 @@ class ContributedWork {
   void contribute(const Trigger& total, std::uint32_t fragment, AttemptId to) {
     pending_ = Pending{{total.samples, total.steps}, fragment, pending_ ? pending_->first : to, false};
   }
-  // Whether what is open can be in the commit of that attempt: an earlier process of this site may have contributed to
-  // an attempt that had begun before.
+  // Whether the open contribution can be in the commit of that attempt. An attempt that began earlier can hold only the
+  // contribution of an earlier process of this site.
   [[nodiscard]] bool can_be_in(AttemptId attempt) const { return pending_ && pending_->first <= attempt; }
-  void close() { pending_.reset(); }  // what is open was not committed, or is counted
-  // Call before the parameters move on. False: nothing is open, or it is kept aside already.
+  void close() { pending_.reset(); }  // the contribution was not committed, or is counted
+  // Call before the parameters move on. False if nothing is open, or it is set aside already.
   [[nodiscard]] bool set_aside() {
     if (!pending_ || pending_->snapshot) return false;
     pending_->snapshot = true;
@@ -47,7 +47,7 @@ class ContributedWork {
     counted_[pending_->fragment] = pending_->total;
     return pending_->snapshot ? Base::kSnapshot : Base::kParameters;
   }
-  // All that was trained so far cannot be used, including what is open.
+  // Nothing that was trained so far can be used, including the open contribution.
   void give_up(const Trigger& total) {
     given_up_ = {total.samples, total.steps};
     counted_.clear();
@@ -58,13 +58,13 @@ class ContributedWork {
   friend struct Inside;
   // A contribution that may have been committed, for all we know: its exchange began.
   struct Pending {
-    Counted total;               // as it was contributed
+    Counted total;               // when it was contributed
     std::uint32_t fragment = 0;  // to which it was contributed
     AttemptId first;             // the first attempt that it was contributed to
     bool snapshot = false;       // we have trained on since; a copy of the contribution was kept
   };
   std::optional<Pending> pending_;
-  std::map<std::uint32_t, Counted> counted_;  // of fragments of which something was counted since
+  std::map<std::uint32_t, Counted> counted_;  // of fragments with work counted since give_up()
   Counted given_up_;                          // of all fragments
 };
 

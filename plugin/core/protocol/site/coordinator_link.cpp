@@ -9,11 +9,11 @@
 namespace collab::protocol {
 namespace {
 
-// A quarter of the grace, within these limits. At the first candidate that can be reached all sites wait longer: at any
-// time most of them are there together.
+// The limit is a quarter of the grace, within these bounds. All sites stay longest at the first candidate that they can
+// reach, so at any time most of them are there together.
 constexpr Duration kMostAnswerLimit = std::chrono::seconds(15);
-// A coordinator's times are taken, but only within the range of its knobs. A grace far longer than this site's own is
-// not taken, as the site's waits depend on it.
+// A coordinator's times are used only within the range of its knobs. A grace far longer than this site's own is cut,
+// because the site's waits depend on it.
 constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
 constexpr Duration kMostHeartbeat = std::chrono::seconds(60);
 constexpr Duration kLongGrace = std::chrono::minutes(10);
@@ -23,7 +23,7 @@ constexpr Duration kLongGrace = std::chrono::minutes(10);
 const std::string& CoordinatorLink::address() const { return all_->config.coordinators[candidate_]; }
 std::string CoordinatorLink::addresses() const { return join_words(all_->config.coordinators); }
 
-// A site that was never let in gives up soon: until then it has tried each candidate.
+// A site that was never let in gives up soon, and must have tried each candidate by then.
 Duration CoordinatorLink::answer_limit() const {
   const Duration usual = std::max(std::clamp(grace_ / 4, kLeastAnswerLimit, kMostAnswerLimit), 3 * heartbeat_);
   if (all_->membership.was_member()) return usual;
@@ -39,7 +39,7 @@ void CoordinatorLink::send(wire::Message message) {
   if (link_) all_->out.emplace_back(Send{*link_, std::move(message)});
 }
 
-// ---- finding one -----------------------------------------------------------------------------------
+// ---- finding a coordinator -------------------------------------------------------------------------
 
 void CoordinatorLink::dial() {
   all_->membership.begin_seeking();
@@ -78,7 +78,7 @@ void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
   all_->membership.begin_asking();
 }
 
-// A wrong token does not become right if it is tried again. For a member there may be many reasons, so it tries on.
+// A wrong token stays wrong. A member may be refused for many reasons, so it tries on.
 bool CoordinatorLink::is_final(const Status& why) const {
   return why.code() == StatusCode::kRefused && !all_->membership.was_member();
 }
@@ -99,7 +99,7 @@ void CoordinatorLink::on_dial_tick() {
   }
 }
 
-// ---- being heard by one ----------------------------------------------------------------------------
+// ---- being heard by a coordinator ------------------------------------------------------------------
 
 void CoordinatorLink::heard() { last_heard_ = all_->now; }
 void CoordinatorLink::begin_heartbeats() { next_heartbeat_ = later(all_->now, heartbeat_); }
@@ -123,18 +123,18 @@ void CoordinatorLink::on_silence_tick() {
   const Duration slept = all_->now - next_heartbeat_;
   if (slept > 2 * heartbeat_) last_heard_ = std::min(all_->now, last_heard_ + slept);
   begin_heartbeats();
-  // While this site is not let in, to begin with another candidate costs little.
+  // Until this site is let in, changing to another candidate costs little.
   const bool asks = all_->membership.phase() == SitePhase::kAsking;
   const Duration limit = asks ? answer_limit() : grace_;
   if (all_->now - last_heard_ >= limit) {
-    // A dial would be lost, like all else that was sent there.
+    // Another dial there would be lost, like all else that was sent.
     return turn_from("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
   }
   if (all_->inquiry.asks_here()) send(wire::Inquire{all_->membership.join().swarm});
   if (!asks) send(wire::Heartbeat{++sequence_, false});
 }
 
-// ---- losing it -------------------------------------------------------------------------------------
+// ---- losing the coordinator ------------------------------------------------------------------------
 
 void CoordinatorLink::on_closed(const Status& why) {
   link_.reset();
@@ -154,8 +154,8 @@ void CoordinatorLink::turn_from(const std::string& reason) {
   candidate_ = (left + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
 }
 
-// The head of coordinator_link.h says what follows. Work with this coordinator is given up, and is asked for again from
-// the next one that answers.
+// The head of coordinator_link.h says what follows. Work under way with this coordinator is given up; the next one that
+// answers is asked for it again.
 void CoordinatorLink::lose(const std::string& reason) {
   next_heartbeat_ = kNever;
   if (all_->membership.phase() == SitePhase::kLeaving) return all_->membership.leave_done();

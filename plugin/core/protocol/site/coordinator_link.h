@@ -2,11 +2,11 @@
 //
 //   dialling --connected--> heard --closed, dropped--> dialling, from the first candidate
 //      ^  | no answer             +-------silent-----> dialling, from the candidate after the silent one
-//      +--+ the next candidate, after the last one a back-off. So too if a coordinator commits an attempt in which
+//      +--+ the next candidate, after the last one a back-off. Likewise if a coordinator commits an attempt in which
 //           this site was not done
 //
-// What a site does when its coordinator is gone, because the link was closed or was silent for COLLAB_LINK_GRACE.
-// lose() begins it; then each part does what the table says:
+// The table says what a site does when its coordinator is gone: the link was closed, or was silent for
+// COLLAB_LINK_GRACE. lose() begins this; then each part does its own row:
 //
 //   the site was                          what it does                                         in
 //   leaving                               has left                                             SiteMembership
@@ -28,7 +28,7 @@
 //                                         snapshot of what it put into an exchange; later      skip(), on_trigger()
 //                                         triggers are answered so at once
 //   a candidate is connected              sends Join with its record; promises and accepts     SiteMembership
-//                                         where that one is to be elected; once it is
+//                                         if that one is to be elected; once it is
 //                                         welcomed, it says Ready
 //   the next leader commits what it was   applies it: at its trigger, or at the next one       SiteRound: on_commit()
 //   done with
@@ -55,18 +55,18 @@ class CoordinatorLink {
   [[nodiscard]] bool is_up() const { return link_.has_value(); }
   [[nodiscard]] const std::optional<LinkId>& link() const { return link_; }
   [[nodiscard]] std::uint32_t candidate() const { return candidate_; }
-  [[nodiscard]] const std::string& address() const;  // of that one
+  [[nodiscard]] const std::string& address() const;  // of that candidate
   [[nodiscard]] std::string addresses() const;       // of all candidates
   [[nodiscard]] const std::string& last_reason() const { return last_reason_; }
   [[nodiscard]] Duration heartbeat() const { return heartbeat_; }
   [[nodiscard]] Duration grace() const { return grace_; }
-  [[nodiscard]] Duration answer_limit() const;  // of one candidate; a waiting site gets an answer every heartbeat
-  // None was found for the grace.
+  [[nodiscard]] Duration answer_limit() const;  // for one candidate; a waiting site gets an answer every heartbeat
+  // No coordinator was found for the grace.
   [[nodiscard]] TimePoint given_up_at() const;
   [[nodiscard]] bool given_up() const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void send(wire::Message message);  // where there is a link
+  void send(wire::Message message);  // if there is a link
   // ---- what comes
   void on_connected(const CoordinatorConnected& event);
   void on_dial_failed(const DialFailed& event);
@@ -78,11 +78,11 @@ class CoordinatorLink {
   void dial();
   void begin_heartbeats();
   void welcomed(Duration heartbeat, Duration grace);
-  void drop(const std::string& reason);       // hang up, then as if it had closed
-  void turn_from(const std::string& reason);  // likewise, and the one after it is dialled next
-  void go_to(std::uint32_t candidate);        // next, and now
+  void drop(const std::string& reason);       // closes the link, then acts as if it was lost
+  void turn_from(const std::string& reason);  // likewise, and dials the next candidate
+  void go_to(std::uint32_t candidate);        // dials this one next, at once
   void forget_failures() { backoff_ = kFirstBackoff; }
-  void end(const std::string& why);  // this site goes
+  void end(const std::string& why);  // this site leaves
 
  private:
   friend struct SiteParts;
@@ -94,16 +94,16 @@ class CoordinatorLink {
   SiteParts* all_ = nullptr;
   std::optional<LinkId> link_;
   std::uint32_t candidate_ = 0;
-  bool dial_out_ = false;         // DialCoordinator was asked, no answer yet
+  bool dial_out_ = false;         // DialCoordinator was sent, no answer yet
   TimePoint dial_at_ = kNever;    // the back-off's end
-  TimePoint answer_by_ = kNever;  // to a dial
+  TimePoint answer_by_ = kNever;  // the limit of a dial
   Duration backoff_ = kFirstBackoff;
   std::string last_reason_ = "no answer";
-  TimePoint lost_at_ = kNever;  // no coordinator since
+  TimePoint lost_at_ = kNever;  // since when there is no coordinator
   TimePoint last_heard_{};
   TimePoint next_heartbeat_ = kNever;
   std::uint64_t sequence_ = 0;
-  Duration heartbeat_ = default_config().heartbeat;  // until a coordinator has told its own
+  Duration heartbeat_ = default_config().heartbeat;  // until a coordinator announces its own
   Duration grace_ = default_config().link_grace;     // likewise
 };
 

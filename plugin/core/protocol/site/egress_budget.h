@@ -11,16 +11,16 @@ namespace collab::protocol {
 // What outlives a process.
 struct Egress {
   std::uint64_t spent = 0;  // bytes
-  std::uint64_t round = 0;  // bytes of a round, as lately
+  std::uint64_t round = 0;  // bytes that a round takes, as of late
   bool operator==(const Egress&) const = default;
 };
 
 class EgressBudget {
  public:
-  // In news(): the next round does not fit.
+  // The result of news() if the next round does not fit.
   static constexpr unsigned kOver = 100;
 
-  // `total` in bytes; 0: any number. `before`: by earlier processes of this site, which told of it.
+  // `total` in bytes; 0: no limit. `before`: sent by earlier processes of this site, which have reported it.
   explicit EgressBudget(std::uint64_t total, Egress before = {})
       : total_(total), before_(before), now_(before), told_(percent()) {}
 
@@ -29,15 +29,15 @@ class EgressBudget {
   [[nodiscard]] const Egress& so_far() const { return now_; }
   [[nodiscard]] std::uint64_t left() const { return total_ - std::min(total_, now_.spent); }
 
-  // By this process, in all: rounds, and what it has given to joiners between them.
+  // `bytes`: sent by this process in all, for rounds and to joiners between them.
   void sent(std::uint64_t bytes) { now_.spent = before_.spent + bytes; }
 
-  // A round has come about. Its exchange took `bytes`, which are among those sent.
+  // A round has ended. Its exchange took `bytes`, which sent() includes.
   void round_ended(std::uint64_t bytes) {
     now_.round = std::max(bytes, now_.round - now_.round / 4);  // attempts that fail cost more
   }
 
-  // What a round takes, and so how many can be paid.
+  // Whether the cost of a round is known, and how many rounds are left at that cost.
   [[nodiscard]] bool known() const { return now_.round != 0; }
   [[nodiscard]] std::uint64_t rounds_left() const { return left() / std::max<std::uint64_t>(1, now_.round); }
 
@@ -45,7 +45,7 @@ class EgressBudget {
   // The next round does not fit.
   [[nodiscard]] bool over() const { return on() && rounds_left() == 0; }
 
-  // The highest mark that was passed and has not been told of: 50, 80 or 95 percent, or kOver. 0: none.
+  // The highest mark that was passed and is not reported yet: 50, 80 or 95 percent, or kOver. 0: none.
   [[nodiscard]] unsigned news() {
     const unsigned reached = over() ? kOver : percent();
     if (reached <= told_) return 0;
@@ -54,7 +54,7 @@ class EgressBudget {
   }
 
  private:
-  // The highest mark that is spent; 0: none.
+  // The highest mark that was reached; 0: none.
   [[nodiscard]] unsigned percent() const {
     for (const unsigned mark : {95U, 80U, 50U}) {
       const std::uint64_t bytes = total_ / 100 * mark + (total_ % 100 * mark + 99) / 100;

@@ -5,7 +5,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr std::size_t kMaxFetches = 256;  // of one site, that wait for our anchor
+constexpr std::size_t kMaxFetches = 256;  // requests of one site that wait for our anchor
 
 }  // namespace
 
@@ -32,9 +32,8 @@ void HeldAnchor::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
   answer_fetches();
 }
 
-// A site that is told to fetch from us may hear of it before our own anchor is in place. It is answered once it is.
-// What we hold is given without a coordinator too. That we hold something else is said only once it is known to be the
-// newest.
+// A site may be told to fetch from us before our own anchor is in place. We answer once it is. We send what we hold
+// even without a coordinator. We send AnchorMoved only while active, when what we hold is known to be the newest.
 void HeldAnchor::answer_fetches() {
   if (!anchor_ || all_->membership.phase() == SitePhase::kInstalling || all_->round.is_applying()) return;
   const auto held = [this](const wire::FetchAnchor& fetch) { return is_of(fetch.run, fetch.round); };

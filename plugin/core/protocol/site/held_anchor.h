@@ -1,4 +1,4 @@
-// The anchor that is in place here, and the sites that wait to be given it.
+// The anchor that is in place here, and the sites that wait to fetch it.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -23,10 +23,10 @@ class HeldAnchor {
   [[nodiscard]] RoundId next_round() const { return RoundId{anchor_ ? anchor_->round.value + 1 : 0}; }
 
   void hold(const wire::Offer& anchor);
-  void has_digest(const Digest& digest);  // other than was thought
-  void announce();                        // the coordinator that it is in place
+  void has_digest(const Digest& digest);  // the anchor has another digest than was thought
+  void announce();                        // tells the coordinator that it is in place
 
-  // ---- asked of us; perhaps before it is in place
+  // ---- other sites fetch it, perhaps before it is in place
   void on_fetch(LinkId link, const wire::FetchAnchor& fetch);
   void answer_fetches();
   void forget(LinkId link) { fetches_.erase(link); }

@@ -9,32 +9,32 @@
 namespace collab::protocol {
 namespace {
 
-// While neither swarm has agreed on far more than the other, the larger stays, and it grows with each site that comes
-// over. Of two of the same size, the later run stays.
+// If neither swarm has agreed on far more than the other, the larger one stays, and grows with each site that comes
+// over. If both have the same size, the later run stays.
 bool outranks(const wire::Leads& there, const wire::Leads& here) {
   if (is_far_ahead(there.round, here.round)) return true;
   if (is_far_ahead(here.round, there.round)) return false;
   return std::tie(there.members, there.run) > std::tie(here.members, here.run);
 }
 
-// A site may wait for others with far more than was agreed on there. It does not give that up: the others may come
-// back, or an operator says that they will not. Of two that have agreed on about as much, the one that leads stays. One
-// that has not begun gives way to sites that come.
+// A waiting site may hold far more than that swarm has agreed on. It does not give that up: the missing sites may come
+// back, or an operator says that they will not. If both have agreed on about as much, the swarm that leads stays. A
+// swarm at round 0 gives way to sites that come, so they may go there.
 bool waits_with_more(const wire::Leads& there, const Acceptor& acceptor) {
   const wire::Offer& agreed = acceptor.agreed();
   return !acceptor.voters().empty() && there.run != agreed.run && there.round.value > 0 &&
          is_far_ahead(agreed.round, there.round);
 }
 
-// A candidate where more sites wait is better; if equally many wait, the one with the lower name is. So all sites
-// come together, whichever candidates they know and can reach.
+// A candidate where more sites wait is better; if equally many wait, the one with the lower run is. So all sites come
+// together, whichever candidates they know and can reach.
 bool waits_better(const wire::Leads& there, const wire::Leads& here) {
   return there.members > here.members || (there.members == here.members && there.run < here.run);
 }
 
 }  // namespace
 
-// No candidate leads here, or nothing was agreed on yet. Or the holder of the anchor to install is gone.
+// True if no candidate leads here, if nothing was agreed on yet, or if the holder of the anchor to install is gone.
 bool Inquiry::waits() const {
   const SitePhase phase = all_->membership.phase();
   return phase == SitePhase::kWaiting || (phase == SitePhase::kInstalling && here_ && !here_->leads) ||
@@ -43,8 +43,7 @@ bool Inquiry::waits() const {
 
 bool Inquiry::asks_here() const { return waits() || all_->membership.phase() == SitePhase::kInstalling; }
 
-// The sites that train here are at another generation, or may come back at one. Elsewhere this site's own may have
-// begun.
+// True if the sites here train another generation, or may come back at one. This site's own may have begun elsewhere.
 bool Inquiry::held() const {
   return all_->membership.phase() == SitePhase::kAsking && all_->membership.join_sent() && all_->membership.is_held();
 }
@@ -61,11 +60,11 @@ void Inquiry::on_tick() {
   last_ = (last_ + 1) % count;
   if (last_ == all_->coordinator.candidate()) last_ = (last_ + 1) % count;
   of_ = last_;
-  // All of them once per grace.
+  // So that each is asked once per grace.
   const Duration each =
       std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));
-  // Uneven: otherwise the looks might keep step with the rounds. Then two swarms could each find their own better, for
-  // ever.
+  // The intervals vary. Otherwise inquiries might keep step with the rounds, and two swarms could each find their own
+  // better for ever.
   looks_ = (looks_ + 1) % 8;
   const Duration uneven = each * looks_ / 16;
   next_ = later(all_->now, waits() || held() ? kLeastAnswerLimit : each + uneven);
@@ -106,7 +105,7 @@ void Inquiry::end(const std::string& why) {
   link_.reset();
   of_.reset();
   const TimePoint soon =
-      later(all_->now, all_->coordinator.heartbeat());  // a site that waits goes through a long list in good time
+      later(all_->now, all_->coordinator.heartbeat());  // a waiting site gets through a long list in good time
   next_ = waits() || held() ? soon : std::max(next_, soon);
 }
 
@@ -130,8 +129,8 @@ void Inquiry::on_leads(const wire::Leads& leads) {
   if ((leads.leads && !is_of_ours(leads)) || !inquires() || !all_->coordinator.link()) return;
   std::string what;
   if (const std::optional<wire::Leads> swarm = swarm_here()) {
-    // Of two that lead one run, the earlier has lost its majority. Its members find that out, but a waiting site does
-    // not.
+    // If two candidates lead one run, the one at the earlier round has lost its majority. Its members find that out,
+    // but a waiting site does not.
     const bool same_run = leads.run == swarm->run;
     const bool better = same_run ? waits() && leads.round > swarm->round : outranks(leads, *swarm);
     if (!leads.leads || !better) return;

@@ -23,13 +23,13 @@ struct SiteParts;
 class Inquiry {
  public:
   [[nodiscard]] bool is_over(LinkId link) const { return link_ == link; }
-  // What the candidate here says of itself, with each heartbeat, to sites that ask.
+  // The last answer of this site's own candidate, which sites may ask with each heartbeat.
   [[nodiscard]] const std::optional<wire::Leads>& here() const { return here_; }
-  [[nodiscard]] bool waits() const;      // this site: no candidate leads, or nothing was agreed on yet
+  [[nodiscard]] bool waits() const;      // no candidate leads here, or nothing was agreed on yet
   [[nodiscard]] bool asks_here() const;  // with each heartbeat
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void begin_asking(Duration soon);  // to be let in, here; after so long others are asked too
+  void begin_asking(Duration soon);  // to be let in here; after `soon` others are asked too
   void not_before(TimePoint time) { next_ = time; }
   void stays_until(TimePoint time) { stays_until_ = time; }
   void on_here(const wire::Leads& leads) { here_ = leads; }
@@ -39,7 +39,7 @@ class Inquiry {
   void on_closed(const std::string& why);
   void on_leads(const wire::Leads& leads);
   void close_link(const std::string& why);
-  void on_tick();  // another candidate is asked, once in a while
+  void on_tick();  // asks another candidate, once in a while
 
  private:
   friend struct SiteParts;
@@ -55,9 +55,9 @@ class Inquiry {
   TimePoint stays_until_{};  // the candidate here is being elected: leaving now delays that
   std::optional<std::uint32_t> of_;
   std::optional<LinkId> link_;
-  std::uint32_t last_ = 0;  // asked
+  std::uint32_t last_ = 0;  // the candidate asked last
   TimePoint next_{};
-  int looks_ = 0;  // modulo 8
+  int looks_ = 0;  // inquiries so far, modulo 8
 };
 
 }  // namespace collab::protocol

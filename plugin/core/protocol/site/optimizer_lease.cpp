@@ -18,8 +18,8 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::uint32_t kMaxPartsOut = 64;  // to one fetcher: more than an honest one asks for ahead
-constexpr std::uint32_t kMostTold = 4;      // to one fetcher, too
-// From the end of one copy to the next. A site that asks and goes, again and again, must not cost a copy each step.
+constexpr std::uint32_t kMostTold = 4;      // answers to one fetcher, likewise
+// The least time from the end of one copy to the next. A site that asks again and again must not cost a copy each step.
 constexpr Duration kBetweenCopies = std::chrono::seconds(5);
 
 }  // namespace

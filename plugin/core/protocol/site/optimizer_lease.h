@@ -20,7 +20,7 @@ struct LeaseAsked {
   LinkId from;
   wire::FetchOptimizer asked;
 };
-struct LeaseMade {  // the copy that was wanted; no bytes: there is none, because of `reason`
+struct LeaseMade {  // the copy that was wanted; 0 bytes: there is none, because of `reason`
   std::uint64_t bytes = 0;
   Digest digest;
   std::string description;
@@ -29,14 +29,14 @@ struct LeaseMade {  // the copy that was wanted; no bytes: there is none, becaus
 struct LeaseOver {  // the link is gone, and what was on its way over it
   LinkId link;
 };
-struct LeasePartSent {  // it left; its place is free
+struct LeasePartSent {  // the part has left; its place is free
   LinkId link;
 };
 struct LeaseTick {};
 using LeaseEvent = std::variant<LeaseAsked, LeaseMade, LeaseOver, LeasePartSent, LeaseTick>;
 
 struct MakeCopy {};  // between two steps; answered by LeaseMade
-struct DropCopy {};  // or do not make it any more
+struct DropCopy {};  // or stop making it
 struct SendOptimizerState {
   LinkId to;
   wire::OptimizerState message;
@@ -63,7 +63,7 @@ class OptimizerLease {
  private:
   struct Fetcher {
     TimePoint heard{};
-    std::uint32_t told = 0;  // of the copy, that many times
+    std::uint32_t told = 0;  // how often it was told of the copy
   };
 
   void on(const LeaseAsked& event);
@@ -72,7 +72,7 @@ class OptimizerLease {
   void on(const LeasePartSent& event);
   void on(const LeaseTick&);
   void ask_for_copy(LinkId from);
-  // Unless one was made a moment ago, or parts of one keep it in memory: then a little later.
+  // Asks for a copy. Waits first if the last one is recent, or if parts on their way keep it in memory.
   void make_copy();
   void retry_copy();
   void close_unresponsive_fetchers();
@@ -82,11 +82,11 @@ class OptimizerLease {
 
   Duration limit_;
   std::map<LinkId, Fetcher> fetchers_;  // sites that wait for the copy, or take it
-  // Parts, by link: also to those that have given the copy back since.
+  // Parts on their way, by link; also to sites that have given the copy back since.
   std::map<LinkId, std::uint32_t> in_flight_;
   bool wanted_ = false;
   TimePoint next_copy_{};            // none is made before
-  TimePoint parts_end_by_ = kNever;  // of the copy that was dropped
+  TimePoint parts_end_by_ = kNever;  // limit for parts of a dropped copy
   wire::OptimizerState held_;        // snapshot 0: no copy is held
   std::uint64_t snapshots_ = 0;
   // The state of the step under way.

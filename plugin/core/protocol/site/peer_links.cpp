@@ -85,7 +85,7 @@ void PeerLinks::on_keys(const wire::Keys& told) {
     std::vector<LinkId> arrived;
     for (const auto& [link, peer] : peers_) {
       if (peer.site != each.site) continue;
-      if (peer.state == Peer::State::kGreeting) greet(link);  // the other may know the new key only
+      if (peer.state == Peer::State::kGreeting) greet(link);  // the peer may know only the new key
       if (peer.state == Peer::State::kUnlisted && is_authenticated(peer)) arrived.push_back(link);
     }
     for (const LinkId link : arrived) answer(link);
@@ -105,7 +105,7 @@ const PeerLinks::Peer* PeerLinks::on_message(LinkId link, const std::string& wha
   }
   if (peer->second.state == Peer::State::kAnswered) use(link);
   const auto still = peers_.find(link);
-  return still == peers_.end() ? nullptr : &still->second;  // another link to the same site may stay
+  return still == peers_.end() ? nullptr : &still->second;  // the other link to the same site may have been kept
 }
 
 void PeerLinks::on_connected(const PeerConnected& event) {
@@ -169,7 +169,7 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
   make_room_for_unknown();
 }
 
-// The oldest makes room. However many unknown sites say Hello, one that the roster lists in a moment gets in.
+// The oldest unknown link makes room. However many unknown sites say Hello, a site about to be listed gets in.
 void PeerLinks::make_room_for_unknown() {
   std::size_t unknown = 0;
   auto oldest = peers_.end();
@@ -268,7 +268,7 @@ bool PeerLinks::dial(SiteId site) {
   return true;
 }
 
-// If no site answers, a dial ends only after a while. So the sites have their turns.
+// A dial without an answer ends only after a while. So the sites are dialled in turn.
 void PeerLinks::dial_everyone() {
   if (!all_->membership.self() || !cannot_be_dialled()) return;
   auto out =

@@ -1,4 +1,4 @@
-// Links between sites: who dials, who is who.
+// Links between sites: which side dials, and which site is at the other end.
 //
 //   dialled by us:    connected --our Hello--> greeting --its Hello, our Heartbeat----------------> usable
 //   dialled by them:  --its Hello--> unlisted --the roster lists it: our Hello--> answered --its--> usable
@@ -35,18 +35,18 @@ class PeerLinks {
     State state = State::kUnlisted;
     SiteId site;
     std::string name;
-    std::string address;   // as the roster had it: of another process it is another one
-    Digest key{};          // that it has shown; dialled by us: that we have
+    std::string address;   // as the roster listed it; another process has another one
+    Digest key{};          // that it has shown, or that we have if we dialled
     bool dialled = false;  // by us
     TimePoint since{};
   };
 
   [[nodiscard]] bool knows(LinkId link) const { return peers_.contains(link); }
-  [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;  // that has said Hello on it
+  [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;  // the site that said Hello on it
   [[nodiscard]] std::optional<LinkId> link_to(SiteId site) const;  // a usable one
   [[nodiscard]] bool linked(SiteId site) const { return link_of_.count(site) != 0; }
   [[nodiscard]] bool cannot_be_dialled() const;  // this site
-  // Why dials to a site have not succeeded; none: it was not dialled of late.
+  // Why dials to a site have not succeeded; none if it was not dialled lately.
   [[nodiscard]] std::optional<std::string> last_reason(SiteId site) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
@@ -55,7 +55,7 @@ class PeerLinks {
   void on_keys(const wire::Keys& told);
   void on_notice(const wire::Notice& notice);
   void on_hello(LinkId link, const wire::Hello& hello);
-  // Who sends this, unless it may not: then the link is gone, and it is null.
+  // The peer that sends this message. Null if it may not; then the link is closed.
   [[nodiscard]] const Peer* on_message(LinkId link, const std::string& what);
   void on_connected(const PeerConnected& event);
   void on_dial_failed(SiteId site, const std::string& why);
@@ -63,13 +63,13 @@ class PeerLinks {
   void on_tick();
 
   // ---- what others ask for
-  bool dial(SiteId site);  // unless a dial is out or its back-off runs: whether it does
-  void dial_everyone();    // for a site that cannot be dialled: so many at once, in turn
+  bool dial(SiteId site);  // true if it dials: no dial is out, and no back-off runs
+  void dial_everyone();    // if this site cannot be dialled: kMaxDials at once, in turn
   void forget_dial(SiteId site) { dials_.erase(site); }
   void close_link(LinkId link, const std::string& why);
-  void close_link_to(SiteId site, const std::string& why);  // where a link is usable
+  void close_link_to(SiteId site, const std::string& why);  // if a link is usable
   void close_each_link(const std::string& why);
-  void end(const std::string& why);  // this site goes: nothing is pursued any more
+  void end(const std::string& why);  // this site leaves: nothing is pursued any more
 
  private:
   friend struct SiteParts;
@@ -77,26 +77,26 @@ class PeerLinks {
   // Dials to a site that have not succeeded.
   struct Dial {
     bool out = false;
-    TimePoint at = kNever;  // the next try; or the limit of the one that is out
+    TimePoint at = kNever;  // the next try, or the limit of the dial that is out
     Duration backoff = kFirstBackoff;
     std::string last_reason = "no answer";
     void over(TimePoint now);
   };
   [[nodiscard]] bool is_in_roster(const Peer& peer) const;
-  [[nodiscard]] bool is_authenticated(const Peer& peer) const;  // it is who it says it is
+  [[nodiscard]] bool is_authenticated(const Peer& peer) const;  // its key proves which site it is
   void greet(LinkId link);
   void answer(LinkId link);  // dialled by them, and listed
   void use(LinkId link);
   void forget(LinkId link, const std::string& why);
   void make_room_for_unknown();
-  void pursue();  // what waits for links
+  void pursue();  // retries what waits for links
 
   SiteParts* all_ = nullptr;
   std::map<LinkId, Peer> peers_;
   std::map<SiteId, LinkId> link_of_;  // the usable link to a site
   std::map<SiteId, Dial> dials_;
   SiteId next_to_dial_{};   // by dial_everyone(), or the first after it
-  bool dials_out_ = false;  // nobody gets through to our address
+  bool dials_out_ = false;  // no site gets through to our address
 };
 
 }  // namespace collab::protocol

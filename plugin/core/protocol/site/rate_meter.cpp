@@ -31,7 +31,7 @@ void RateMeter::set_busy(TimePoint now, bool busy) {
   if (busy || idle_since_ == kNever) idle_since_ = busy ? kNever : now;
 }
 
-// What arrived at the first mark of a window was on its way before.
+// Bytes at the first mark of a window do not count: they were on their way before.
 double RateMeter::sample() const {
   if (marks_.empty()) return 0;
   const Duration window = std::max(kLeastWindow, (marks_.back().at - marks_.front().at) / kWindowsPerRound);

@@ -1,4 +1,4 @@
-// How fast one direction of a site's line is, from what it carries in rounds: nothing is sent to find out.
+// Estimates the rate of one direction of a site's line from the traffic of rounds. Nothing is sent just to measure.
 //
 // A round shows the speed of the line only while there is something to carry: a site that waits for others looks slow.
 // So a round's sample is its best sustained rate, over windows of at least 300 ms and at least a quarter of the time
@@ -20,12 +20,12 @@ namespace collab::protocol {
 class RateMeter {
  public:
   static constexpr Duration kLeastWindow{300'000};
-  static constexpr Duration kGrain{10'000};  // payloads this close to each other are looked at as one
+  static constexpr Duration kGrain{10'000};  // payloads this close to each other count as one
   static constexpr int kWindowsPerRound = 4;
   static constexpr int kMostIdle = 4;       // a window counts for at least this part of its length
-  static constexpr double kFall = 1.0 / 8;  // of the way down to a sample below
+  static constexpr double kFall = 1.0 / 8;  // of the way down to a lower sample
 
-  // What has been seen since the last call becomes a sample; a round begins.
+  // Makes a sample of what was seen since the last call, and begins a round.
   void begin_round();
   void add(TimePoint now, std::uint64_t bytes);  // that have arrived, or are known to have arrived at the other side
   // Something is on its way from now on, or nothing is. Without any call the meter assumes that something always is.
@@ -42,7 +42,7 @@ class RateMeter {
   [[nodiscard]] double sample() const;  // kbit/s; 0: none
 
   std::vector<Mark> marks_;
-  TimePoint opened_{};  // the last mark
+  TimePoint opened_{};  // when the last mark was opened
   Duration idle_{};
   TimePoint idle_since_ = kNever;
   double estimate_ = 0;

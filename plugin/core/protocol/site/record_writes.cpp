@@ -29,7 +29,7 @@ void RecordWrites::on_persisted(const Persisted& event) {
   written_ = std::max(written_, event.number);
   since_ = written_ >= asked_ ? kNever : all_->now;
   if (!event.why.ok()) {
-    // The disk may hold less than what the site has said. So this memory must not be counted on.
+    // The disk may hold less than the site has sent. So this acceptor must not be counted on.
     if (!mutant(Mutant::kAcceptorAfterFailedWrite)) all_->acceptor.renounce();
     held_.clear();
     if (all_->coordinator.link() && all_->membership.phase() != SitePhase::kLeaving) {

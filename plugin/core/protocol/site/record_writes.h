@@ -1,4 +1,4 @@
-// A site's record on its way to be durable, and what may be said once it is.
+// Writes a site's record, and holds back messages that may be sent only once it is durable.
 //
 //   said --asked to be durable--> held back --durable--> sent
 //                                     +--not written, or not within the grace: the coordinator is left
@@ -19,9 +19,9 @@ class RecordWrites {
  public:
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void keep();                                    // durable before long; nothing waits for it
+  void keep();                                    // writes the record; no message waits for it
   void send_when_durable(wire::Message message);  // to the leader
-  void take_back_done();                          // what was accepted is given up, and a later record does not hold it
+  void take_back_done();                          // drops a held Done: its attempt is given up
   void on_persisted(const Persisted& event);
   void on_tick();
 
@@ -37,7 +37,7 @@ class RecordWrites {
   SiteParts* all_ = nullptr;
   std::uint64_t asked_ = 0;
   std::uint64_t written_ = 0;
-  TimePoint since_ = kNever;  // the oldest that is on its way
+  TimePoint since_ = kNever;  // the oldest write that is under way
   std::vector<Held> held_;
 };
 

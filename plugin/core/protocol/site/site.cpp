@@ -13,7 +13,7 @@
 //   Commit               SiteRound           the outer step, then `AnchorInstalled`; if it trains, at the next trigger
 //   RoundSkipped         SiteRound           it trains on; the anchor stands
 //   Notice               SiteMembership      a line in the log,
-//                        PeerLinks           and where other sites cannot dial this site, it dials the others
+//                        PeerLinks           and if other sites cannot dial this site, it dials the others
 //   MemberLeft           Acceptor            marked in the membership, and written
 //   LeaveAck             SiteMembership      it has left
 //   Leads                Inquiry             how many wait here, to be compared with what other candidates say
@@ -120,7 +120,7 @@ void take(SiteParts& all, LinkId link, const PeerLinks::Peer& peer, const wire::
 void take(SiteParts& all, LinkId link, const PeerLinks::Peer&, const wire::OptimizerState& what) {
   all.optimizer.on_state(link, what);
 }
-void take(SiteParts&, LinkId, const PeerLinks::Peer&, const wire::Chunk&) {}  // of the data plane
+void take(SiteParts&, LinkId, const PeerLinks::Peer&, const wire::Chunk&) {}  // the data plane takes it
 void take(SiteParts&, LinkId, const PeerLinks::Peer&, const wire::Heartbeat&) {}
 template <typename Other>
 void take(SiteParts& all, LinkId, const PeerLinks::Peer& peer, const Other& what) {

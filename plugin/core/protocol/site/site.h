@@ -20,7 +20,7 @@ struct SiteConfig {
   std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
   Duration join_timeout = default_config().join_timeout;
   Duration round_timeout = default_config().round_timeout;
-  Duration link_grace = default_config().link_grace;  // this site's own; a coordinator tells the one that counts
+  Duration link_grace = default_config().link_grace;  // until a coordinator announces the one that counts
   WeightBy weight = default_config().weight;
   TermLimit terms{};
 };
@@ -31,7 +31,7 @@ class Site {
   ~Site();
   Site(Site&&) noexcept;
   Site& operator=(Site&&) noexcept;
-  // A second machine in the same state: from there on each goes its own way.
+  // A copy of this machine in the same state; from then on the two are independent.
   Site(const Site& other);
   Site& operator=(const Site& other);
 
@@ -40,17 +40,17 @@ class Site {
   // The member that said Hello on this link, if any: the only `from` its chunks may carry.
   [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
   [[nodiscard]] bool knows(LinkId link) const;  // its peer has said Hello
-  // Where it is a member, and how often it says there that it is alive. While an action takes long, the runtime says
-  // so.
+  // The link to the coordinator where it is a member, and the interval of heartbeats there. While an action takes long,
+  // the runtime sends them.
   [[nodiscard]] std::optional<LinkId> member_at() const;
   [[nodiscard]] Duration heartbeat() const;
-  // As it stands now: to be kept with the anchor, which never travels without it.
+  // The record as it stands now. It is kept with the anchor, which never travels without it.
   [[nodiscard]] wire::Record record() const;
   // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".
   [[nodiscard]] std::string waiting_for(TimePoint now) const;
 
  private:
-  friend struct Inside;  // shows tests what it knows (tests/sim/explorer)
+  friend struct Inside;  // lets tests read the state (tests/sim/explorer)
   std::unique_ptr<SiteParts> parts_;
 };
 

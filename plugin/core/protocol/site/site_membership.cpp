@@ -18,7 +18,7 @@ constexpr Duration kClocksDiffer = std::chrono::minutes(1);  // a site's clock a
 constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
 constexpr Duration kDepartLimit = std::chrono::seconds(2);  // to find a coordinator that can be told
 
-// All other kinds that a coordinator may name count as one: each kind is counted by itself where it is told.
+// All other kinds that a coordinator may name count as one, because each kind is counted by itself in reports.
 std::string known_kind(const std::string& event) {
   constexpr std::array<std::string_view, 9> kKnown{
       kDialOut, kWait, kMinority, kForget, kRefused, "same-data", "state-not-used", "declined", "buffers"};
@@ -55,7 +55,7 @@ void SiteMembership::begin_seeking() {
   anchor_by_ = kNever;
 }
 
-// The site offers what it will hold, so it waits for a commit that is being applied.
+// Join offers the anchor that the site will hold, so it waits until a commit under way is applied.
 void SiteMembership::begin_asking() {
   phase_ = SitePhase::kAsking;
   join_sent_ = false;
@@ -76,7 +76,7 @@ void SiteMembership::send_join() {
   hold_.reset();
   const auto& coordinators = all_->config.coordinators;
   Duration soon = 2 * all_->coordinator.heartbeat();
-  // A site that was never let in gives up soon: until then it has asked each candidate.
+  // A site that was never let in gives up soon, and must have asked each candidate by then.
   if (!was_member_) soon = std::min(soon, all_->config.join_timeout / (2 * static_cast<int>(coordinators.size())));
   all_->inquiry.begin_asking(soon);
   all_->coordinator.begin_heartbeats();
@@ -101,7 +101,7 @@ void SiteMembership::on_refuse(const wire::Refuse& refuse) {
   all_->coordinator.drop(refuse.reason);
 }
 
-// Hold is told each heartbeat. If it is told no more, the coordinator asks this site for promises now, and no longer
+// The coordinator repeats Hold with each heartbeat. If it stops, it now asks this site for promises, and no longer
 // answers by itself.
 bool SiteMembership::is_held() const {
   return hold_ && (all_->now < later(held_at_, 2 * all_->coordinator.heartbeat()) || mutant(Mutant::kHeldForEver));
@@ -219,11 +219,11 @@ void SiteMembership::installed(const wire::InstallAnchor& install) {
   all_->out.emplace_back(JoinDone{*self_, install.run, install.round, all_->round.period()});
 }
 
-// A site that was let in may ask for as long again: before it first trains, once.
+// A site that was let in may ask for as long again, but only once before it first trains.
 void SiteMembership::coordinator_lost() {
   if (phase_ == SitePhase::kActive || !std::exchange(asks_again_, true)) may_ask_for(all_->config.join_timeout);
   if (phase_ != SitePhase::kActive) return;
-  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // to come back, if it knows nothing
+  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // for a coordinator that knows nothing
 }
 
 // ---- out -------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ void SiteMembership::depart(const Depart& event) {
   if (!join_done_) leave_done();
 }
 
-// The others go on counting this site's name. So the memory behind that name must be dead before they do.
+// The others will count this site by name. So its acceptor must be dead before they do.
 void SiteMembership::send_leave() {
   all_->installation.drop();
   if (!mutant(Mutant::kAcceptorAfterLeave)) all_->acceptor.renounce();

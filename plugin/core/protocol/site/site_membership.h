@@ -32,10 +32,10 @@ namespace collab::protocol {
 struct SiteParts;
 
 enum class SitePhase : std::uint8_t {
-  kIdle,        // Begin has not come
+  kIdle,        // before Begin
   kDialing,     // a dial is under way, or waits for its back-off
   kAsking,      // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
-  kWaiting,     // welcomed; InstallAnchor comes once enough sites are there, or once our own trigger has
+  kWaiting,     // welcomed; InstallAnchor comes once enough sites are there, or at our own trigger
   kInstalling,  // the swarm's anchor is being put in place
   kActive,      // a member
   kLeaving,     // Leave is sent
@@ -49,11 +49,11 @@ class SiteMembership {
   [[nodiscard]] bool over() const { return phase_ == SitePhase::kLeft || phase_ == SitePhase::kFailed; }
   [[nodiscard]] bool is_let_in() const;  // and does not leave
   [[nodiscard]] bool is_outside() const { return phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking; }
-  // As given by Begin; what changes is kept current.
+  // As given by Begin, with later changes applied.
   [[nodiscard]] const wire::Join& join() const { return join_; }
   [[nodiscard]] const std::optional<SiteId>& self() const { return self_; }
   [[nodiscard]] bool was_member() const { return was_member_; }  // welcomed once
-  [[nodiscard]] bool join_done() const { return join_done_; }    // JoinDone was told
+  [[nodiscard]] bool join_done() const { return join_done_; }    // JoinDone was sent
   [[nodiscard]] bool join_sent() const { return join_sent_; }    // to this coordinator
   // Its coordinator has told it to wait for another generation, and still does.
   [[nodiscard]] bool is_held() const;
@@ -70,23 +70,23 @@ class SiteMembership {
   void on_hold(const wire::Hold& told);
   void on_welcome(const wire::Welcome& welcome);
   void on_prepare(const wire::Prepare& prepare);
-  [[nodiscard]] bool leaves_for(TermId term);  // its coordinator, whose term is above what the clock allows
+  [[nodiscard]] bool leaves_for(TermId term);  // true if the term is above what the clock allows
   void on_accept(const wire::Accept& accept);
   void on_notice(const wire::Notice& notice);
   void on_leave_ack();
-  void on_ask_tick();   // dialling, asking: not without end
-  void on_wait_tick();  // waiting: likewise
+  void on_ask_tick();   // limits dialling and asking
+  void on_wait_tick();  // limits waiting
   void on_leave_tick();
   // ---- from other parts
   void begin_seeking();  // a coordinator
-  void begin_asking();   // one that was found
+  void begin_asking();   // a coordinator that was found
   void begin_waiting();  // for another anchor than the one it was to install
   void begin_installing();
   void becomes_active();
   void installed(const wire::InstallAnchor& install);
   void coordinator_lost();
   void applied();      // the commit that Join waited for
-  void resend_join();  // to the same coordinator: others wait by what Join said
+  void resend_join();  // to the same coordinator, which judges by what Join says
   void may_ask_for(Duration limit);
   void take_generation(std::uint32_t generation) { join_.generation = generation; }
   void offer(const wire::Offer& offer) { join_.offer = offer; }
@@ -109,13 +109,13 @@ class SiteMembership {
   bool join_done_ = false;
   bool join_sent_ = false;
   TimePoint give_up_ = kNever;        // join_timeout after Begin or after the loss
-  TimePoint anchor_by_ = kNever;      // the InstallAnchor after Welcome
+  TimePoint anchor_by_ = kNever;      // limit for InstallAnchor after Welcome
   std::string told_;                  // which sites the candidates wait for, as one said
   std::optional<std::string> hold_;   // which sites this one waits for, as its coordinator said
-  TimePoint held_at_{};               // when that was told last
+  TimePoint held_at_{};               // when Hold came last
   bool was_held_ = false;             // at any coordinator
   bool asks_again_ = false;           // it had been let in, and lost that coordinator before it trained
-  std::optional<wire::Leave> leave_;  // this site leaves: to be said to the coordinator, once there is one
+  std::optional<wire::Leave> leave_;  // this site leaves; sent once there is a coordinator
   TimePoint leave_by_ = kNever;
 };
 

@@ -1,19 +1,19 @@
-// The parts of a site, and what all of them may use: configuration, time, and the list of what is to be done.
+// The parts of a site, and what all of them may use: configuration, time, and the list of actions.
 //
 //   coordinator   the link to a coordinator: finding one, being heard by it, losing it
 //   membership    this site's way into the swarm and out of it
-//   inquiry       whether another candidate leads a swarm that it is better to be in
+//   inquiry       whether another candidate leads a better swarm
 //   acceptor      what this site has promised and accepted
-//   writes        its record on the way to be durable, and what is said once it is
-//   roster        who is a member, and the keys of members
+//   writes        writes of its record, and messages held back until it is durable
+//   roster        the members, and their keys
 //   peers         links to other sites
-//   held          the anchor in place here, and who waits to be given it
+//   held          the anchor in place here, and the sites that wait to fetch it
 //   installation  another anchor on its way into place
 //   round         ready, an attempt, done, the commit
 //   optimizer     a copy of the optimizer's state, from another member
 //
-// Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. Site (site.h)
-// routes events to them.
+// Each part has private fields. To change another part's fields, it calls that part over `all_`. Site (site.h) routes
+// events to them.
 //
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once
@@ -40,7 +40,7 @@ namespace collab::protocol {
 
 struct SiteParts {
   explicit SiteParts(SiteConfig c);
-  SiteParts(const SiteParts&) = default;  // the copy's parts refer to the one that was copied until it is bound
+  SiteParts(const SiteParts&) = default;  // its parts refer to the original until bind() is called
   SiteParts& operator=(const SiteParts&) = delete;
   ~SiteParts() = default;
 
@@ -65,7 +65,7 @@ struct SiteParts {
     out.emplace_back(make_note(level, std::move(event), std::move(text)));
   }
   [[nodiscard]] std::string name_of(SiteId site) const;
-  void bind();  // parts ask each other over this struct
+  void bind();  // parts call each other over this struct
 };
 
 }  // namespace collab::protocol

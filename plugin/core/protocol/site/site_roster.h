@@ -17,7 +17,7 @@ class SiteRoster {
   [[nodiscard]] bool lists(SiteId site) const { return members_.count(site) != 0; }
   [[nodiscard]] const wire::Member* find(SiteId site) const;  // null: it is not listed
   [[nodiscard]] bool is_key_of(SiteId site, const Digest& key) const;
-  [[nodiscard]] const Digest* key_of(SiteId site) const;  // null: it was not told
+  [[nodiscard]] const Digest* key_of(SiteId site) const;  // null: not known
 
   void replace(const std::vector<wire::Member>& members);
   void forget_members() { members_.clear(); }  // their keys hold until the next list

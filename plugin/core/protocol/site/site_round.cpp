@@ -25,7 +25,7 @@ double weight_of(WeightBy by, const Counted& uncounted) {
   return 0;
 }
 
-// If the other side cannot be reached from here, it may reach this site. For so long one of the two dials, then both.
+// For this long only one of the two sites dials, then both: a site that cannot be reached from here may reach this one.
 constexpr Duration kOneDials = std::chrono::seconds(3);
 
 }  // namespace
@@ -43,7 +43,7 @@ bool SiteRound::is_counted(const wire::InstallAnchor& install) const {
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not.
 // If the coordinator does not know, it counts as being there, so that nothing is ever counted twice.
 void SiteRound::rebase(const wire::InstallAnchor& install, bool received) {
-  // The same anchor under another name: nothing is in it. But others may have what this site put into the next round.
+  // The same anchor under another name has nothing new in it. But others may have our contribution to the next round.
   const bool counts = is_counted(install);
   if (!received && !round_.declined && !counts) return forget();
   std::string what = "none of it has been counted yet";
@@ -131,11 +131,10 @@ void SiteRound::on_unfit(const ContributionUnfit& event) {
 
 void SiteRound::on_exchange_failed(const ExchangeFailed& event) {
   if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
-  // Over a link that is made anew, nothing of before counts as delivered. A site that was lost and is back has a new
-  // link.
+  // On a new link, nothing sent before counts as delivered. A site that was lost and is back has a new link already.
   const wire::Participant* const peer = participant_of(*round_.start, event.peer);
   if (peer == nullptr || peer->here) all_->peers.close_link_to(event.peer, event.reason);
-  if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
+  if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // unless link_lost() did
 }
 
 void SiteRound::send_ready() {
@@ -144,8 +143,8 @@ void SiteRound::send_ready() {
   const bool waits = round_.phase == Phase::kReady || round_.phase == Phase::kDone;
   if (!heard || !waits || round_.ready_sent) return;
   round_.ready_sent = true;
-  // What was put into an attempt before the parameters moved on may still be committed, by a leader that hears of it.
-  // Until another anchor tells, nothing more is contributed: it could not be told from what came before.
+  // A contribution made before the parameters moved on may still be committed, by a leader that hears of it. Nothing
+  // more is contributed until another anchor tells, because the two could not be told apart.
   const bool open = work_.is_set_aside() && !mutant(Mutant::kContributedTwice);
   const Counted all{round_.trigger.samples, round_.trigger.steps};
   const RoundId next = all_->held.next_round();
@@ -183,7 +182,7 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
   if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
     return "this site is at round " + std::to_string(all_->held.anchor()->round.value);
   }
-  // A newer term counts anew: the numbers of two terms wrap around.
+  // A newer term starts its own numbers, which may have wrapped around.
   if (round_.start && start.term <= round_.start->term && start.attempt <= round_.start->attempt)
     return "a later attempt is known";
   const wire::Join& join = all_->membership.join();
@@ -217,8 +216,8 @@ void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
     all_->note(Note::Level::kWarning, "ignored",
                "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
                    " was formed, but " + why + " [round.start-ignored]");
-    // Our Ready had crossed what ended it. The leader counts on us and would wait, but it notices a link that closes.
-    // The site dials again at once, as a Leave may be due. A site that leaves says so on this link.
+    // Our Ready crossed the message that made it void. The leader counts on us and would wait, but it notices a closed
+    // link. The site dials again at once, as a Leave may be due. A site that leaves says so on this link.
     if (!is_ready() && !all_->membership.leaves() && !mutant(Mutant::kStartIgnoredInSilence)) {
       const std::uint32_t candidate = all_->coordinator.candidate();
       all_->coordinator.drop("it counts on this site, which is not ready");
@@ -279,7 +278,7 @@ void SiteRound::start_exchange() {
     all_->peers.forget_dial(p.site);
   }
   round_.phase = Phase::kExchanging;
-  // From here on the others may hold all of it. A successor may commit the attempt without us.
+  // From here on the others may hold our whole contribution. A successor may commit the attempt without us.
   const RoundId round = round_.start->round;
   if (contributes()) work_.contribute(round_.trigger, fragments().in_turn(round), round_.start->attempt);
   all_->out.emplace_back(StartExchange{*round_.start, *all_->membership.self(), std::move(links)});
@@ -311,12 +310,12 @@ void SiteRound::lose_exchange_link(SiteId peer, const std::string& why) {
   }
 }
 
-// It was applied while this site asked to be let in. The leader cannot know that.
+// The commit was applied while this site asked to be let in. The leader cannot know that.
 void SiteRound::confirm(const wire::Commit& commit) {
   if (commit.round != all_->held.anchor()->round || all_->membership.phase() != SitePhase::kWaiting) return;
   all_->membership.becomes_active();
   all_->held.announce();
-  retract_ready();  // an earlier one reached a leader that took this site for one without this anchor
+  retract_ready();  // an earlier one reached a leader that thought this site lacked the anchor
   send_ready();
 }
 
@@ -326,14 +325,14 @@ void SiteRound::on_commit(const wire::Commit& commit) {
   if (commit.term < all_->acceptor.term() && !mutant(Mutant::kCommitOfOlderTerm)) return;
   if (all_->held.anchor() && commit.run == all_->held.anchor()->run && commit.round <= all_->held.anchor()->round)
     return confirm(commit);
-  if (all_->membership.leaves()) return;  // what it was done with was given up when it began to leave
+  if (all_->membership.leaves()) return;  // the finished attempt was given up when it began to leave
   const bool of_ours = all_->acceptor.is_done_with(commit);
   if (of_ours && round_.phase == Phase::kApplying && all_->membership.phase() == SitePhase::kWaiting) {
     all_->membership.becomes_active();  // the leader is told once it is applied
     return;
   }
   if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
-    // A coordinator may say anything. What it says may end its link, but no training.
+    // A coordinator may send anything. That may end its link, but not the training.
     const std::string why = what + ", which this site has not completed: the coordinator and the site disagree";
     all_->note(Note::Level::kError, "coordinator",
                why + "; the site looks for another coordinator [round.disagreement]");
@@ -390,7 +389,7 @@ void SiteRound::on_applied(const Applied& event) {
     Record next;
     next.phase = Phase::kReady;
     next.trigger = std::move(round_.trigger);
-    next.trigger.sampled_delta.clear();  // it was measured from the anchor before
+    next.trigger.sampled_delta.clear();  // it was measured from the previous anchor
     next.since = round_.since;
     round_ = std::move(next);
     send_ready();
@@ -426,7 +425,7 @@ void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {
 void SiteRound::skip(const std::string& reason) {
   const RoundId of = all_->held.next_round();
   if (round_.phase != Phase::kDone) back_to_ready(reason);
-  if (round_.declined) {  // all of it is given up, with what an attempt before got
+  if (round_.declined) {  // all of it is given up, including earlier contributions
     all_->out.emplace_back(Rebase{Base::kUnfit});
     work_.give_up(round_.trigger);
   } else if (work_.set_aside()) {
@@ -476,7 +475,7 @@ void SiteRound::link_lost(SiteId peer, const std::string& why) {
   pursue_links();
 }
 
-// What this site is done with is kept, as it may have been committed.
+// A finished attempt is kept, as it may have been committed.
 void SiteRound::coordinator_lost() {
   if (round_.phase != Phase::kDone) {
     back_to_ready("the coordinator is lost");

@@ -12,12 +12,11 @@
 //                   |              v                      |
 //                   +------------ done -------------------+
 //
-//   Back to ready: declined, unreachable, the coordinator is lost, the next StartAttempt. What this site is done with
-//   when it loses its coordinator is kept.
+//   Back to ready: declined, unreachable, the coordinator is lost, the next StartAttempt. A finished attempt is kept
+//   if the coordinator is lost.
 //
-// Ready is sent when the round is `ready` (or `done`) and the site is an active member, or has been welcomed back,
-// whichever comes last; and again after what may have made the leader drop it: InstallAnchor, a commit that is
-// confirmed.
+// Ready is sent once the round is `ready` (or `done`) and the site is an active member, or has been welcomed back. It
+// is sent again after anything that may have made the leader drop it: InstallAnchor, a confirmed commit.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -34,7 +33,7 @@ namespace collab::protocol {
 
 struct SiteParts;
 
-// The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
+// The coordinator limits a round. If it fails to, the site does after this many of the round's limits.
 inline constexpr int kRoundLimits = 6;
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);  // links to all members of an attempt
 
@@ -59,18 +58,18 @@ class SiteRound {
   void on_commit(const wire::Commit& commit);
   void on_skipped(const wire::RoundSkipped& skipped);
   // ---- from links and time
-  void pursue_links();  // kLinking: dial whom we dial; start when all are there
+  void pursue_links();  // kLinking: dials our part of the links; starts when all are there
   void link_lost(SiteId peer, const std::string& why);
   void coordinator_lost();
   void on_tick();
   // ---- from other parts
-  void send_ready();  // once it is due and may be said
+  void send_ready();  // if it is due and may be sent
   void retract_ready() { round_.ready_sent = false; }
   void back_to_ready(const std::string& why);  // an attempt is over for us
   void skip(const std::string& reason);        // answers the trigger without a round
-  // What is to be contributed is another delta, or under another number.
+  // The next contribution is another delta, or comes under another site number.
   void contribute_anew() { round_.exchanged_since = AttemptId{}; }
-  // The leader's word on how many steps to train until the next round; 0: none, and the one before stands.
+  // The leader's word on how many steps to train until the next round; 0: none, so the previous one stands.
   void follow(std::uint32_t period) { period_ = period != 0 ? period : period_; }
   [[nodiscard]] std::uint32_t period() const { return period_; }
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
@@ -91,46 +90,46 @@ class SiteRound {
   struct Record {
     Phase phase = Phase::kTraining;
     Trigger trigger;
-    TimePoint since = kNever;  // of the trigger
+    TimePoint since = kNever;  // when the trigger came
     bool ready_sent = false;
     AttemptId exchanged_since{};  // our first attempt at this round, with these parameters and this anchor; 0: none
     std::optional<wire::StartAttempt> start;  // the newest; older ones are ignored
-    std::uint32_t attempts = 0;               // formed with us
+    std::uint32_t attempts = 0;               // that included us
     TimePoint link_by = kNever;               // kLinking
-    TimePoint both_dial = kNever;             // kLinking: from then on
+    TimePoint both_dial = kNever;             // kLinking: when both sides begin to dial
     bool declined = false;                    // our delta is unfit: take the anchor outright
-    bool owed = false;                        // kApplying: a commit of before the trigger
-    RoundDone result;                         // kApplying: told once it is applied
+    bool owed = false;                        // kApplying: the commit came before the trigger
+    RoundDone result;                         // kApplying: reported once it is applied
   };
 
   // ---- an attempt
   [[nodiscard]] std::string nobody_leads_text(const std::string& within) const;
-  [[nodiscard]] bool is_ready() const;                                           // and has said so
-  [[nodiscard]] std::string why_ignored(const wire::StartAttempt& start) const;  // empty: it is taken part in
+  [[nodiscard]] bool is_ready() const;                                           // and has sent Ready
+  [[nodiscard]] std::string why_ignored(const wire::StartAttempt& start) const;  // empty: we take part
   [[nodiscard]] Fragments fragments() const;
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
   [[nodiscard]] bool exchanges_with(SiteId peer) const;      // in the current attempt
   [[nodiscard]] bool contributes() const;                    // to the current attempt
-  [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
+  [[nodiscard]] bool dials(const wire::Member& peer) const;  // we dial, not the peer
   void start_exchange();
   void send_done(const std::vector<Digest>& slices);
   void report_unreachable(SiteId peer, const std::string& reason);
   void lose_exchange_link(SiteId peer, const std::string& why);
   // ---- its end
-  [[nodiscard]] bool is_counted(const wire::InstallAnchor& install) const;  // what we contributed and is open
+  [[nodiscard]] bool is_counted(const wire::InstallAnchor& install) const;  // whether our open contribution is in it
   void confirm(const wire::Commit& commit);
   void apply(const wire::Commit& commit);
-  [[nodiscard]] bool trigger_still_due() const;  // from an owed commit to the round after it, with the same trigger
-  void forget();                                 // all of the round that came after another anchor
-  [[nodiscard]] TimePoint gives_up_at() const;   // on the round it stands at its trigger for
+  [[nodiscard]] bool trigger_still_due() const;  // after an owed commit, for the next round
+  void forget();                                 // all that belongs to the round after another anchor
+  [[nodiscard]] TimePoint gives_up_at() const;   // when it gives up the round that it waits for
 
   SiteParts* all_ = nullptr;
   Record round_;
   ContributedWork work_;
   std::optional<wire::Commit> owed_;  // committed while we trained on: applied at the next trigger
-  std::optional<Base> owed_base_;     // of a Rebase, which waits for the next trigger: the parameters move
+  std::optional<Base> owed_base_;     // of a Rebase that waits for the next trigger, as the parameters move
   std::uint32_t skipped_ = 0;         // triggers in a row without a round
-  std::uint32_t period_ = 0;          // as the leader has told it; 0: none
+  std::uint32_t period_ = 0;          // as the leader chose it; 0: none
 };
 
 }  // namespace collab::protocol

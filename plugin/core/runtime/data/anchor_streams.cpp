@@ -21,7 +21,7 @@ using wire::ChunkKind;
 constexpr std::uint32_t kTransferWindow = 32;  // parts on their way to one joiner
 constexpr std::size_t kMaxAsked = 256;         // parts that one joiner may ask for ahead
 constexpr std::uint64_t kPartTiles = 4;        // of one request
-constexpr std::uint64_t kListTiles = 64;       // of one request for digests
+constexpr std::uint64_t kListTiles = 64;       // in one request for digests
 constexpr Duration kProgressEvery = std::chrono::seconds(3);
 
 [[nodiscard]] bool is_outer(ChunkKind kind) { return kind == ChunkKind::kOuter || kind == ChunkKind::kOuterDigests; }
@@ -38,7 +38,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return tiles;
 }
 
-// The digests that a payload brings: its own, tile by tile, or the list that it is. None if it does not fit the range.
+// A payload's digests: of its own tiles, or, if it is a list of digests, that list. Empty if it does not fit the range.
 [[nodiscard]] std::vector<Digest> tiles_of(const wire::Chunk& chunk, const BufferPtr& payload,
                                            std::uint64_t tile_elements) {
   static_assert(sizeof(Digest) == 16 && std::is_trivially_copyable_v<Digest>);
@@ -62,7 +62,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return "[" + std::string(full, '#') + std::string(kWidth - full, '.') + "]";
 }
 
-// Whether what was sent is wrong, or was damaged on its way.
+// Says whether the sender had wrong data, or it was damaged on its way.
 [[nodiscard]] std::string damage(const IncomingChunk* incoming) {
   const bool damaged =
       incoming != nullptr && incoming->payload && hash64(incoming->payload->view()) != incoming->chunk.payload_hash;
@@ -165,7 +165,7 @@ BufferPtr AnchorStreams::payload_of(const wire::FetchAnchor& part) const {
   const std::span<const float> source = whole.subspan(part.range.begin, part.range.size());
   const std::vector<Digest> tiles = is_list(part.kind) ? tiles_of(source, tile_elements_) : std::vector<Digest>();
   const std::span<const std::byte> bytes = is_list(part.kind) ? std::as_bytes(std::span(tiles)) : std::as_bytes(source);
-  // Not from a pool that is kept: sites join rarely, and many joins at once would leave a process large for good.
+  // The pool is not kept: sites join rarely, and many joins at once would leave the process large for good.
   BufferPtr payload = make_buffer_pool()->take(bytes.size());
   std::memcpy(payload->bytes().data(), bytes.data(), bytes.size());
   return payload;
@@ -195,7 +195,7 @@ bool AnchorStreams::sent(std::uint64_t token) {
   return true;
 }
 
-// What was on its way is dropped, and is not reported again.
+// Parts on their way are dropped, and no sent() reports them.
 void AnchorStreams::link_closed(LinkId link) {
   if (outgoing_.erase(link) == 0) return;
   std::erase_if(in_flight_, [&](const auto& part) {
@@ -254,7 +254,7 @@ void AnchorStreams::stop() {
 
 AnchorStreams::Events AnchorStreams::arrived(const IncomingChunk& incoming) {
   const wire::Chunk& chunk = incoming.chunk;
-  // Answers may come after all is here, from the slower of two sources that were asked.
+  // Answers may come after the anchor is complete, from the slower of two sources that were asked.
   if (!receiving_ || receiving_->action.run != chunk.run || receiving_->action.round != chunk.round) return {};
   std::vector<Digest> tiles = tiles_of(chunk, incoming.payload, tile_elements_);
   return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, std::move(tiles)}, &incoming);

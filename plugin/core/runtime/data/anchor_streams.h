@@ -36,23 +36,23 @@ class AnchorStreams {
     const Clock* clock = nullptr;
     ArenaWriter* arena = nullptr;
     ChunkSender* sender = nullptr;
-    std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
-    // One that came is whole, and what was asked for: it becomes the sealed one.
+    std::function<void(const protocol::Note&)> tell{};  // progress of a transfer
+    // A received anchor is complete and the one asked for: it becomes the sealed one.
     std::function<void(const SealedAnchor&)> seal{};
-    std::function<void()> passing{};  // often, in a pass over all elements
+    std::function<void()> passing{};  // called often during a pass over all elements
   };
   AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements);
 
-  // ---- to joiners, who share what may be on its way
-  static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;      // bytes; each may have one part in any case
-  static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // for all
+  // ---- to joiners, which share these bounds on bytes in flight
+  static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;      // bytes; beyond it, one part for each
+  static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // for all, in any case
 
   static constexpr Duration kTakesNothing = std::chrono::seconds(30);
 
   Status send(const protocol::SendAnchor& action);
-  // If a site waits for room: the site with most on its way of those that have taken nothing for a while.
+  // If a site waits for room: of the sites that have taken nothing for a while, the one with most in flight.
   [[nodiscard]] std::optional<LinkId> stalled_receiver() const;
-  // Whether it was a part of an anchor.
+  // True if it was a part of an anchor.
   bool sent(std::uint64_t token);
   void link_closed(LinkId link);
 
@@ -60,10 +60,10 @@ class AnchorStreams {
   void receive(const protocol::ReceiveAnchor& action);
   Events add_source(const protocol::AddAnchorSource& action);
   Events drop_source(SiteId site);
-  void stop();                           // what has come stays, should the same anchor be wanted again
+  void stop();                           // received parts stay, in case the same anchor is wanted again
   void forget() { receiving_.reset(); }  // its place is needed for something else
   Events arrived(const IncomingChunk& incoming);
-  // Partly overwritten by a transfer that has not ended: the outer state belongs to no anchor until one is sealed.
+  // An unfinished transfer has overwritten parts of the outer state, which belongs to no anchor until one is sealed.
   [[nodiscard]] bool outer_overwritten() const { return outer_overwritten_; }
   void outer_is_whole() { outer_overwritten_ = false; }
 
@@ -72,8 +72,8 @@ class AnchorStreams {
   struct Outgoing {
     std::deque<wire::FetchAnchor> asked{};
     std::uint32_t in_flight = 0;
-    std::uint64_t bytes = 0;  // of those
-    TimePoint since{};        // it took one last, or the first of them left
+    std::uint64_t bytes = 0;  // of the parts in flight
+    TimePoint since{};        // when it last took a part, or the first part left
   };
   struct InFlight {
     LinkId to;
@@ -84,7 +84,7 @@ class AnchorStreams {
     struct Source {
       std::string name{};
       std::optional<LinkId> link{};  // none: it is not asked
-      std::uint64_t elements = 0;    // that came from it
+      std::uint64_t elements = 0;    // received from it
     };
     protocol::ReceiveAnchor action;
     protocol::AnchorFetch fetch;
@@ -96,8 +96,8 @@ class AnchorStreams {
   [[nodiscard]] std::uint64_t bytes_of(const wire::FetchAnchor& part) const;
   [[nodiscard]] bool has_room(const Outgoing& job, std::uint64_t bytes) const;
   void pump(LinkId to, Outgoing& job);
-  void pump_after(LinkId link);  // all in turn, the next one first
-  void drop_idle();              // their shares are the others'
+  void pump_after(LinkId link);  // all receivers in turn, from the one after `link`
+  void drop_idle();              // their shares go to the others
   [[nodiscard]] BufferPtr payload_of(const wire::FetchAnchor& part) const;
   Events fetch(const protocol::AnchorFetchEvent& event, const IncomingChunk* incoming);
   void take_part(const protocol::TakePart& part, const IncomingChunk& incoming);

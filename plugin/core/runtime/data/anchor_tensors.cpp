@@ -87,7 +87,7 @@ bool AnchorTensors::displaces_copy(protocol::Base base) const {
 
 void AnchorTensors::displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer,
                                   const RoundStep& step) {
-  std::vector<float> mean;  // of what was contributed; if the step was taken at once, the anchor itself
+  std::vector<float> mean;  // of the contributions; if the step was taken at once, the anchor itself
   if (!step.is_taken_at_once()) {
     mean.assign(tile.begin(), tile.end());
     outer_step({.id = OuterId::kAverage, .lr = 1.0F}, parts_.arena->anchor().subspan(begin, tile.size()), mean, {});
@@ -178,7 +178,7 @@ Result<Digest> AnchorTensors::step_anchor(const Digest& before, const End& end) 
   const auto end_of = [&](std::uint64_t begin, std::uint64_t most) {
     return std::min<std::uint64_t>(anchor.size(), begin + most);
   };
-  // In the unit in which the parameters are best read and written, in whole tiles.
+  // Works in whole tiles, in the unit in which the parameters are best read and written.
   const std::uint64_t tiles = std::max<std::uint64_t>(1, parts_.parameters->tile() / settings_.tile_elements);
   const std::uint64_t most = tiles * settings_.tile_elements;
   for (std::uint64_t begin = 0; begin < anchor.size(); begin += most) {
@@ -258,7 +258,7 @@ Status AnchorTensors::rebase(protocol::Base base) {
     return change_passing(how, parts_.arena->anchor(), {previous, settings_.outer_elements}, range);
   };
   const ElementRange contributed = exchange_.contributed();
-  // What was contributed is in the new anchor. In its fragment the parameters move on from what they were then.
+  // The contribution is in the new anchor. In its fragment the parameters move on from their values at that time.
   switch (base) {
     case protocol::Base::kUnfit: return change(ParameterChange::kToAnchor, kWholeVector);
     case protocol::Base::kOldAnchor: break;
@@ -280,7 +280,7 @@ Status AnchorTensors::take_snapshot() {
   return {};
 }
 
-// What is written to the free slot must not be taken for this mean: the attempt may still be committed.
+// Later data in the free slot must not be mistaken for this mean: the attempt may still be committed.
 void AnchorTensors::keep_mean() {
   const auto round = exchange_.complete();
   if (!round || !kept_mean_.empty()) return;
@@ -299,7 +299,7 @@ Status AnchorTensors::publish_parameters() {
 bool AnchorTensors::is_unchanged() const {
   if (!parts_.arena->sealed()) return false;
   const std::span<const float> anchor = parts_.arena->anchor();
-  std::uint64_t tile = 4096;  // the first one nearly always tells
+  std::uint64_t tile = 4096;  // the first tile nearly always shows it
   for (std::uint64_t at = 0; at < anchor.size(); at += std::exchange(tile, parts_.parameters->tile())) {
     const std::uint64_t count = std::min<std::uint64_t>(tile, anchor.size() - at);
     const Result<bool> same = parts_.parameters->holds(at, anchor.subspan(at, count));

@@ -21,10 +21,10 @@ namespace collab {
 
 struct AppliedCommit {
   ParameterChange change = ParameterChange::kUnchanged;
-  ElementRange range = kWholeVector;  // of which elements
+  ElementRange range = kWholeVector;  // the elements that changed
   Digest state;
-  float outer_lr = 0;       // of the step that was taken; 0: none was
-  double clipped_norm = 0;  // of the mean delta, which was more than it may be; 0: it was not
+  float outer_lr = 0;       // of the step; 0: none was taken
+  double clipped_norm = 0;  // norm of the mean delta, if it was clipped; else 0
 };
 
 class AnchorTensors {
@@ -38,16 +38,16 @@ class AnchorTensors {
   // ---- parameters that have moved on alone
   // The anchor that was received last is sealed; the one before lies in the other slot.
   Status rebase(protocol::Base base);
-  // Copies of the parameters and of the mean that is complete but not committed: both slots and the parameters are
-  // free to change until the next rebase() or apply().
+  // Copies the parameters and the mean that is complete but not committed. Both slots and the parameters may then
+  // change until the next rebase() or apply().
   Status take_snapshot();
-  // For the site's other ranks: the parameters into the arena's other slot.
+  // Writes the parameters into the arena's other slot, for the site's other ranks.
   Status publish_parameters();
   void forget_mean() { kept_mean_ = {}; }  // its attempt is given up
 
   // Some elements of anchor - parameters (protocol::sample_of); none before there is an anchor.
   [[nodiscard]] std::vector<float> sample_delta() const;
-  // Are the parameters bit for bit the anchor's? Ends at the first that is not; false before there is an anchor.
+  // Are the parameters bit for bit the anchor's? Stops at the first difference; false before there is an anchor.
   [[nodiscard]] bool is_unchanged() const;
 
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
@@ -68,7 +68,7 @@ class AnchorTensors {
     std::vector<Digest> anchor{};
     std::vector<Digest> outer{};
   };
-  // Elements of the fragment, at a commit: the mean in `tile` becomes the anchor, and the parameters what `end` says.
+  // How a commit ends for the fragment's elements: the mean becomes the anchor, and the parameters change so.
   struct End {
     const ExchangeData::Complete& round;
     ParameterChange change = ParameterChange::kUnchanged;
@@ -78,25 +78,25 @@ class AnchorTensors {
   };
 
   Result<AppliedCommit> apply_nothing(const protocol::ApplyCommit& action, const SealedAnchor& sealed);
-  // With the digest of the state as it is then; `before`: as it was.
+  // Returns the digest of the new state; `before`: that of the old one.
   Result<Digest> step_anchor(const Digest& before, const End& end);
   void end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end);
-  // The parameters, once the next anchor is there in `stretch`.
+  // Changes the parameters, once `stretch` holds the next anchor.
   Status follow(ElementRange stretch, const End& end);
   void displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const RoundStep& step);
-  // The new anchor in place of the mean of the elements from `begin` on.
+  // Replaces the mean of the elements from `begin` on with the new anchor.
   void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer, const RoundStep& step);
-  // How much of what was contributed, less the mean, a commit takes out of the parameters: see Residual::commit().
+  // How much of (contribution - mean) a commit takes out of the parameters: see Residual::commit().
   [[nodiscard]] float taken_of_difference(protocol::Base base) const;
-  // The residual after the commit of the attempt under way.
+  // Updates the residual for the commit of the attempt under way.
   Status keep_left_out(protocol::Base base, const Snapshot& snapshot);
   void keep_mean();
-  // Before an ordinary write to the parameters.
+  // Called before an ordinary write to the parameters.
   void before_change(protocol::Base base, ElementRange range = kWholeVector);
-  // The copy is moved on by what the round changed, not written to.
+  // True: the copy is moved by what the round changed, not written to.
   [[nodiscard]] bool displaces_copy(protocol::Base base) const;
   [[nodiscard]] Residual::Reader parameters() const;
-  // Passes over the elements of `range`, or over all, that say on their way that they go on.
+  // Passes over the elements of `range`, or over all, which report progress on the way.
   void passing() const {
     if (parts_.passing) parts_.passing();
   }
@@ -112,7 +112,7 @@ class AnchorTensors {
   ParameterReader& reader_;
   Residual& residual_;
   Snapshot snapshot_;             // of the parameters as they were contributed
-  std::vector<float> kept_mean_;  // of an attempt that is complete, as the site trains on; empty: it is in the arena
+  std::vector<float> kept_mean_;  // of a complete attempt, while the site trains on; empty: it is in the arena
   TileDigests tiles_;
 };
 

@@ -1,4 +1,4 @@
-// Chunks and their payloads on their way out, each under a token by which it is known again when it has been sent.
+// Sends chunks with their payloads, each under a token that identifies it once it has been sent.
 //
 // Threads: one caller at a time. Ownership: borrows the transport.
 #pragma once
@@ -16,7 +16,7 @@ class ChunkSender {
   explicit ChunkSender(Transport& transport) : transport_(transport) {}
 
   [[nodiscard]] std::uint64_t next_token() { return next_token_++; }
-  // How many bytes that is, head and payload. `follows`: bytes that are still to come over this link.
+  // Returns the bytes of head and payload. `follows`: bytes that are still to come over this link.
   std::size_t send(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
                    std::uint64_t follows = 0) {
     TransportMessage message{
@@ -26,7 +26,7 @@ class ChunkSender {
     transport_.send(link, std::move(message), token);
     return bytes;
   }
-  // A message without a payload, of which nothing is heard again.
+  // A message without a payload. Nothing reports that it has been sent.
   void send_control(LinkId link, const wire::Message& message) {
     transport_.send(link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
   }

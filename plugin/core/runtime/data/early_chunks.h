@@ -70,7 +70,7 @@ class EarlyChunks {
     for (IncomingChunk& each : take()) keep(run, held, std::move(each));
   }
 
-  // Links of which chunks were dropped. They stay so until they are closed.
+  // Links whose chunks were dropped. They stay lossy until they are closed.
   [[nodiscard]] const std::map<LinkId, Lossy>& lossy() const { return lossy_; }
   void link_closed(LinkId link) { lossy_.erase(link); }
 

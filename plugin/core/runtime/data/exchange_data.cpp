@@ -14,7 +14,7 @@
 namespace collab {
 namespace {
 
-constexpr std::uint64_t kMostLate = 2;  // vectors of contributions to slices that another site owns by now
+constexpr std::uint64_t kMostLate = 2;  // in vectors: contributions to slices that another site owns by now
 
 // The part of a buffer that an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
@@ -85,7 +85,7 @@ ExchangeData::Events ExchangeData::start(const protocol::StartExchange& action) 
   }
   residual_.start(action.start, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
-  // What came before the attempt was known here.
+  // Chunks that came before the attempt was known here.
   for (IncomingChunk& incoming : early_.take()) {  // if the attempt fails meanwhile, the rest waits for the next
     append(events, accept(std::move(incoming)));
   }
@@ -110,7 +110,7 @@ bool ExchangeData::is_complete(RoundId round, AttemptId attempt) const {
   return attempt_ && attempt_->complete && attempt_->start.round == round && attempt_->start.attempt == attempt;
 }
 
-// ---- what comes and goes -----------------------------------------------------------------------------
+// ---- messages in and out -----------------------------------------------------------------------------
 
 ExchangeData::Events ExchangeData::on_chunk(IncomingChunk incoming) {
   traffic_.came(parts_.clock->now(), incoming.payload ? incoming.payload->bytes().size() : 0);
@@ -250,7 +250,7 @@ const MixedCodec& ExchangeData::codec_of(wire::ChunkKind kind) const {
   return kind == wire::ChunkKind::kContribution ? up_ : down_;
 }
 
-// By its length alone. The decoder judges the bytes.
+// Checks the length only. The decoder checks the bytes.
 Status ExchangeData::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
   const MixedCodec& codec = codec_of(chunk.kind);
   const ElementRange range = chunk.range.end <= parts_.parameters->size() ? chunk.range : ElementRange{};
@@ -279,7 +279,7 @@ wire::Chunk ExchangeData::announce(wire::ChunkKind kind, ElementRange range, Buf
           .payload_hash = hash64(payload.view())};
 }
 
-// ---- what the machine asks for ------------------------------------------------------------------------
+// ---- the machine's actions ----------------------------------------------------------------------------
 
 ExchangeData::Events ExchangeData::run(const protocol::SendContribution& action) {
   const ElementRange range = action.range;
@@ -354,7 +354,7 @@ ExchangeData::Events ExchangeData::run(const protocol::ReduceChunk& action) {
     if (attempt_->step.norms() != nullptr)
       attempt_->step.norms()->write(range, squares, mean, payload->bytes().subspan(*used, norms));
     payload = trimmed(std::move(payload), *used + norms);
-    // Everyone applies the decoded bytes, the owner too.
+    // All sites apply the decoded bytes, the owner too.
     if (const Status status = open_mean(range, payload->view(), !down_.lossless() || residual_.on()); !status.ok()) {
       return fail(attempt_->self, status.message());
     }
@@ -397,8 +397,8 @@ Status ExchangeData::open_mean(ElementRange range, std::span<const std::byte> by
 
 void ExchangeData::take_mean(std::uint64_t begin, std::span<float> mean) {
   // An outer step without state can be taken while the mean is in cache and the next chunk is on its way. Until the
-  // commit it stands in the arena's free slot, which nothing reads. Then `Done` has the digest of the parameters to
-  // come, and the commit need not take it again.
+  // commit its result stands in the arena's free slot, which nothing reads. Then `Done` has the digest of the coming
+  // parameters, and the commit need not compute it again.
   if (attempt_->step.is_taken_at_once()) {
     attempt_->step.take(begin, parts_.arena->anchor().subspan(begin, mean.size()), mean, {});
   }

@@ -1,5 +1,5 @@
-// The data of a round's attempts: carries out what the Exchange machine asks for on real memory. Contributions are
-// encoded and sent to the owners of slices, summed there, and the means sent to all.
+// The data of a round's attempts: carries out the Exchange machine's actions on real memory. Contributions are encoded
+// and sent to the owners of slices, summed there, and the means sent to all.
 //
 //   the others' contributions to our slices, encoded   kept from one attempt to the next, until the commit (Carryover)
 //   chunks for an attempt that has not begun here      held for it (EarlyChunks)
@@ -39,7 +39,7 @@ class ExchangeData {
     Digest digest;
     std::uint64_t elements = 0;
   };
-  // An attempt whose mean is whole here.
+  // An attempt whose mean is complete here.
   struct Complete {
     ElementRange range;  // the fragment that is averaged
     RoundStep& step;
@@ -53,13 +53,13 @@ class ExchangeData {
 
   Events start(const protocol::StartExchange& action);
   void cancel();                                     // contributions that are here stay, for the next attempt
-  void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
+  void forget_contributions() { carried_.clear(); }  // no later attempt can use them
   [[nodiscard]] std::size_t contributions_held() const { return carried_.held().size(); }
   Events on_chunk(IncomingChunk incoming);
   Events on_sent(std::uint64_t token);
   void link_closed(LinkId link) { early_.link_closed(link); }
   void round_is_past(RunId run, RoundId round) { early_.round_is_past(run, round); }
-  // How the exchange under way gets on, and whose parts it lacks.
+  // The progress of the exchange under way, and the sites whose parts are missing.
   [[nodiscard]] wire::Exchanged exchanged();
 
   // The attempt under way, if it is complete.
@@ -68,7 +68,7 @@ class ExchangeData {
   // The fragment of the exchange that was started last.
   [[nodiscard]] ElementRange contributed() const { return contributed_; }
 
-  // Held for attempts that have not begun here.
+  // Chunks held for attempts that have not begun here.
   [[nodiscard]] const EarlyChunks& early() const { return early_; }
   [[nodiscard]] LineTraffic& traffic() { return traffic_; }
   [[nodiscard]] const LineTraffic& traffic() const { return traffic_; }
@@ -77,14 +77,14 @@ class ExchangeData {
   struct OwnMean {
     wire::Chunk chunk;
     BufferPtr payload;
-    std::size_t to_go = 0;  // peers that have not been sent it
+    std::size_t to_go = 0;  // peers that have not been sent it yet
   };
   struct Attempt {
     wire::StartAttempt start;
     SiteId self;
     ElementRange range;  // the fragment that is averaged: all slices
     std::map<SiteId, LinkId> links{};
-    std::size_t peers = 0;  // that have a link
+    std::size_t peers = 0;  // peers that have a link
     protocol::Exchange exchange;
     std::vector<float> scales;  // per participant, site order
     RoundStep step;
@@ -118,15 +118,15 @@ class ExchangeData {
   [[nodiscard]] SiteId owner_of(ElementRange chunk) const;
   [[nodiscard]] const MixedCodec& codec_of(wire::ChunkKind kind) const;
   [[nodiscard]] Status check_payload(const wire::Chunk& chunk, std::size_t bytes) const;
-  // What follows the payload of a mean.
+  // The size of the norms that follow the payload of a mean.
   [[nodiscard]] std::size_t norms_size(ElementRange chunk) const;
-  // The weighted sum in site order; false: our own delta is not finite. With `rda` the squares of what is added, too.
+  // The weighted sum in site order; false: our own delta is not finite. With `rda`, also the squares of the terms.
   [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::vector<double>& squares,
                                  std::optional<Fault>& fault);
-  // A mean's payload into the arena's free slot, and what follows it. The owner of a lossless one has it there already.
+  // Decodes a mean into the arena's free slot, and reads the norms after it. A lossless mean's owner has it there.
   Status open_mean(ElementRange range, std::span<const std::byte> bytes, bool decode);
   void take_mean(std::uint64_t begin, std::span<float> mean);
-  // What goes before a payload.
+  // The head that goes before a payload.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more);
 

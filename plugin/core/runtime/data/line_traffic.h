@@ -12,7 +12,7 @@
 
 namespace collab {
 
-// Traffic of the current round's exchange, without what joiners are given meanwhile.
+// Traffic of the current round's exchange, without anchors sent to joiners meanwhile.
 struct RoundTraffic {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
@@ -44,7 +44,7 @@ class LineTraffic {
     round_.passed(now);
   }
   void sending(std::uint64_t bytes) { round_.bytes_sent += bytes; }  // head and payload
-  // How many bytes of a payload of this round have left with it.
+  // A payload has left. Returns its bytes; 0 if it is not this round's.
   std::uint64_t left(TimePoint now, std::uint64_t token) {
     const auto sent = in_flight_.extract(token);
     if (!sent) return 0;

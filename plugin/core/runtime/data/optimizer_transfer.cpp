@@ -14,7 +14,7 @@
 namespace collab {
 namespace {
 
-// Bytes of a copy as a payload, without another copy.
+// A range of a copy as a payload, without copying it again.
 class PartOfCopy final : public Buffer {
  public:
   PartOfCopy(std::shared_ptr<const OptimizerCopy> copy, ElementRange range) : copy_(std::move(copy)), range_(range) {}

@@ -1,8 +1,8 @@
-// The bytes of optimizer states that are served to other sites, and of the one that is fetched from another.
+// Moves the bytes of optimizer states: those that are served to other sites, and the one that is fetched.
 // OptimizerLease and the Site machine decide which site gets what, and when.
 //
-// Memory: at a member that serves, one copy until the last site that fetches has it or keeps silent (OptimizerLease);
-// at a joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is served, the one that is
+// Memory: at a member that serves, one copy until the last fetching site has it or falls silent (OptimizerLease); at a
+// joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is served, the one that is
 // fetched; borrows transport.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace collab {
 
 class OptimizerTransfer {
  public:
-  static constexpr std::uint64_t kFirstToken = std::uint64_t{1} << 63;  // the data plane's lie below
+  static constexpr std::uint64_t kFirstToken = std::uint64_t{1} << 63;  // the data plane's tokens are lower
 
   OptimizerTransfer(Transport& transport, const Clock& clock, Duration limit, std::string why_none)
       : transport_(transport), clock_(clock), lease_(limit), why_none_(std::move(why_none)) {}
@@ -30,9 +30,9 @@ class OptimizerTransfer {
   // ---- serving
   [[nodiscard]] bool wanted() const { return wanted_; }
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
-  // From now on copies are made; or not any more, because of `why_none`.
+  // From now on copies are made, or, if `why_none` says why, no longer made.
   void serve(std::string why_none);
-  // `why_none`: not empty: none is served this time, although there is one.
+  // A `why_none` that is not empty: no state is served this time, although there is one.
   void asked(const protocol::ServeOptimizer& action, const std::string& why_none = {});
   void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
@@ -44,13 +44,13 @@ class OptimizerTransfer {
   // ---- fetching
   void begin_search() { asked_at_ = clock_.now(); }
   void offered(const protocol::OptimizerOffered& action) { offer_ = action; }
-  // What the Site machine is to know of a part; its payload is kept for take_part().
+  // Describes a part for the Site machine; its payload is kept for take_part().
   [[nodiscard]] protocol::OptimizerPart arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload);
   void begin_taking();
   void take_part(const protocol::TakeOptimizerPart& action);
-  // All of it, if it is what was offered.
+  // The whole state, if it is the one that was offered.
   [[nodiscard]] Result<BufferPtr> complete();
-  // {source, bytes, seconds} of what was taken last, or the reason why nothing was.
+  // {source, bytes, seconds} of the last fetch, or the reason why nothing was fetched.
   [[nodiscard]] protocol::Note ended(const std::string& cold);
 
  private:

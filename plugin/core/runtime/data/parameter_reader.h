@@ -1,4 +1,4 @@
-// The parameters in stretches, as plain float32 in host memory: where they lie so, without a copy.
+// Reads stretches of the parameters as plain float32 in host memory, without a copy if they are stored so.
 //
 // Threads: one caller at a time. Ownership: the memory of one stretch; borrows the parameters.
 #pragma once
@@ -14,7 +14,7 @@ class ParameterReader {
  public:
   explicit ParameterReader(ParameterVector& parameters) : parameters_(parameters) {}
 
-  // Good until the next call.
+  // Valid until the next call.
   Result<std::span<const float>> at(ElementRange range) {
     const std::span<float> view = parameters_.view(range.begin, range.size());
     if (!view.empty()) return std::span<const float>(view);

@@ -1,6 +1,6 @@
-// What a transport sends of a collective hub's messages; a part of a buffer as a buffer of its own.
+// Transport messages for a collective hub's sends. PayloadBuffer makes a part of a buffer a buffer of its own.
 //
-// Threads: as the buffer it is a part of. Ownership: shares that buffer.
+// Threads: as for the whole buffer. Ownership: shares that buffer.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class PayloadBuffer final : public Buffer {
   return std::make_shared<PayloadBuffer>(payload);
 }
 
-// Heartbeats overtake what is brought and handed out.
+// Heartbeats overtake the data of collectives.
 [[nodiscard]] inline TransportMessage message_of(const protocol::HubSend& action, std::vector<std::byte> head) {
   const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
   return {.lane = beat ? Lane::kControl : Lane::kData, .head = std::move(head), .payload = as_buffer(action.payload)};

@@ -19,7 +19,7 @@ bool RoundStep::averages_itself() const {
 }
 
 bool RoundStep::is_taken_at_once() const {
-  if (settings_.outer.clip > 0 || norms_) return false;  // norms are those of the whole vector
+  if (settings_.outer.clip > 0 || norms_) return false;  // they need the norms of the whole vector
   const bool mean_is_lost = outer_.id != OuterId::kAverage || settings_.outer.lr != 1.0F;
   return !has_outer_state(settings_.outer.id) && !averages_itself() && !(settings_.keeps_mean && mean_is_lost);
 }

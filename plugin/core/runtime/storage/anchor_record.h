@@ -1,5 +1,5 @@
-// What is stored with an anchor, in the arena and in a state file: the membership that agreed on it. An anchor without
-// it could be mistaken for the agreement of a swarm of its own.
+// The membership that agreed on an anchor, stored with it in the arena and in a state file. An anchor without it could
+// be mistaken for the agreement of a swarm of its own.
 //
 // Threads and ownership: plain functions.
 #pragma once
@@ -10,9 +10,9 @@
 
 namespace collab {
 
-// As it is sealed.
+// The anchor as it is sealed.
 [[nodiscard]] SealedAnchor with_membership(SealedAnchor anchor, const protocol::KnownMembership& membership);
-// What a site knows, once it has found this anchor in the arena.
+// Adds to `known` the membership of an anchor that was found in the arena.
 void take_membership(wire::Record& known, const SealedAnchor& sealed);
 
 }  // namespace collab

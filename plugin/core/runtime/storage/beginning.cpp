@@ -12,7 +12,7 @@ Beginning begin_with(const Remains& remains, AcceptorId fresh) {
   Beginning site{record.value_or(wire::Record()), arena};
   if (site.record.acceptor.value == 0) site.record.acceptor = fresh;
   const auto order = [](const auto& anchor) { return std::pair(anchor.run, anchor.round); };
-  // A site may have gone over to an older run since it was saved. Its record shows that.
+  // The site may have moved to an older run since the state was saved. Its record shows that.
   const bool went_over = state && arena && state->anchor.run != arena->run && site.record.anchor.run == arena->run;
   if (state && !went_over && (!arena || order(state->anchor) > order(*arena))) {
     site.from_state = true;

@@ -12,11 +12,11 @@
 
 namespace collab {
 
-// Each may be missing, whatever becomes of the others.
+// Each may be missing, independently of the others.
 struct Remains {
   struct State {
     wire::Offer anchor;
-    wire::Record record{};  // kept beside it
+    wire::Record record{};  // stored with it
     bool ended = false;     // nobody waits for its membership
   };
   std::optional<wire::Record> record{};
@@ -25,12 +25,12 @@ struct Remains {
 };
 
 struct Beginning {
-  wire::Record record;                   // what the site says that it knows
-  std::optional<SealedAnchor> anchor{};  // the newest, with its membership; none: the site has its parameters alone
-  bool from_state = false;               // where that is; else in shared memory
+  wire::Record record;                   // what the site reports that it knows
+  std::optional<SealedAnchor> anchor{};  // the newest, with its membership; none: the site has only its parameters
+  bool from_state = false;               // the anchor is in the state file; else in shared memory
 };
 
-// `fresh`: the memory that begins where there is no record.
+// `fresh`: the acceptor to begin with if there is no record.
 [[nodiscard]] Beginning begin_with(const Remains& remains, AcceptorId fresh);
 
 }  // namespace collab

@@ -1,4 +1,4 @@
-// How bytes become durable: the system calls for it, and a file that takes another's place when it is whole.
+// How bytes become durable: the system calls for it, and a file that replaces another once it is complete.
 //
 // The calls are an interface, so that tests make a disk that is slow or full, or end the process between two calls.
 // Threads: a Disk from any thread, a NewFile from one at a time. Ownership: a NewFile owns its descriptor and, until
@@ -17,7 +17,7 @@
 
 namespace collab {
 
-// Each as the system call of that name: -1 and errno where it fails.
+// Each works as the system call of that name: -1 and errno on failure.
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -30,26 +30,26 @@ class Disk {
 };
 [[nodiscard]] Disk& system_disk();
 
-// A plain file, not through a link in its last part: -1 and errno where it is anything else, which may be made to wait
-// for (a pipe) or to lead astray.
+// Opens a plain file and follows no link in the last part of its path. -1 and errno if it is anything else: a pipe may
+// block, and a link may lead astray.
 [[nodiscard]] int open_plain(Disk& disk, const char* path, int flags, mode_t mode = 0600);
 
 // All bytes from `offset` on. False: errno says why, or is 0 if the file ends before.
 [[nodiscard]] bool read_all(int fd, std::span<std::byte> out, std::uint64_t offset);
 
-// PATH.new, which becomes PATH when it is whole and durable: a reader of PATH finds the old file or the new one.
-// Failures are kUnavailable and say which file; what to do about it the caller adds.
+// PATH.new, which becomes PATH when it is complete and durable: a reader of PATH finds the old file or the new one.
+// Failures are kUnavailable and say which file; the caller adds what to do about it.
 class NewFile {
  public:
-  static Result<NewFile> make(Disk& disk, std::string path);  // its owner's alone
+  static Result<NewFile> make(Disk& disk, std::string path);  // for its owner alone
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   NewFile(const NewFile&) = delete;
-  ~NewFile();  // one that has not taken its place is removed, where it is still this one
+  ~NewFile();  // removes PATH.new if that is still this file
 
   Status write(std::uint64_t offset, std::span<const std::byte> bytes);
   Status sync();  // the bytes are durable
-  // After sync(): under its name, durably. kUnavailable where another process has made a PATH.new of its own meanwhile.
+  // After sync(): renames it to PATH, durably. kUnavailable if another process has made its own PATH.new meanwhile.
   Status place();
 
  private:
@@ -62,13 +62,13 @@ class NewFile {
   int fd_;  // negative: moved from, or renamed into its place
 };
 
-// What was renamed or removed in the file's folder stays so.
+// Makes renames and removals in the file's folder durable.
 Status sync_folder_of(Disk& disk, const std::string& path);
 
-// A name that is free, for a file that is moved aside for people to look at: PATH.WORD-1 and so on.
+// A free name for a file that is moved aside for inspection: PATH.WORD-1 and so on.
 [[nodiscard]] std::string free_name_beside(const std::string& path, std::string_view word);
 
-// The text as a part of a file's name: bytes other than A-Z a-z 0-9 _ - . and a leading . are written %xx.
+// The text in a form for file names: bytes other than A-Z a-z 0-9 _ - . and a leading . are written %xx.
 [[nodiscard]] std::string as_file_name(std::string_view text);
 
 }  // namespace collab

@@ -33,7 +33,7 @@ namespace {
   const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
   const std::string said(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   const std::size_t space = said.find(' ');
-  if (space == std::string::npos || said.back() != '\n') return "another process";  // it is still writing
+  if (space == std::string::npos || said.back() != '\n') return "another process";  // its holder is still writing
   return "process " + said.substr(0, space) + " on host " + said.substr(space + 1, said.size() - space - 2);
 }
 
@@ -50,11 +50,11 @@ namespace {
 }  // namespace
 
 Result<FileLock> FileLock::take(const std::string& path) {
-  constexpr int kFiles = 8;  // one after the other, each removed by the process that had it before
+  constexpr int kFiles = 8;  // tries: each time, the previous holder may have removed the file
   for (int tried = 0; tried < kFiles; ++tried) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno) + " [state.lock-made]");
-    FileLock lock(path, fd);  // closes a file that is given up
+    FileLock lock(path, fd);  // closes the file if it is given up
     const int error = lock_within(fd, LOCK_EX, 5);
     if (error == EWOULDBLOCK) return refused(holder_text(fd));
     if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error) + " [state.lock]");

@@ -1,6 +1,6 @@
-// An advisory lock on a file of its own, which says whose it is: the pid and the host of the process that has it.
+// An advisory lock on a file of its own, which names the process that has it, by pid and host.
 //
-// It lasts until it is given up or the process ends, however that ends. Forked children do not keep it.
+// The lock lasts until it is given up or the process ends, however it ends. Forked children do not keep it.
 // Threads: one caller at a time. Ownership: the open file; its name stays when the lock is given up.
 #pragma once
 
@@ -13,9 +13,8 @@ namespace collab {
 
 class FileLock {
  public:
-  // kRefused: another process has it; the message names it ("process 4711 on host node7"). kUnavailable: no such file,
-  // or no lock on it, is possible here. Waits a twentieth of a second, because others take the lock briefly just to
-  // ask.
+  // kRefused: another process has it; the message names it ("process 4711 on host node7"). kUnavailable: the file, or a
+  // lock on it, is not possible here. Waits a twentieth of a second, because others take the lock briefly just to ask.
   static Result<FileLock> take(const std::string& path);
   // The process that has it, in words. Empty if none has, or if there is no such file.
   [[nodiscard]] static std::string holder_of(const std::string& path);

@@ -21,7 +21,7 @@ namespace {
 
 // RUN~SITE~GENERATION~<16 hex digits>~<16 hex digits>.record. The user may keep anything in the folder.
 [[nodiscard]] bool is_record(std::string_view name) {
-  constexpr std::size_t kHash = 17;  // with its "~"
+  constexpr std::size_t kHash = 17;  // including its "~"
   constexpr std::size_t kLeast = 2 * kHash + kRecordEnding.size();
   if (name.size() <= kLeast || !name.ends_with(kRecordEnding)) return false;
   name.remove_suffix(kRecordEnding.size());
@@ -48,8 +48,8 @@ namespace {
 struct Files {
   std::vector<std::string> paths;  // all but the lock
   std::uint64_t bytes = 0;
-  std::time_t written = 0;  // the newest
-  std::time_t locked = 0;   // by the last process that did so
+  std::time_t written = 0;  // of the newest file
+  std::time_t locked = 0;   // when a process last locked it
 };
 
 [[nodiscard]] std::map<std::string, Files> files_in(const std::string& folder) {

@@ -34,7 +34,7 @@ constexpr const char* kDamaged = "damaged";  // in the names of records that wer
 constexpr const char* kOther = "other";
 [[nodiscard]] std::uint64_t hash_of(std::string_view text) { return hash64(std::as_bytes(std::span(text))); }
 
-// Fits texts of any length into a bounded place. A hash tells texts apart that are cut.
+// Shortens a text to at most `most` bytes. A hash distinguishes texts that were cut.
 [[nodiscard]] std::string shortened(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
   const std::string hash = "~" + hexadecimal(hash_of(text));
@@ -94,8 +94,8 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
 
 [[nodiscard]] Status damaged(const std::string& what) { return corrupt("it is damaged: " + what); }
 
-// Says why by `errno`. What is not a plain file is not a record. In other cases the record may be whole once the system
-// reads it again.
+// Explains `errno`. Anything but a plain file is not a record. In other cases the record may be whole once the system
+// can read it again.
 [[nodiscard]] Status unreadable() {
   const int error = errno;
   const std::string why = std::string("it cannot be read: ") + std::strerror(error);
@@ -164,7 +164,7 @@ std::string record_name(const RecordScope& scope) {
     if (name.size() <= kMaxNamePart) return name;
     return name.substr(0, kMaxNamePart - 17) + "~" + hexadecimal(hash_of(text));
   };
-  // No name that as_file_name() gives has a "~".
+  // No result of as_file_name() contains a "~".
   return part(scope.run) + "~" + part(scope.site) + "~" + std::to_string(scope.generation) + "~" +
          hexadecimal(hash_of(scope.rendezvous)) + "~" + hexadecimal(scope.model.lo ^ scope.model.hi) +
          std::string(kRecordEnding);
@@ -200,8 +200,8 @@ Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope sco
   return store;
 }
 
-// The record that is found is trusted once it could be written. If the folder took no more, this process could promise
-// what a later one does not read.
+// A record that is found is trusted only after it could be written back. If the folder took no more writes, this
+// process could make promises that a later one does not read.
 Status RecordStore::load() {
   Result<std::optional<std::vector<std::byte>>> found = read_file();
   if (found.status().code() == StatusCode::kUnavailable) {

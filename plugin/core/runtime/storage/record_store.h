@@ -33,7 +33,7 @@ struct RecordScope {
   std::string site;
   std::uint32_t generation = 1;
   std::string rendezvous;  // where the sites find each other, in words
-  Digest model;            // of its description
+  Digest model;            // digest of its description
   bool operator==(const RecordScope&) const = default;
 };
 
@@ -45,9 +45,9 @@ class RecordStore {
 
   // What an earlier process wrote last; none: nothing that can be trusted.
   [[nodiscard]] const std::optional<std::vector<std::byte>>& read() const { return found_; }
-  // Durable when it returns ok, or in memory. The first failure is said, and in memory from then on.
+  // On ok the body is durable, or the record is in memory. The first failure is returned; from then on it is in memory.
   Status write(std::span<const std::byte> body);
-  // What is kept goes under another name, for people to look at: read() gives none, also in later processes.
+  // Moves the kept record to another name, for inspection: read() then gives none, also in later processes.
   Status set_aside(const std::string& why);
   // For a clean end: removes file and lock; records that were moved aside stay.
   Status remove();
@@ -78,7 +78,7 @@ class RecordStore {
 // The name of a new acceptor, drawn at random: never zero.
 [[nodiscard]] AcceptorId fresh_acceptor();
 
-// The file's name in its folder, and of its lock.
+// The name of a record's file in its folder, and below the path of its lock.
 [[nodiscard]] std::string record_name(const RecordScope& scope);
 inline constexpr std::string_view kRecordEnding = ".record";
 [[nodiscard]] inline std::string lock_of_record(const std::string& path) { return path + ".lock"; }

@@ -37,7 +37,7 @@ struct RecordWriter::Shared {
   bool ending = false;
   bool ended = false;
 
-  std::mutex telling;  // guards `told`; held during a call of it
+  std::mutex telling;  // guards `told`; held while it is called
   Callback told;
 };
 

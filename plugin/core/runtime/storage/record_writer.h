@@ -6,8 +6,8 @@
 //   writer_->write(encoded, number);  // returns at once
 //
 // Only the newest of the waiting bodies is written. Each body's number is reported once that body, or a newer one, is
-// on disk. Threads: one caller; one writer thread. Ownership: the store. Both end within `disk_limit` when this does; a
-// disk that hangs for longer keeps them, and the record's lock, until the process ends.
+// on disk. Threads: one caller; one writer thread. Ownership: the store. Both end within `disk_limit` of destruction;
+// if the disk hangs for longer, they stay, with the record's lock, until the process ends.
 #pragma once
 
 #include <chrono>
@@ -30,13 +30,13 @@ class RecordWriter {
   using Callback = std::function<void(std::uint64_t number, const Status& how)>;
 
   RecordWriter(RecordStore store, Callback told, std::chrono::milliseconds disk_limit = std::chrono::seconds(10));
-  ~RecordWriter();  // what waits is written first
+  ~RecordWriter();  // a waiting body is written first
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
   void write(std::vector<std::byte> body, std::uint64_t number);
-  void remove();  // in its turn, after what was to be written before; see RecordStore
-  // As of the numbers told so far; see RecordStore.
+  void remove();  // in its turn, after earlier writes; see RecordStore
+  // As of the numbers reported so far; see RecordStore.
   [[nodiscard]] bool durable() const;
   [[nodiscard]] bool stale() const;
 

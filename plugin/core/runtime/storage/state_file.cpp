@@ -30,12 +30,11 @@ constexpr std::size_t kStatePrologueBytes = 24;
 constexpr std::size_t kStateHashAt = 16;
 constexpr std::uint64_t kEnded = std::uint64_t{0xff} << 56;  // that byte of the hash is inverted
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
-constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
+constexpr std::size_t kAlignment = 64;  // the vectors begin at multiples of it
 
 std::string error_text() { return std::strerror(errno); }
 
-// Reads and writes the header, as for wire messages. `Header` is const when writing.
-// A share of the mean, as the float32 it is.
+// A share of the mean, kept as float32.
 void share_field(wire::Writer& io, const char* name, const float& share) { io.weight(name, double{share}); }
 void share_field(wire::Reader& io, const char* name, float& share) {
   double came = 0;
@@ -51,6 +50,7 @@ void residual_fields(Io& io, Record& record) {
   io.list("of_mean", record.units.of_mean, wire::kMaxSlices, 16, [&io](auto& range) { wire::fields(io, range); });
 }
 
+// Reads and writes the header, as for wire messages. `Header` is const when writing.
 template <typename Io, typename Header>
 void header_fields(Io& io, Header& header) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
@@ -83,7 +83,7 @@ std::uint64_t vectors_bytes(const StateHeader& header) {
   return header.elements * sizeof(float) * (1 + (header.outer_state ? 1 : 0) + header.residual.size());
 }
 
-// What must hold between the fields of a residual's record; empty when it does.
+// The condition between the fields of a residual's record that does not hold; empty if all hold.
 std::string fault_of(const StateHeader& header) {
   for (const ResidualRecord& record : header.residual) {
     const ResidualUnits& units = record.units;
@@ -217,7 +217,7 @@ constexpr std::uint64_t kPieceElements = 4 * kDigestChunkElements;  // 1 MiB
   return 0;
 }
 
-// Writes one of the vectors to its place. Gives its digest.
+// Writes one of the vectors to its place. Returns its digest.
 Result<Digest> write_part(NewFile& file, std::uint64_t at, StatePart part, std::uint64_t elements,
                           const StatePieces& pieces) {
   std::vector<float> piece;
@@ -257,14 +257,14 @@ Status write_whole(NewFile& file, StateHeader& header, const StatePieces& pieces
 
 std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation) {
   std::string name = as_file_name(site);
-  if (generation > 1) name += "~" + std::to_string(generation);  // no site's name has this
+  if (generation > 1) name += "~" + std::to_string(generation);  // no site's name contains "~"
   return dir + "/" + name + ".collab";
 }
 
 Status check_state_writable(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  // The probe is removed again here, and has a name of its own. Otherwise a process that is then refused would destroy
+  // The probe is removed again here, and has a name of its own. Otherwise a process that is refused later would destroy
   // the save of the process that writes here.
   const Result<NewFile> probe = NewFile::make(system_disk(), path + "." + std::to_string(::getpid()));
   if (probe.ok()) return {};
@@ -286,7 +286,7 @@ Status write_state(Disk& disk, const std::string& path, StateHeader header, cons
   return text_of(write_whole(*file, header, pieces));
 }
 
-// One byte, so that no crash divides it.
+// Writes one byte, which no crash can split.
 Status mark_ended(Disk& disk, const std::string& path, bool ended) {
   const OwnDescriptor file(open_plain(disk, path.c_str(), O_RDWR));
   if (file.get() < 0 && errno == ENOENT) return {};

@@ -37,23 +37,23 @@ struct StateHeader {
   wire::Record record{};                   // with the membership as of that anchor
   std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
   std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
-  protocol::Egress egress{};               // of COLLAB_EGRESS_BUDGET_GB
+  protocol::Egress egress{};               // spent of COLLAB_EGRESS_BUDGET_GB
   bool ended = false;                      // in good order: nobody waits for its membership. See mark_ended()
 };
 
 // <dir>/<site>.collab
 [[nodiscard]] std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation = 1);
-// Says at once what would only be noticed when the first round is saved: no folder, no right to write there.
+// Reports at once what would otherwise show only when the first round is saved: no folder, no right to write there.
 Status check_state_writable(const std::string& path);
 
 // A state is written piece by piece, out of memory that may be wanted for something else meanwhile.
 enum class StatePart : std::uint8_t { kAnchor, kOuter, kResidual };
-// Copies the elements from `offset` on; false: they are not to be had any more.
+// Copies the elements from `offset` on; false: they are no longer available.
 using StatePieces = std::function<bool(StatePart part, std::uint64_t offset, std::span<float> out)>;
-// Each piece is asked for once; the residual's before the outer state's before the anchor's, which stays the longest.
-// The residual's digest is found on the way. kCancelled: a piece was not to be had, and nothing is left of the file.
+// Asks for each piece once: the residual's, then the outer state's, then the anchor's, which stays available longest.
+// The residual's digest is computed on the way. kCancelled: a piece was not available, and no new file is left.
 Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces);
-// The site has ended in good order, or goes on, with what is in that file. Changed in place, and durable; no file: ok.
+// Marks that the site has ended in good order with that state, or goes on: in place and durably. No file: ok.
 Status mark_ended(Disk& disk, const std::string& path, bool ended);
 // No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.
 [[nodiscard]] Result<std::optional<StateHeader>> read_state_header(const std::string& path);

@@ -34,7 +34,7 @@ struct StateSaver::Save {
   StateHeader header;
   std::array<Source, 3> sources{};  // index: StatePart
   bool given_up = false;
-  bool sets_aside = false;  // a state that lies there, first
+  bool sets_aside = false;  // the state on disk, before this save
 
   [[nodiscard]] bool needs(std::span<const float> elements) const {
     return std::ranges::any_of(sources, [elements](const Source& source) {
@@ -71,12 +71,12 @@ struct StateSaver::Shared {
   std::condition_variable ended;
   std::optional<Save> writing;
   std::optional<Save> waiting;
-  std::optional<bool> mark;  // once nothing is to be saved
+  std::optional<bool> mark;  // to be written once no save waits
   bool busy = false;         // the thread is busy
   TimePoint taken{};         // when the disk last took a piece
   bool left = false;         // nothing waits any more, and the memory is gone
   bool overdue = false;
-  std::string not_used;  // why the state that lies there is to be moved aside; empty: it is not
+  std::string not_used;  // why the state on disk is to be moved aside; empty: it is not
   std::optional<RunId> run_there;
   std::optional<RunId> run_taken;
   RateLimit not_saved_line{std::chrono::minutes(1)};
@@ -116,7 +116,7 @@ void StateSaver::save(StateHeader header, std::span<const float> anchor, std::sp
     next.sets_aside = !shared_->not_used.empty();
     shared_->overdue = false;
     shared_->waiting = std::move(next);
-    shared_->mark.reset();  // a site that saves goes on
+    shared_->mark.reset();  // a site that saves has not ended
   }
   start();
 }
@@ -193,7 +193,7 @@ void StateSaver::Shared::write_one() {
   if (said) log_error(*said);
 }
 
-// Until this succeeds, nothing is saved.
+// Until this succeeds, no state is saved.
 Status StateSaver::Shared::move_aside() {
   std::string why;
   {
@@ -207,7 +207,7 @@ Status StateSaver::Shared::move_aside() {
   }
   {
     const std::lock_guard lock(mutex);
-    if (not_used == why) not_used.clear();  // otherwise another one is due by now
+    if (not_used == why) not_used.clear();  // otherwise another state is to be moved aside by now
   }
   if (!moved) return {};
   log_warning(

@@ -29,22 +29,22 @@ class StateSaver {
   StateSaver& operator=(const StateSaver&) = delete;
 
   [[nodiscard]] bool enabled() const;  // an empty path: nothing is written
-  // What an earlier process has left there.
+  // The state that an earlier process has left there.
   void found(const wire::Offer& anchor);
-  // The site goes on from this one: that of another run which is at no later round passes over what lies there.
+  // The site goes on from this anchor. If its run is another and its round no later, the state on disk is moved aside.
   void takes(const wire::Offer& anchor);
   // Returns at once. The spans stay valid until wait() has returned, and unchanged until release_for_write(). Of saves
   // that wait, the newest counts.
   void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
             std::span<const float> residual);
-  // What lies there once all is saved is of a site that has ended in good order, or that goes on; what lies there of
+  // Marks the file, once all is saved, as that of a site that has ended in good order, or that goes on. A file of
   // another run is not marked.
   void mark(bool ended);
-  // The last one was given up.
+  // The last save was given up.
   [[nodiscard]] bool overdue() const;
   // These elements are about to change. Waits for the copy of one piece at most, never for the disk.
   void release_for_write(std::span<const float> elements);
-  void wait();  // for the disk, while it takes something
+  void wait();  // for the disk, while it makes progress
 
  private:
   struct Save;

@@ -11,12 +11,12 @@
 
 namespace collab {
 
-// The site's other ranks repeat it from the arena.
+// The site's other ranks repeat the change from the arena.
 enum class ParameterChange : std::uint32_t {
   kUnchanged = 0,  // a sole contributor's average is its own parameters
   kToAnchor = 1,   // parameters := new anchor
-  // parameters := new anchor + (parameters - old anchor): progress that was not contributed; buffers := new anchor, for
-  // a running statistic follows the data: what it did since is not to come on top of what the others' did
+  // parameters := new anchor + (parameters - old anchor): progress that was not contributed. buffers := new anchor,
+  // because a running statistic follows the data: its own change must not be added to the others'
   kRebased = 2,
   kTakeOther = 3,  // parameters := the arena's other slot, where the leader has put its own
   // For rounds behind the training, with the content of the arena's training copy:
@@ -29,7 +29,7 @@ enum class ParameterChange : std::uint32_t {
 
 inline constexpr ElementRange kWholeVector{0, UINT64_MAX};
 
-// What kRebased and kTakeOther need besides; else empty.
+// What kRebased and kTakeOther need in addition; else empty.
 struct Previous {
   std::span<const float> values;
   std::uint64_t trained;  // elements of the vector from here on are buffers

@@ -17,8 +17,8 @@
 namespace collab {
 
 [[nodiscard]] bool is_embedding(std::string_view name);
-// Ascending, apart. `model` has the tensors in the order of the vector of so many elements; from `buffers_from` on it
-// is of buffers.
+// Ascending, apart. `model` has the tensors in the order of the vector of so many elements; elements from
+// `buffers_from` on are buffers.
 [[nodiscard]] std::vector<ElementRange> radial_tensors(std::span<const TensorInfo> model, std::uint64_t elements,
                                                        std::uint64_t buffers_from);
 

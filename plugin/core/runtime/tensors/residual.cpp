@@ -120,7 +120,7 @@ Status Residual::assume_contributed(std::span<const float> anchor, const Reader&
   return {};
 }
 
-// The part in fragments that the attempt does not move.
+// The parts of `of_mean` in fragments that the attempt does not move.
 std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const {
   std::vector<ElementRange> beside;
   for (const ElementRange& range : units_.of_mean) {
@@ -130,7 +130,7 @@ std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const
   return beside;
 }
 
-// In the chunks that were sent, as the groups of top-k begin with them.
+// Works in the chunks that were sent, because groups of top-k begin with them.
 Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed,
                                float taken) {
   for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_elements_) {
@@ -182,9 +182,9 @@ void Residual::settle(RunId run) {
   restored_from_.reset();
 }
 
-// A mean's error comes back only by our contribution, and counts there by our share. The share may be much larger next
-// time: from a small share (a joiner's is 0) the error would come back many times over. So at least an equal share is
-// assumed.
+// A mean's error is fed back only through our contribution, where it counts by our share. The share may be much larger
+// next time: from a small share (a joiner's is 0) the error would come back many times over. So at least an equal share
+// is assumed.
 float Residual::per_delta() const { return std::max(units_.share, units_.equal); }
 
 float Residual::per_mean() const { return units_.share > 0 ? units_.share : units_.equal; }

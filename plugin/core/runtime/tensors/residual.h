@@ -32,12 +32,12 @@ namespace collab {
 
 // What the vector's numbers mean.
 struct ResidualUnits {
-  float share = 0;                      // our part of the mean in the last attempt we contributed to; 0: in none yet
-  float equal = 1;                      // an equal part of it, in the last attempt
+  float share = 0;                      // our part of the mean in the last attempt we contributed to; 0: none yet
+  float equal = 1;                      // an equal part of the mean, in the last attempt
   std::vector<ElementRange> of_mean{};  // ascending, apart: in units of the mean; all else in units of our delta
 };
 
-// Found on disk. It is of use in the run it was written in.
+// A residual found on disk. It is of use only in the run it was written in.
 struct StoredResidual {
   RunId run;
   ResidualUnits units;
@@ -57,31 +57,31 @@ class Residual {
   // ---- an attempt
   // `share`: our scale in its mean; 0 when we do not contribute.
   void start(const wire::StartAttempt& start, SiteId self, float share);
-  // The elements `range`, a chunk of a slice of others; as Codec::encode_difference. The vector does not change.
+  // Encodes `range`, a chunk of a slice of others, as Codec::encode_difference. The vector does not change.
   [[nodiscard]] std::optional<std::size_t> encode_contribution(ElementRange range, std::span<const float> anchor,
                                                                std::span<const float> parameters,
                                                                std::span<std::byte> out);
-  // A chunk of a slice of ours; as Codec::encode. The vector does not change.
+  // Encodes a chunk of a slice of ours, as Codec::encode. The vector does not change.
   [[nodiscard]] std::optional<std::size_t> encode_mean(ElementRange range, std::span<const float> mean,
                                                        std::span<std::byte> out);
 
   // ---- its end
-  // The elements of what we contributed.
+  // Reads elements of what we contributed.
   using Reader = std::function<Result<std::span<const float>>(ElementRange)>;
-  // The attempt started last was committed. `anchor`: whole, the one the contributions are the difference from; null
-  // `contributed`: ours are not among them, and what is left out of our delta stays as it was. `taken`: how much of
-  // what a contribution differs from the decoded mean by is taken out of the parameters. The rest lies in them still
-  // and brings as much of what this attempt's payloads left out as well: so much less of that is kept here.
+  // The attempt started last was committed. `anchor`: whole, the one that contributions are differences from. Null
+  // `contributed`: ours is not among them, and what is left out of our delta stays as it was. `taken`: how much of the
+  // difference between a contribution and the decoded mean is taken out of the parameters. The rest stays in them, with
+  // the same part of what this attempt's payloads left out, so the residual keeps that much less.
   Status commit(std::span<const float> anchor, const Reader& contributed, float taken = 1.0F);
-  // Our contribution to the last attempt counts as committed. It is not known by which leader, and with which means.
+  // Our contribution to the last attempt counts as committed. The leader and the means are unknown.
   Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
-  // Zeros: what was left out came from parameters that were not fit to be sent.
+  // Sets zeros: what was left out came from parameters that were not fit to be sent.
   void drop();
 
   // ---- between processes
   // A stored residual of another length is ignored.
   void restore(StoredResidual stored);
-  // The anchor in place is of this run: what was restored from another one is dropped.
+  // The anchor in place is of this run: a residual restored from another run is dropped.
   void settle(RunId run);
   [[nodiscard]] const ResidualUnits& units() const { return units_; }
   [[nodiscard]] std::span<const float> values() const { return values_; }
@@ -103,10 +103,10 @@ class Residual {
   [[nodiscard]] float per_delta() const;
   [[nodiscard]] float per_mean() const;
   [[nodiscard]] std::span<float> part(ElementRange range);
-  // What earlier payloads left out of these elements, in one unit: in place if it has that unit, else in `converted_`.
+  // What earlier payloads left out of these elements, in one unit: in place if stored so, else in `converted_`.
   [[nodiscard]] std::span<const float> in_delta(ElementRange range);
   [[nodiscard]] std::span<const float> in_mean(ElementRange range);
-  // Are they in `converted_`, decayed?
+  // Is `here` in `converted_`, and so decayed?
   [[nodiscard]] bool decayed(std::span<const float> here);
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
   [[nodiscard]] std::vector<ElementRange> of_mean_beside(const Attempt& attempt) const;

@@ -51,7 +51,7 @@ void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor,
   const std::size_t moved = end > offset ? end - offset : 0;
   const std::span<float> here = values_.subspan(offset, anchor.size());
   const auto factor = static_cast<float>(settings_.merge.factor);
-  // A copy that was moved within this round ends with where that led, not with how far it moved.
+  // If the copy was written to in this round, it ends with the new values, not with how far they moved.
   if (holds_ == Holds::kTaken) holds_ = Holds::kMoves;
   const bool absolute = holds_ != Holds::kMoves;
   const bool mixed = settings_.merge.rule == MergeRule::kMix;
@@ -79,7 +79,7 @@ TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
   return {ParameterChange::kUnchanged};
 }
 
-// The result less what was taken: how far the parameters are to move.
+// The result minus the values as taken: how far the parameters are to move.
 TrainingCopy::End TrainingCopy::moved_from(const std::vector<float>& original, std::span<const float> anchor) {
   const ElementRange changed = all_between(written_, displaced_);
   const FloatEnvironment ieee;
@@ -87,7 +87,7 @@ TrainingCopy::End TrainingCopy::moved_from(const std::vector<float>& original, s
   const auto kept = mixed ? static_cast<float>(settings_.merge.factor) : 0.0F;
   for (std::size_t i = 0; i < trained(); ++i) {
     values_[i] -= original[i];
-    // The fragment is mixed, and the rest moves whole. Of the fragment, what was trained meanwhile stays.
+    // The fragment is mixed: what was trained in it meanwhile stays. The rest moves whole.
     if (mixed && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
   }
   const auto [begin, end] = common(changed, {trained(), values_.size()});

@@ -10,9 +10,9 @@
 //   from each: took_anchor --> anchor; end_round, then merge_copy
 //
 // A round with a caller that waits for it (begin_round(false)) leaves the parameters themselves in the copy. Else the
-// copy is what they are to be moved by: of trained elements, with s what was contributed, m the mean of what the sites
-// contributed and A the new anchor, (A - m) + factor * (m - s). Over the contributors of a round, by weight, the terms
-// m - s add up to nothing, so nothing is lost or counted twice; where payloads leave something out, they add up to
+// copy is what they are to be moved by: for trained elements (A - m) + factor * (m - s), where s is what the site
+// contributed, m the mean of all contributions and A the new anchor. Over the contributors of a round, by weight, the
+// terms m - s add up to zero, so nothing is lost or counted twice. Where payloads leave something out, they add up to
 // that, and the residual keeps as much less (Residual::commit()). Buffers are never moved: they are the mean.
 // Threads: the node's loop from begin_round() to end_round(), the session's caller otherwise.
 // Ownership: borrows its values (the arena's); owns the original, which it keeps while both are needed.
@@ -43,16 +43,15 @@ class TrainingCopy final : public ParameterVector {
   // ---- a round
   Status take(ParameterVector& parameters);
   void begin_round(bool merges);
-  // Its result is merged into parameters that have moved on.
+  // The round's result is merged into parameters that have moved on.
   [[nodiscard]] bool merges() const { return merges_; }
-  // In place of the write of a new anchor where all of the copy was contributed; each element once.
+  // Replaces the write of a new anchor if all of the copy was contributed. Once for each element.
   void displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean);
-  // Before the copy is written to, and where. Never once it moves, when what was taken is gone.
+  // Called before a write to the copy, with its range. Not allowed once it moves: the taken parameters are gone then.
   void before_write(ElementRange range = kWholeVector);
-  // It was unfit, and is the anchor from here on.
+  // The copy was unfit, and is the anchor from here on.
   void took_anchor() { holds_ = Holds::kAnchor; }
-  // What the ranks of the site are to do with the copy from here on, and with which of its elements. `anchor`: the one
-  // in place.
+  // What the ranks of the site do with the copy from here on, and with which elements. `anchor`: the one in place.
   struct End {
     ParameterChange change = ParameterChange::kUnchanged;
     ElementRange range = kWholeVector;
@@ -63,7 +62,7 @@ class TrainingCopy final : public ParameterVector {
   [[nodiscard]] const MergeSettings& settings() const { return settings_; }
 
  private:
-  // What the copy has in it, of the round that has begun.
+  // What the copy holds in the round that has begun.
   enum class Holds : std::uint8_t {
     kTaken,  // the parameters at the trigger
     kMoves,  // where it was displaced, by how much the parameters are to move; elsewhere the parameters at the trigger
@@ -76,7 +75,7 @@ class TrainingCopy final : public ParameterVector {
 
   std::span<float> values_;
   MergeSettings settings_;
-  std::vector<float> original_;  // as it was taken, where it has been written to since; else empty
+  std::vector<float> original_;  // as taken, if it has been written to since; else empty
   ElementRange displaced_{};
   ElementRange written_{};
   bool merges_ = false;

@@ -1,4 +1,4 @@
-// When a connection was asked for a sign of life, and when it gave one; and what the other side asks.
+// When a connection was last pinged, when it was last heard, and which ping of the other side waits for an answer.
 //
 // Threads: the transport's IO thread. Ownership: plain values, a connection's own; the engine's Liveness decides.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace collab::tcp {
 
-// What a ping carries: when it was sent.
+// The content of a ping: the time at which it was sent.
 [[nodiscard]] inline std::uint64_t stamp_of(TimePoint time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
@@ -24,14 +24,14 @@ class Keepalive {
     asked_ = now;
   }
   void heard(TimePoint now) { heard_ = now; }
-  // How long the answer to the ping with this stamp took; nothing when it is not the one that is waited for.
+  // How long the answer to the ping with this stamp took. Nothing if no ping with this stamp waits for an answer.
   [[nodiscard]] std::optional<Duration> answered(TimePoint now, std::uint64_t stamp) {
     if (!asked_ || stamp_of(*asked_) != stamp) return std::nullopt;
     const Duration took = now - *asked_;
     asked_.reset();
     return took;
   }
-  // The other side asks: of several in a row the last is to be answered, so that asking without end makes no work.
+  // A ping of the other side. Of several in a row, only the last is answered, so that a flood of pings makes no work.
   struct Question {
     std::uint64_t stamp = 0;
     TimePoint came;
@@ -41,7 +41,7 @@ class Keepalive {
   [[nodiscard]] bool answer_due() const { return asked_.has_value(); }
   [[nodiscard]] bool may_ask(TimePoint now) const { return now >= next_; }
   [[nodiscard]] Duration quiet(TimePoint now) const { return now - heard_; }
-  // Since it was asked, and heard last.
+  // The time since the last ping went out or the peer was last heard, whichever came later.
   [[nodiscard]] Duration silent(TimePoint now) const { return now - std::max(heard_, asked_.value_or(heard_)); }
 
  private:

@@ -1,10 +1,11 @@
-// How far a connection is, and by when it is to be further.
+// The state of a connection, and the deadline for the next state.
 //
 //   connecting ──▶ securing ──▶ greeting ──▶ attached ──▶ draining ──▶ closed
 //      (dialled)    (with TLS)    hello, welcome   frames     we said all; waits for the other side's end
-//   accepted connections begin in securing: their first byte tells whether it is TLS. Any state may fail to closed.
+//   accepted connections begin in securing: their first byte tells whether they use TLS. Any state may fail to closed.
 //
-// Threads: one at a time. Ownership: plain values, a connection's own; the code that dials or accepts says by when.
+// Threads: one at a time. Ownership: plain values, a connection's own. The code that dials or accepts sets the
+// deadline.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class Lifecycle {
   void close() { state_ = State::kClosed; }
 
   [[nodiscard]] std::optional<TimePoint> attached_at() const { return attached_at_; }
-  // By when it is to have greeted, or ended.
+  // The deadline for the greeting, or for the end.
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
   void wait_until(TimePoint deadline) { deadline_ = deadline; }
 

@@ -1,4 +1,4 @@
-// Where a connection belongs: the link, and which of its connections it is.
+// The link that a connection belongs to, and its index among the link's connections.
 //
 // Threads: one at a time. Ownership: plain values, a connection's own; the engine's Dialler and Greeter fill it, its
 // Sessions release it.
@@ -19,7 +19,7 @@ class LinkSlot {
     index_ = index;
   }
   void leave_link() { link_ = LinkId(); }
-  // Held: nothing of a lane before the peer has said what arrived.
+  // Held: no segment goes over the connection until the peer has said which ones arrived.
   [[nodiscard]] bool held() const { return held_; }
   void hold() { held_ = true; }
   void release() { held_ = false; }

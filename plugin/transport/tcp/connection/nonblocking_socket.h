@@ -1,6 +1,7 @@
-// A TCP socket that holds nobody up: it says what the system takes and gives now, and tells when there may be more.
+// A TCP socket that never blocks: it reads and writes as much as the system allows now, and calls back when more is
+// possible.
 //
-// Threads: one at a time, that of the event loop. Ownership: owns the socket; what is called back keeps this alive.
+// Threads: one at a time, that of the event loop. Ownership: owns the socket. Callbacks must keep this object alive.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,7 +19,7 @@
 
 namespace collab::tcp {
 
-// What the system is asked for, see prepare_socket().
+// Arguments of prepare_socket().
 struct SocketOptions {
   std::string congestion;
   Duration give_up;  // TCP_USER_TIMEOUT
@@ -33,7 +34,7 @@ class NonblockingSocket {
   NonblockingSocket(const NonblockingSocket&) = delete;
   NonblockingSocket& operator=(const NonblockingSocket&) = delete;
 
-  // To be dialled, then connected.
+  // Opens the socket for a dial; connect() follows.
   [[nodiscard]] Error open(const Endpoint& to, const SocketOptions& options);
   template <typename Done>
   void connect(Done done) {
@@ -49,12 +50,12 @@ class NonblockingSocket {
 
   struct IoResult {
     std::size_t bytes = 0;     // 0: none now
-    std::optional<int> error;  // the connection has ended: by errno, or 0 where the other side closed it
+    std::optional<int> error;  // the connection has ended, with this errno; 0: the other side closed it
   };
   IoResult receive(std::span<std::byte> first, std::span<std::byte> second);
   IoResult send(std::span<iovec> parts);
 
-  // Once; again after `then` was called, which it is not when the socket was closed meanwhile.
+  // Calls `then` once when the socket is ready. Until then, further calls do nothing. Closing the socket drops `then`.
   template <typename Then>
   void wait_to_read(Then then) {
     if (!std::exchange(waits_to_read_, true))
@@ -67,7 +68,7 @@ class NonblockingSocket {
   }
   [[nodiscard]] bool waits_to_write() const { return waits_to_write_; }
 
-  void shut();  // nothing more is sent
+  void shut();  // ends sending
   void close() { close_own(socket_); }
 
  private:

@@ -1,5 +1,5 @@
-// How much of a connection is read before others have their turn. Small frames cost more than their bytes: a peer
-// that sends many is read little at a time.
+// How much is read from a connection before others have their turn. Small frames cost more than their bytes. So a peer
+// that sends many of them is read in small portions.
 //
 // Threads: one at a time. Ownership: plain values, a connection's own.
 #pragma once
@@ -13,7 +13,7 @@ class ReadTurn {
  public:
   void begin() { bytes_ = frames_ = 0; }
   [[nodiscard]] bool has_budget() const { return bytes_ < kBytesAtOnce && frames_ < kFramesAtOnce; }
-  // How much to read at once into room for `bytes`.
+  // How many bytes to read at once if there is room for `bytes`.
   [[nodiscard]] std::size_t most(std::size_t bytes) const {
     return many_frames_ ? std::min(bytes, kReadOfMany) : bytes;
   }
@@ -22,7 +22,7 @@ class ReadTurn {
     frames_ += frames;
     many_frames_ = many_frames_ || frames_ >= kFramesAtOnce;
   }
-  // All that was there has been read, or as much as a turn allows.
+  // Ends the turn: all available bytes have been read, or as many as a turn allows.
   void end() {
     if (frames_ < kFramesAtOnce / 2) many_frames_ = false;
   }
@@ -34,7 +34,7 @@ class ReadTurn {
 
   std::size_t bytes_ = 0;
   std::size_t frames_ = 0;
-  bool many_frames_ = false;  // a turn ended by their number, and none since was of few
+  bool many_frames_ = false;  // a turn ended by its number of frames, and every turn since had many
 };
 
 }  // namespace collab::tcp

@@ -7,7 +7,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr std::size_t kEncryptAtOnce = std::size_t{128} << 10;
-constexpr std::size_t kSmall = 4096;  // smaller pieces share a TLS record
+constexpr std::size_t kSmall = 4096;  // bytes; smaller pieces share a TLS record
 
 }  // namespace
 

@@ -1,6 +1,7 @@
-// What a connection has to send, in order: frames, and segments whose data stays where it is until it is sent.
+// What a connection has to send, in order: frames and segments. A segment's data is not copied; it stays in its message
+// until it is sent.
 //
-// Threads: one at a time. Ownership: owns the frames; shares the messages that segments are of.
+// Threads: one at a time. Ownership: owns the frames; shares the messages of the segments.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,22 +18,22 @@ namespace collab::tcp {
 
 class SendQueue {
  public:
-  // A segment's data is not read any more.
+  // Called when the queue no longer reads a segment's data.
   using Written = std::function<void(Lane, std::uint64_t number)>;
 
   void push(Bytes frame);
   void push(Outbox::Piece piece);
   [[nodiscard]] bool empty() const { return items_.empty(); }
   [[nodiscard]] bool overfull() const { return items_.size() > kMaxItems; }
-  [[nodiscard]] std::uint64_t bytes() const;  // left to send
+  [[nodiscard]] std::uint64_t bytes() const;  // not sent yet
 
-  // In the clear: the first parts, as they lie in memory; how many there are of them.
+  // Without TLS: fills `parts` with the first pieces, where they lie in memory. Returns their number.
   [[nodiscard]] std::size_t gather(std::span<iovec> parts) const;
   void sent(std::size_t bytes, const Written& written);
-  // With TLS: takes about kEncryptAtOnce out. Small pieces share a run, and so a record.
+  // With TLS: removes about kEncryptAtOnce bytes. Small pieces go to `encrypt` together, and so share a record.
   void take(const std::function<void(std::span<const std::byte>)>& encrypt, const Written& written);
 
-  // Segments are of no use any more; one that has begun must end as it was announced.
+  // Drops segments that are no longer needed. A segment that is partly sent stays, as its header announced its length.
   void drop_segments();
   void clear() { items_.clear(); }
 
@@ -50,7 +51,7 @@ class SendQueue {
   void first_done(const Written& written);
 
   std::deque<Item> items_;
-  std::size_t first_sent_ = 0;  // bytes of the first item
+  std::size_t first_sent_ = 0;  // bytes already sent of the first item
 };
 
 }  // namespace collab::tcp

@@ -6,7 +6,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr double kWorthSetting = 0.005;  // of the pace
+constexpr double kWorthSetting = 0.005;  // relative change of the pace
 
 }  // namespace
 

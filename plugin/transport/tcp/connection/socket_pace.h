@@ -1,4 +1,4 @@
-// The pace that a connection's socket was asked to keep, and what the kernel told of it last.
+// The pace set for a connection's socket, and the kernel's latest figures.
 //
 // Threads: one at a time. Ownership: plain values, a connection's own; the socket belongs to the connection.
 #pragma once
@@ -18,13 +18,14 @@ class SocketPace {
     std::uint64_t delivered = 0;
     std::uint64_t resent = 0;
   };
-  // Since the last look. Nothing when the system does not say.
+  // The progress since the last call. Nothing if the system does not tell.
   [[nodiscard]] std::optional<Progress> look(int fd);
-  // As of that look; 0: nothing is on its way, or it was not measured.
+  // The round trip at the last look(); 0: nothing is in flight, or it was not measured.
   [[nodiscard]] Duration round_trip() const {
     return figures_ && figures_->in_flight ? figures_->round_trip : Duration(0);
   }
-  // Small changes are not worth a system call. `unsent`: bytes that the system takes beyond what is on its way.
+  // Sets the pace; ignores small changes, which are not worth a system call. `unsent`: bytes that the socket may hold
+  // beyond those in flight.
   void keep(int fd, double bytes_per_second, std::size_t unsent);
 
  private:

@@ -13,7 +13,7 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr std::size_t kParts = 64;  // of what is written, at once
+constexpr std::size_t kParts = 64;  // pieces per write
 
 }  // namespace
 
@@ -120,7 +120,7 @@ void Connection::read_ready() {
   wait_to_read();
 }
 
-// Bytes taken in; 0: nothing is there now, or the connection has ended.
+// The number of bytes read; 0: none are available now, or the connection has ended.
 std::size_t Connection::receive(std::span<std::byte> first, std::span<std::byte> second) {
   const NonblockingSocket::IoResult got = socket_.receive(first, second);
   if (got.error) ended(*got.error);
@@ -161,7 +161,7 @@ std::size_t Connection::read_clear() {
   return got;
 }
 
-// TLS, or a first byte that tells whether it is.
+// Reads TLS, or the first byte, which tells whether the connection uses TLS.
 std::size_t Connection::read_tls() {
   const std::size_t got = receive(raw(), {});
   if (got == 0) return 0;
@@ -294,7 +294,7 @@ void Connection::wait_to_write() {
   });
 }
 
-// The bytes that the system took; nothing: it takes no more now, or the connection has ended.
+// The number of bytes that the system took. Nothing: it takes no more now, or the connection has ended.
 std::optional<std::size_t> Connection::put(std::span<iovec> parts) {
   const NonblockingSocket::IoResult put = socket_.send(parts);
   if (put.bytes > 0) return put.bytes;

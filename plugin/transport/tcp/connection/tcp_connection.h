@@ -1,7 +1,7 @@
-// One TCP connection, in TLS or in the clear, that carries frames. It passes what its parts say from one to the other
-// and to its owner; how far it is, lifecycle.h draws.
+// One TCP connection, in TLS or in the clear, that carries frames. It connects its parts to each other and to its
+// owner. lifecycle.h draws its states.
 //
-// Threads: the transport's IO thread only. Ownership: shared by the engine and by the operations under way; owns its
+// Threads: the transport's IO thread only. Ownership: shared by the engine and by the operations in progress; owns its
 // socket. It reports every event to its owner. Failures are reported from the event loop, never from inside a call.
 #pragma once
 
@@ -33,8 +33,8 @@ enum class Fault : std::uint8_t {
   kNoAnswer,     // could not be reached, or went silent
   kRefusedPort,  // nobody listens there
   kEndedByPeer,  // closed or reset by the other side
-  kNotAllowed,   // wrong token or certificate, or a refusal in words
-  kBroken,       // bytes that are not ours
+  kNotAllowed,   // wrong token or certificate, or a Refuse frame
+  kBroken,       // bytes that break the protocol
 };
 
 class ConnectionOwner {
@@ -44,9 +44,9 @@ class ConnectionOwner {
                                                                        const SegmentHeader& header) = 0;
   virtual Status on_segment_end(Connection& from, const SegmentHeader& header, bool placed) = 0;
   virtual Status on_frame(Connection& from, FrameType type, std::span<const std::byte> body) = 0;
-  // All bytes that were there have been taken in.
+  // All bytes that were available have been read.
   virtual void on_reading_paused(Connection& from) = 0;
-  virtual bool admit_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: not before resume_reading()
+  virtual bool admit_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: stop until resume_reading()
   virtual void on_send_queue_empty(Connection& from) = 0;            // more can be sent at once
   virtual void on_segment_written(Connection& from, Lane lane, std::uint64_t number) = 0;
   virtual void failed(const ConnectionPtr& from, Fault fault, const Status& why) = 0;
@@ -58,8 +58,8 @@ struct ConnectionContext {
   ConnectionOwner& owner;
   std::shared_ptr<TlsKeys> keys;  // null: in the clear
   SocketOptions socket;
-  std::vector<std::byte> raw;    // scratch: what a socket gave
-  std::vector<std::byte> clear;  // scratch: the same without TLS
+  std::vector<std::byte> raw;    // scratch: bytes as read from a socket
+  std::vector<std::byte> clear;  // scratch: the same bytes, decrypted
 };
 
 class Connection final : public std::enable_shared_from_this<Connection>, private FrameSink {
@@ -72,13 +72,13 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void dial(const Endpoint& to);
   void accept(boost::asio::ip::tcp::socket socket, const Endpoint& from);
 
-  // Queued in order; flush() hands them to the system as far as it takes them.
+  // Queues in order. flush() hands the system as much as it takes.
   void send(Bytes frame);
   void send(Outbox::Piece piece) { queue_.push(std::move(piece)); }
   void flush();
   [[nodiscard]] bool idle() const { return queue_.empty() && !socket_.waits_to_write() && !security_.has_outgoing(); }
   [[nodiscard]] bool overfull() const { return queue_.overfull(); }
-  // Sends what is queued and then stops. Discards what arrives until the other side ends as well.
+  // Sends the queue and then stops. Discards incoming data until the other side ends as well.
   void drain();
   void close();
   void fail(Fault fault, Status why);
@@ -94,19 +94,19 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] const SecurityLayer& security() const { return security_; }
   [[nodiscard]] const Endpoint& peer() const { return socket_.peer(); }
   [[nodiscard]] std::optional<Duration> kernel_silence() const { return socket_.kernel_silence(); }
-  // Once it is closed: bytes it was given and never sent.
+  // Valid once the connection is closed: bytes that were queued and never sent.
   [[nodiscard]] std::uint64_t never_sent() const { return never_sent_; }
   [[nodiscard]] int handle() { return socket_.handle(); }
-  // Why it is not read.
+  // Why the connection is not read.
   enum class Pause : std::uint8_t { kNone, kCap, kUnhandled };
   [[nodiscard]] Pause paused() const { return pause_; }
   void pause(Pause why) { pause_ = why; }
 
   const ConnectionId name;
-  LinkSlot slot;        // the engine's Dialler, Greeter and Sessions
-  Keepalive keepalive;  // its Liveness
-  BatchSize batch;      // its Striping
-  SocketPace pace;      // its Pacing
+  LinkSlot slot;        // used by the engine's Dialler, Greeter and Sessions
+  Keepalive keepalive;  // used by its Liveness
+  BatchSize batch;      // used by its Striping
+  SocketPace pace;      // used by its Pacing
 
  private:
   Result<std::optional<std::span<std::byte>>> on_segment_begin(const SegmentHeader& header) override;
@@ -117,11 +117,11 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void wait_to_read();
   void wait_to_write();
   void read_ready();
-  // The bytes taken in, or 0 when there is nothing more now.
+  // The number of bytes read; 0: none are available now.
   std::size_t read_some();
   std::size_t read_clear();
   std::size_t read_tls();
-  [[nodiscard]] std::span<std::byte> raw() const;  // what is read goes there
+  [[nodiscard]] std::span<std::byte> raw() const;  // where reads go
   Status decode_tls();
   bool settle_first_byte(std::byte first);
   void refuse_in_clear();

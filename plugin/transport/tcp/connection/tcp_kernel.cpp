@@ -14,7 +14,7 @@ std::optional<KernelFigures> kernel_figures(int fd) {
   tcp_info info{};
   socklen_t length = sizeof(info);
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
-  if (length < offsetof(tcp_info, tcpi_delivered_ce)) return std::nullopt;  // before Linux 4.18
+  if (length < offsetof(tcp_info, tcpi_delivered_ce)) return std::nullopt;  // older than Linux 4.18
   KernelFigures figures;
   figures.delivered = info.tcpi_delivered;
   figures.resent = info.tcpi_total_retrans;

@@ -1,7 +1,7 @@
-// What the kernel says of a TCP connection, and the pace it is asked to keep.
+// The kernel's figures of a TCP connection, and its pace limit.
 //
-// Apart from tcp_socket.h because the kernel's own header, which has the newer figures, and the C library's cannot be
-// included in one file.
+// Separate from tcp_socket.h: the kernel's own header has newer figures, but no file can include both it and the C
+// library's header.
 // Threads: any. Ownership: sockets belong to the caller.
 #pragma once
 
@@ -13,19 +13,19 @@
 namespace collab::tcp {
 
 struct KernelFigures {
-  std::uint32_t delivered = 0;  // packets that arrived, selectively acknowledged ones included; wraps
+  std::uint32_t delivered = 0;  // packets that arrived, including selectively acknowledged ones; wraps
   std::uint32_t resent = 0;     // packets; wraps
   std::uint32_t packet_bytes = 0;
   Duration round_trip{0};  // smoothed; 0: not measured
-  bool in_flight = false;  // something is not acknowledged
+  bool in_flight = false;  // some data is not acknowledged
   std::uint32_t unsent_bytes = 0;
 };
 
-// Nothing when the system does not say.
+// Nothing if the system does not tell.
 [[nodiscard]] std::optional<KernelFigures> kernel_figures(int fd);
 
-// Payload bytes a second the connection sends at most (SO_MAX_PACING_RATE; what is sent again counts); 0: no limit.
-// The kernel's own timers keep it where no `fq` does.
+// Limits the payload bytes per second that the connection sends, including those sent again (SO_MAX_PACING_RATE); 0: no
+// limit. Without the `fq` queue discipline, the kernel's own timers enforce the limit.
 void set_pace(int fd, double bytes_per_second);
 
 }  // namespace collab::tcp

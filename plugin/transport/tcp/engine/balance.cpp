@@ -9,7 +9,7 @@
 namespace collab::tcp {
 namespace {
 
-// Data waits, and there are connections for it.
+// Whether data waits and has a connection to go over.
 bool waits(const TcpLink& link) { return link.pacing.backlogged() && !link.connections.alone(); }
 
 double to_go(TcpLink& link) { return static_cast<double>(link.session.outbox(Lane::kData).bytes_to_go()); }
@@ -21,7 +21,7 @@ void Balance::tick(TimePoint now) {
   if (!off(Mechanism::kShares)) note_exchange(now);
 }
 
-// Compares all links at the same time.
+// Compares what all links still have to send at this moment.
 void Balance::compare() {
   Remaining remaining;
   for (const auto& [id, link] : all_.links.all()) {

@@ -1,7 +1,7 @@
-// Lets links that share a line, and know nothing of each other, finish together. Each begins an exchange at the mean
-// rate that it needed for the whole of the last one. A link that is ahead bears a shorter queue than the others.
+// Lets links that share a line finish together, although their senders do not coordinate. Each link starts an exchange
+// at its mean rate over the whole last exchange. A link that is ahead aims at a shorter queue than the others.
 //
-// Threads: the IO thread. Ownership: how long data has waited on any link in the current exchange.
+// Threads: the IO thread. Ownership: owns the backlog of all links in the current exchange.
 #pragma once
 
 #include "transport/tcp/link/link.h"

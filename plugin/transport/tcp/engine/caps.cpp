@@ -60,7 +60,7 @@ void Caps::wait_for_bucket(TimePoint until) {
   });
 }
 
-// One after the other, as each may take much at once.
+// Resumes one connection at a time, as each may read much at once.
 void Caps::go_on_reading() {
   const TimePoint now = all_.now();
   while (!paused_.empty() && down_.open(now)) {
@@ -85,14 +85,14 @@ void Caps::resume_unhandled(TcpLink& link) {
   }
 }
 
-// What was on its way over another control connection may be lost.
+// An allowance sent over an earlier control connection may be lost, so it is sent again.
 void Caps::control_attached(TcpLink& link, TimePoint now) {
   link.caps.forget_told();
   tick(now);
 }
 
 void Caps::tick(TimePoint now) {
-  for (const LinkId id : all_.links.ids()) {  // what others left may be handled by now
+  for (const LinkId id : all_.links.ids()) {  // unhandled messages of other links may be handled by now
     TcpLink* const link = all_.links.find(id);
     if (link != nullptr && !link->session.check_full()) resume_unhandled(*link);
   }

@@ -1,10 +1,11 @@
-// What the user's caps leave to each link (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN). Also which links are not read
-// because too many of their bytes wait to be handled.
+// Enforces the user's caps on the links (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN). Also stops reading links if too
+// many of their bytes wait to be handled.
 //
-// What is sent is counted before it goes. What comes is held back by its senders: each peer is told its part of the
-// cap, by how many send at the moment. Not to read is the last resort: what a sender gave to its system then stands
-// there, looks lost to it, and is sent again.
-// Threads: the IO thread. Ownership: the buckets of the whole transport. A link owns its buckets (link/link_caps.h).
+// Outgoing bytes are counted before they are sent. Senders hold back incoming data: each peer is told its part of the
+// cap, which depends on how many peers send at the moment. To stop reading is the last resort: data then waits in the
+// sender's system, looks lost to the sender, and is sent again.
+// Threads: the IO thread. Ownership: owns the buckets of the whole transport. A link owns its bucket
+// (link/link_caps.h).
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -27,7 +28,7 @@ class Caps {
   void sent(TcpLink& link, std::size_t bytes);
 
   bool admit_read(Connection& from, std::size_t bytes);  // counts the bytes
-  void resume_unhandled(TcpLink& link);                  // it has room for them again
+  void resume_unhandled(TcpLink& link);                  // the link has room again
 
   void control_attached(TcpLink& link, TimePoint now);
   void tick(TimePoint now);

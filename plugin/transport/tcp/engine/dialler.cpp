@@ -43,7 +43,7 @@ void Dialler::look_up(const TcpLink& link, const HostPort& address) {
 void Dialler::look_up_next() {
   while (const auto wanted = look_ups_.next()) {
     const LinkId id = wanted->link;
-    if (all_.links.find(id) == nullptr) {  // its time was over first
+    if (all_.links.find(id) == nullptr) {  // the link timed out first
       look_ups_.ended(id);
       continue;
     }
@@ -68,7 +68,7 @@ void Dialler::looked_up(LinkId id, Result<Endpoints> endpoints) {
 }
 
 void Dialler::resolved(TcpLink& link, Result<Endpoints> endpoints) {
-  if (link.state() != TcpLink::State::kResolving) {  // asked again while the link is cut off
+  if (link.state() != TcpLink::State::kResolving) {  // a later look-up, while the link had no connection
     if (endpoints.ok()) link.redial.found_anew(std::move(*endpoints));
     return;
   }
@@ -112,7 +112,7 @@ void Dialler::dial(TcpLink& link, std::uint16_t index) {
 void Dialler::dial_missing(TcpLink& link) {
   if (!link.dialled() || link.session.closing()) return;
   link.connections.grow(std::size_t{link.number.wanted()} + 1);
-  bool room = true;  // not asked for each connection: it looks at all links
+  bool room = true;  // computed once: it looks at all links
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || link.redial.planned(i)) continue;
     room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
@@ -134,12 +134,12 @@ void Dialler::redial(TcpLink& link, TimePoint now) {
   bool room = true;
   for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
     if (link.connections.at(i) != nullptr || !link.redial.due(i, now)) continue;
-    if (i != 0 && link.connections.alone()) continue;  // the control connection tests the way first
+    if (i != 0 && link.connections.alone()) continue;  // the control connection tests the path first
     room = dial_or_wait(link, static_cast<std::uint16_t>(i), room);
   }
 }
 
-// A data connection without a file descriptor gets its turn again later. False: there was none.
+// If there is no room for a data connection, it is tried again later. False: there was no room.
 bool Dialler::dial_or_wait(TcpLink& link, std::uint16_t index, bool room) {
   room = room && (index == 0 || all_.pending.has_room_to_dial_data(link));
   if (room || index == 0) {
@@ -161,7 +161,7 @@ void Dialler::opening_failed(TcpLink& link, Fault fault, const Status& why) {
     return;
   }
   std::string text = "cannot connect to " + link.peer() + ": " + why.message();
-  if (message_code(why.message()).empty()) text += " [tcp.cannot-connect]";  // otherwise the cause says more
+  if (message_code(why.message()).empty()) text += " [tcp.cannot-connect]";  // otherwise the cause has a code
   all_.links.end(link, Status(fault == Fault::kNotAllowed ? StatusCode::kRefused
                               : fault == Fault::kBroken   ? StatusCode::kCorrupt
                                                           : StatusCode::kUnavailable,
@@ -171,8 +171,7 @@ void Dialler::opening_failed(TcpLink& link, Fault fault, const Status& why) {
 void Dialler::failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why) {
   const bool was_alone = link.connections.alone_since().has_value();
   const ConnectionPtr connection = link.connections.at(index);
-  // The process that answers a redial may not be the one from before, and may be any process. The link waits for the
-  // one that it knows.
+  // Another process than before may answer a redial, even a stranger. The link waits for the process that it knows.
   const bool known = connection == nullptr || connection->attached_at() || !all_.encrypts();
   if (connection != nullptr) {
     if (const auto since = connection->attached_at()) link.redial.lived(index, all_.now() - *since);
@@ -202,7 +201,7 @@ void Dialler::plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool 
   }
   if (index == 0 && was_alone) link.redial.take_turns();
   if (index == 0 && fault == Fault::kNoAnswer && was_alone) {
-    // The name may point elsewhere by now.
+    // The name may resolve to another address by now.
     const Result<HostPort> parts = parse_host_port(link.peer());
     if (parts.ok() && !resolve(*parts, true).ok()) look_up(link, *parts);
   }

@@ -1,7 +1,7 @@
-// When and where connections are dialled: a link's first one, missing ones, and again after a failure.
+// Decides when and where connections are dialled: a link's first one, missing ones, and failed ones again.
 //
-// Threads: the IO thread. A name is looked up on its own thread, which posts what it found. Ownership: only a source of
-// random numbers and the names that are looked up. A link owns its plans (link/redial.h).
+// Threads: the IO thread. Each name is looked up on its own thread, which posts the result. Ownership: owns a random
+// number generator and the queue of look-ups. A link owns its redial plans (link/redial.h).
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class Dialler {
   void begin(LinkId id, const std::string& address, TimePoint deadline);
   void looked_up(LinkId id, Result<Endpoints> endpoints);
   void dial_missing(TcpLink& link);
-  // At each tick, for a link that is not open yet, and for one that is.
+  // Called at each tick: the first for a link that is not open yet, the second for an open one.
   void check_opening(TcpLink& link, TimePoint now);
   void redial(TcpLink& link, TimePoint now);
   // A connection of the link failed.

@@ -1,22 +1,21 @@
 // The parts of the engine.
 //
-//   links      which links there are, and how they end
-//   pending    the ports, and connections that have not said who they are
+//   links      the links, and how they end
+//   pending    the ports, and connections that have not sent a hello
 //   dialler    when and where connections are dialled, and again after a failure
 //   greeter    hello and welcome: how a connection becomes a link's, and ceases to be
 //   sessions   what arrives and is acknowledged, and how a link is closed
-//   striping   which connection carries what
+//   striping   which connection carries which segments
 //   pacing     how fast a link sends
-//   balance    that links which share a line are done together
+//   balance    lets links that share a line finish together
 //   number     how many data connections a link has
-//   caps       what the user's caps leave to each
-//   liveness   keepalives, and what is done without them
-//   tokens     connections whose token was taken out of the file
-//   upkeep     the ticker, and memory that goes back
+//   caps       what the user's caps leave to each link
+//   liveness   keepalives, and what happens without them
+//   tokens     closes connections whose token was taken out of the file
+//   upkeep     the ticker, and giving back memory
 //
-// Each part has private fields and changes those of no other part. It asks the part that owns them, over `all_`. What
-// is known of one link is in link/, also in parts. TcpEngine (tcp_engine.h) routes calls, frames and ticks to the
-// parts.
+// Each part has private fields and never changes those of another part: it asks the owner, through `all_`. The state of
+// one link is in link/, also in parts. TcpEngine (tcp_engine.h) routes calls, frames and ticks to the parts.
 //
 // Threads: the IO thread. Ownership: parts refer to this struct, so it stays where it is.
 #pragma once

@@ -24,7 +24,7 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
   }
   const bool fresh = link == nullptr;
   if (!fresh && hello.connection != 0 && !all_.pending.has_room_for_data()) {
-    from.close();  // the dialler tries again after a while, and has its other connections
+    from.close();  // the dialler has other connections, and retries this one later
     return {};
   }
   all_.pending.admit(from);
@@ -39,7 +39,7 @@ Status Greeter::on_hello(Connection& from, const Hello& hello) {
   from.slot.belong_to(LinkId(), hello.connection);
   link->connections.grow(std::size_t{hello.connection} + 1);
   if (const ConnectionPtr old = link->connections.at(hello.connection); old != nullptr) {
-    old->close();  // the dialler knows better: this one is dead
+    old->close();  // the dialler has replaced this connection, so it is dead
     detach(*link, *old);
   }
   if (fresh) {

@@ -19,7 +19,7 @@ class Greeter {
   Status on_hello(Connection& from, const Hello& hello);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
-  // What it carried and has not arrived goes over other connections, or waits for a redial.
+  // Removes a connection from its link. Its unacknowledged data goes over other connections, or waits for a redial.
   void detach(TcpLink& link, Connection& connection);
 
  private:
@@ -31,7 +31,7 @@ class Greeter {
 
   EngineParts& all_;
   bool warned_congestion_ = false;
-  RateLimit returned_{16, 0.1};  // a cut line ends many links at once; a peer may cut its own again and again
+  RateLimit returned_{16, 0.1};  // a cut line ends many links at once, and a peer may cut its own repeatedly
 };
 
 }  // namespace collab::tcp

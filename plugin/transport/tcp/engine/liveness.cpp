@@ -8,8 +8,8 @@
 namespace collab::tcp {
 namespace {
 
-constexpr int kHeartbeatsBetweenPings = 4;                 // of a data connection
-constexpr std::int64_t kFarApart = std::int64_t{1} << 60;  // of clocks, in microseconds
+constexpr int kHeartbeatsBetweenPings = 4;                 // on a data connection
+constexpr std::int64_t kFarApart = std::int64_t{1} << 60;  // limit for the difference of two clocks, in microseconds
 
 std::int64_t milliseconds(Duration time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
 
@@ -39,13 +39,13 @@ void Liveness::answer(Connection& from) {
 
 void Liveness::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
   const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
-  if (from.slot.index() == 0 && -kFarApart < way && way < kFarApart) {  // no own data is in front of it
+  if (from.slot.index() == 0 && -kFarApart < way && way < kFarApart) {  // none of our data delays this ping
     link.pacing.note_one_way_delay(Duration(way));
   }
   const std::optional<Duration> took = from.keepalive.answered(all_.now(), pong.stamp);
   if (!took) return;
   link.connections.answered();
-  if (from.slot.index() != 0 && link.round_trip.value() != Duration(0)) return;  // data is in front of it
+  if (from.slot.index() != 0 && link.round_trip.value() != Duration(0)) return;  // data in front of the ping delays it
   link.round_trip.note(*took);
 }
 
@@ -63,7 +63,7 @@ void Liveness::tick(TcpLink& link, TimePoint now) {
   if (!link.ended()) check_grace(link, now);
 }
 
-// Asks for a sign of life, and gives up a connection that shows none.
+// Pings the connection, and gives it up if it shows no sign of life.
 void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
   if (connection.state() != Connection::State::kAttached) {
     if (connection.deadline() <= now) connection.fail(Fault::kNoAnswer, timed_out("no answer in time"));
@@ -72,7 +72,8 @@ void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
   Keepalive& keepalive = connection.keepalive;
   const Duration heartbeat = all_.context.options.heartbeat;
   if (!keepalive.answer_due()) {
-    // Data connections are asked rarely: the control connection shows which peers live, and a ping spoils a rest.
+    // Data connections are pinged rarely: the control connection shows whether the peer lives, and a ping spoils a rest
+    // of Rotation.
     if (connection.slot.index() != 0 && keepalive.quiet(now) < kHeartbeatsBetweenPings * heartbeat) return;
     if (!keepalive.may_ask(now)) return;
     keepalive.ask(now, heartbeat);

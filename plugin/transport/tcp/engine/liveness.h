@@ -1,7 +1,6 @@
-// Signs of life: which connections are asked for them. Without them a connection, or after its grace a link, is given
-// up.
+// Pings connections for signs of life. Without any, it gives up a connection, and after its grace a link.
 //
-// Threads: the IO thread. Ownership: none. A connection knows when it was heard (connection/keepalive.h).
+// Threads: the IO thread. Ownership: none. A connection knows when it was last heard (connection/keepalive.h).
 #pragma once
 
 #include "transport/tcp/link/link.h"
@@ -19,7 +18,8 @@ class Liveness {
   Status on_ping(Connection& from, std::uint64_t stamp);
   void answer(Connection& from);  // answers the last ping that was read, once all bytes are read
   void on_pong(TcpLink& link, Connection& from, const Pong& pong);
-  // For an open link, at each tick. This thread was held up: what others said meanwhile waits to be read.
+  // Called at a tick for an open link if this thread was held up: the peer's bytes still wait to be read, so its
+  // silence counts from now.
   static void reset_silence(const TcpLink& link, TimePoint now);
   void tick(TcpLink& link, TimePoint now);
 

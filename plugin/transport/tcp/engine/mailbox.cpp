@@ -16,7 +16,7 @@ void Mailbox::post(Command command) {
 void Mailbox::take(std::vector<Command>& commands) {
   const std::lock_guard lock(mutex_);
   posted_ = false;
-  commands = std::exchange(commands_, {});  // keeps nothing of a burst
+  commands = std::exchange(commands_, {});  // does not keep a burst's memory
 }
 
 void Mailbox::shut() {

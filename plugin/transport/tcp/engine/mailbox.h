@@ -1,6 +1,6 @@
-// What other threads ask of the engine, until its IO thread looks at it.
+// Commands from other threads for the engine's IO thread.
 //
-// Threads: any. Ownership: shared. Outlives the engine if a look-up does, and is shut by then.
+// Threads: any. Ownership: shared. A look-up may keep it alive longer than the engine; it is shut by then.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -27,12 +27,12 @@ struct Command {
 
 class Mailbox {
  public:
-  // `look` is called from the event loop when there are commands.
+  // The event loop calls `look` when there are commands.
   Mailbox(boost::asio::io_context& io, std::function<void()> look) : io_(io), look_(std::move(look)) {}
 
   void post(Command command);
-  void take(std::vector<Command>& commands);  // all that wait; they replace what it held
-  void shut();                                // what was posted before is still handled
+  void take(std::vector<Command>& commands);  // replaces the contents with all waiting commands
+  void shut();                                // earlier commands are still handled
 
  private:
   boost::asio::io_context& io_;

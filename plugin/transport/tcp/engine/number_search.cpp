@@ -7,7 +7,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr std::uint16_t kFirstGuess = 12;  // on a long way, the system's buffers hold back one or two
+constexpr std::uint16_t kFirstGuess = 12;  // on a long path, the system's buffers limit one or two connections
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void NumberSearch::attached(TcpLink& link, const std::string& congestion) {
   if (!link.number.fixed()) link.number.search().at_most(Rotation::most(congestion));
 }
 
-// What was on its way over another control connection may be lost.
+// A number sent over an earlier control connection may be lost, so it is sent again.
 void NumberSearch::control_attached(const TcpLink& link, Connection& control) {
   if (link.number.told() != 0) control.send(encode_want(link.number.told()));
 }

@@ -17,7 +17,7 @@ void Pacing::tick(TcpLink& link, TimePoint now) {
 }
 
 void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
-  // If nothing arrives any more, the next shift would only put more on its way, to be lost.
+  // If nothing arrives any more, the next shift would only send more data to be lost.
   if (backlogged && link.pacing.arrives(now, link.round_trip.value())) link.rotation.tick(now, link.connections);
   const std::vector<Connection*> carriers = Striping::carriers(link);
   if (carriers.empty()) {
@@ -29,7 +29,7 @@ void Pacing::keep_pace(TcpLink& link, TimePoint now, bool backlogged) {
   if (seen && backlogged) probe_one_way_delay(link, now);
 }
 
-// Pings on the control connection show how long the way out takes: none of our data holds them up.
+// Pings on the control connection measure the delay to the peer: none of our data holds them up.
 void Pacing::probe_one_way_delay(const TcpLink& link, TimePoint now) {
   if (off(Mechanism::kWayOut) || !link.connections.attached(0)) return;
   Connection& control = *link.connections.at(0);

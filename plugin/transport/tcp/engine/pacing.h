@@ -1,6 +1,6 @@
-// How fast a link sends: looks at its connections at each tick.
+// Decides how fast a link sends: measures its connections at each tick.
 //
-// Threads: the IO thread. Ownership: none. A link owns what is known of its line (link/link_pacing.h).
+// Threads: the IO thread. Ownership: none. A link owns the measurements of its line (link/link_pacing.h).
 #pragma once
 
 #include "transport/tcp/link/link.h"

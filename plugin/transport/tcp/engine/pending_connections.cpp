@@ -15,15 +15,15 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
+constexpr std::size_t kMaxStrangers = 256;  // connections that have not sent a hello
 constexpr std::size_t kLeastStrangers = 32;
-constexpr std::size_t kMaxHosts = 4096;  // remembered
+constexpr std::size_t kMaxHosts = 4096;  // remembered hosts
 constexpr std::size_t kLeastDataConnections = 128;
 
-// A process may usually have 1,024 files, and needs some itself, above all for its record. An eighth is for strangers,
-// another eighth for links of which nothing was handled yet, and a quarter for data. Another eighth is for links that
-// were taken in (runtime/admitted_links.h). Data that is dialled here has its own quarter, in a process that usually no
-// other dials. If both quarters are full, an eighth is left.
+// A process may usually open 1,024 files, and needs some itself, above all for its record. An eighth is for strangers,
+// an eighth for links without a handled message, and a quarter for data connections of accepted links. Another eighth
+// is for admitted links (runtime/admitted_links.h). Data connections dialled here have their own quarter; usually
+// nobody dials such a process. If both quarters are full, an eighth is left.
 std::size_t most_strangers() { return std::clamp<std::size_t>(most_open_files() / 8, kLeastStrangers, kMaxStrangers); }
 std::size_t most_data_connections() { return std::max(kLeastDataConnections, most_open_files() / 4); }
 
@@ -75,7 +75,7 @@ void PendingConnections::accept_on(const Acceptor& acceptor) {
       accept_on(acceptor);
       return;
     }
-    // Most likely there are no free files: connections at work go on, new ones wait.
+    // Most likely no file descriptors are left: open connections go on, new ones wait.
     if (const auto line = not_accepted_.allow(
             all_.now(), "tcp: a connection could not be accepted: " + error.message() + " [tcp.accept-failed]")) {
       log_warning(*line);
@@ -108,8 +108,8 @@ void PendingConnections::accepted(asio::ip::tcp::socket socket, const Endpoint& 
 
 // ---- room ------------------------------------------------------------------------------------------
 
-// Connections whose hello has not come go first. With a token, only holders of it can send one. So however many
-// strangers knock, a newcomer keeps its place through the handshake, however far away it is.
+// Connections without a TLS hello are evicted first. With a token, only its holders can send a fitting one. So however
+// many strangers connect, a real peer keeps its place through the handshake, however far away it is.
 void PendingConnections::make_room() {
   const auto is_silent = [](const ConnectionPtr& connection) { return !connection->security().hello_received(); };
   const std::size_t most = most_strangers();
@@ -117,10 +117,9 @@ void PendingConnections::make_room() {
   while (connections_.size() >= most) evict([](const ConnectionPtr&) { return true; });
 }
 
-// Links come as fast as others open them, while this process may be busy elsewhere. A peer whose link is closed may
-// take what was queued for it as slowly as it likes. So two kinds are limited: links without a handled message, and
-// links that are being closed. The network with the most of them loses one: one that is being closed, otherwise the
-// oldest.
+// Peers may open links faster than this process handles them. A peer whose link is being closed may receive its queue
+// as slowly as it likes. So two kinds of links are limited: those without a handled message, and those being closed.
+// The network with the most of them loses one: one that is being closed, otherwise the oldest.
 void PendingConnections::make_room_for_link(bool dialled) {
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
@@ -140,8 +139,8 @@ void PendingConnections::make_room_for_link(bool dialled) {
                              "[tcp.links-waiting]"));
 }
 
-// Turns out the oldest of the networks with the most connections, so that one scanner cannot push others out. Hosts
-// that have had a link here come last.
+// Closes the oldest connection of the network with the most connections, so that one scanner cannot push others out.
+// Hosts that had a link here come last.
 void PendingConnections::evict(const Among& among) {
   std::map<asio::ip::address, std::size_t> by_network;
   for (const ConnectionPtr& connection : connections_) {
@@ -192,7 +191,8 @@ bool PendingConnections::has_room_for_data() const {
   return count < most_data_connections();
 }
 
-// The peer also says how many it has. Each link may have one. Above half of the room, no link has more than its share.
+// The peer's wish also decides how many connections a link dials. Each link may have one. Above half of the room, no
+// link gets more than its share.
 bool PendingConnections::has_room_to_dial_data(const TcpLink& link) const {
   const std::size_t own = link.connections.data();
   if (own == 0) return true;
@@ -222,7 +222,7 @@ void PendingConnections::adopt_draining(const ConnectionPtr& connection) {
   connection->drain();
 }
 
-// ---- what becomes of them --------------------------------------------------------------------------
+// ---- ends ------------------------------------------------------------------------------------------
 
 void PendingConnections::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
   if (!from->dialled() && from->slot.link() == LinkId() && fault != Fault::kEndedByPeer) {

@@ -1,7 +1,8 @@
-// The ports that are listened on, and the connections that have not said who they are, or that leave. They are limited,
-// so that no stranger can keep others out.
+// The listening ports, and the connections without a link: those that have not sent a hello yet, and those that drain.
+// Their number is limited, and no stranger can keep others out.
 //
-// Threads: listen() from any thread, all else on the IO thread. Ownership: acceptors, and connections without a link.
+// Threads: listen() from any thread, all else on the IO thread. Ownership: owns the acceptors and the connections
+// without a link.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -22,23 +23,24 @@ class TcpLink;
 
 class PendingConnections {
  public:
-  static constexpr Duration kGreetLimit = std::chrono::seconds(10);  // until a connection has said who it is
+  static constexpr Duration kGreetLimit = std::chrono::seconds(10);  // for a connection's hello
 
   explicit PendingConnections(EngineParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
   [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without encryption, only near addresses
   [[nodiscard]] bool empty() const { return connections_.empty(); }
-  [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is not one of these
+  [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: not pending
 
-  // The connection said who it is, and now belongs to a link.
+  // The connection has sent its hello, and now belongs to a link.
   void admit(const Connection& connection);
-  void remember_host(const boost::asio::ip::address& host);  // of a link: evicted last
+  void remember_host(const boost::asio::ip::address& host);  // a host that had a link: its connections are evicted last
   void refuse_connection(Connection& connection, Refusal why, const std::string& reason);
-  // Its link has ended: what it was given is still sent.
+  // The connection's link has ended. What the connection has queued is still sent.
   void adopt_draining(const ConnectionPtr& connection);
-  // Room for one more link. For a link that is dialled here, only links that are being closed go. And room for one more
-  // data connection: of links that others have dialled, or of this one that was dialled here.
+  // Makes room for one more link, by ending another. For a link dialled here, it ends only a link that is being closed.
+  // The next two tell whether there is room for one more data connection: of an accepted link, or of this link, which
+  // was dialled here.
   void make_room_for_link(bool dialled);
   [[nodiscard]] bool has_room_for_data() const;
   [[nodiscard]] bool has_room_to_dial_data(const TcpLink& link) const;
@@ -61,7 +63,7 @@ class PendingConnections {
   EngineParts& all_;
   std::vector<Acceptor> acceptors_;
   std::deque<ConnectionPtr> connections_;     // the oldest first
-  std::set<boost::asio::ip::address> hosts_;  // hosts that have had a link here
+  std::set<boost::asio::ip::address> hosts_;  // hosts that had a link here
   std::deque<boost::asio::ip::address> hosts_in_order_;
   RateLimit not_accepted_{std::chrono::seconds(10)};
   RateLimit refusal_log_limit_{std::chrono::seconds(1)};

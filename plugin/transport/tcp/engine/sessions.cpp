@@ -37,7 +37,7 @@ Status Sessions::on_segment_end(Connection& from, const SegmentHeader& header) {
   std::vector<TransportMessage> messages;
   COLLAB_RETURN_IF_ERROR(link->session.end(header, messages));
   if (header.lane == Lane::kData) link->caps.data_received(all_.now());
-  if (link->session.left()) return {};  // what it says no longer matters, and does not keep the link
+  if (link->session.left()) return {};  // the messages no longer matter, and do not keep the link open
   const LinkId id = link->id();
   for (TransportMessage& message : messages) all_.context.handler->on_message(id, std::move(message));
   return {};
@@ -71,7 +71,7 @@ void Sessions::acknowledge_soon(TcpLink& link) {
 
 void Sessions::acknowledge(TcpLink& link) {
   Connection* const control = link.connections.control();
-  if (control == nullptr || control->overfull()) return;  // the next greeting tells it
+  if (control == nullptr || control->overfull()) return;  // the next greeting acknowledges instead
   control->send(encode(link.session.arrivals()));
   link.session.acknowledged();
   control->flush();
@@ -97,7 +97,7 @@ Status Sessions::on_ack(TcpLink& link, Connection& from, const Arrivals& arrival
   if (progress->any) link.session.go_on(all_.now());
   if (progress->data) link.pacing.data_arrived(all_.now());
   deliver(link, tokens);
-  return {};  // the reader pumps once it has read all
+  return {};  // on_reading_paused() pumps the link later
 }
 
 // ---- closing -------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ void Sessions::send(TcpLink& link, TransportMessage message, std::uint64_t token
   if (!fits.ok()) all_.links.end_with_reason(link, fits);
 }
 
-// What is queued is sent once the link is open, within the time of the dial.
+// If the link is not open yet, its queue is sent once it is, within the time limit of the dial.
 void Sessions::close(TcpLink& link) {
   link.session.leave();
   begin_closing(link);

@@ -1,6 +1,6 @@
-// What arrives on a link's connections and is acknowledged, and how a link is closed.
+// Receives and acknowledges the segments of a link's connections, and closes links.
 //
-// Threads: the IO thread. Ownership: the timer of acknowledgements. A link owns its queues (link/link_session.h).
+// Threads: the IO thread. Ownership: owns the acknowledgement timer. A link owns its queues (link/link_session.h).
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -22,9 +22,9 @@ class Sessions {
   Status on_segment_end(Connection& from, const SegmentHeader& header);
   void on_segment_written(Connection& from, Lane lane, std::uint64_t number);
   Status on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals);
-  // All bytes that were there have been read.
+  // Called when all available bytes have been read.
   void acknowledge_soon(TcpLink& link);
-  // Messages that were sent completely.
+  // Reports completely sent messages to the handler.
   void deliver(const TcpLink& link, std::vector<std::uint64_t>& tokens);
 
   void send(TcpLink& link, TransportMessage message, std::uint64_t token);

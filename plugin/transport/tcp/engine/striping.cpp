@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;  // then other links have their turn
-constexpr double kSlow = 2e6;     // bytes a second: a large segment takes its time
+constexpr double kSlow = 2e6;     // bytes a second: below this, a large segment takes long
 
-// After this time a segment hangs: its connection has lost something, or is slower than the others. If a queue holds
-// all of them up, or a thin line takes its time, no segment hangs. If there are many connections, as where losses slow
-// each of them down, some always hang, and the usual time is no measure.
+// After this time a segment hangs: its connection has lost packets, or is slower than the others. A queue or a thin
+// line delays all connections, so no segment hangs because of it. With many connections, as when losses slow each of
+// them down, some segments always hang, and the usual time is no measure.
 Duration hang_time(TcpLink& link, std::size_t carriers) {
   const Duration usual = carriers > kFewCarriers ? Duration(0) : link.session.outbox(Lane::kData).usual();
   return 2 * std::max(link.round_trip.value(), usual) + std::chrono::milliseconds(50);
@@ -29,7 +29,7 @@ std::vector<Connection*> Striping::carriers(const TcpLink& link) {
   return link.rotation.at_work(link.connections, NumberSearch::in_use(link));
 }
 
-// True if segments stay long on their way over each of so many carriers, so that small ones are better.
+// True if segments take long over each of so many carriers, so that small ones are better.
 bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
   if (off(Mechanism::kSmallSegments)) return false;
   if (carriers > kFewCarriers) return true;
@@ -37,8 +37,8 @@ bool Striping::slow(const TcpLink& link, std::size_t carriers) const {
   return is_slow(link.pacing.pace().rate()) || is_slow(all_.caps.rate_up()) || is_slow(link.caps.rate());
 }
 
-// Hands one connection a batch. False if the connection or the lane has enough. Data that has hung for longer than
-// `hang` goes over this connection as well.
+// Hands a batch to one connection. False if the connection takes no more or the lane has no more. Data that has hung
+// for longer than `hang` goes over this connection as well.
 bool Striping::fill(TcpLink& link, Connection& connection, Lane lane, Duration hang) {
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.session.outbox(lane);
@@ -71,7 +71,7 @@ void Striping::pump(TcpLink& link) {
   if (link.ended() || !link.open()) return;
   Connection* const control = link.connections.control();
   if (control == nullptr) return;
-  int fills = 0;  // of those after which there may be more to send
+  int fills = 0;  // fills after which there may be more to send
   const auto fill_on = [&](Connection& connection, Lane lane, Duration hang) {
     while (fills < kFillsInTurn && fill(link, connection, lane, hang)) ++fills;
   };

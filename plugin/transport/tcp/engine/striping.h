@@ -1,8 +1,8 @@
-// Which connection of a link carries what. Control goes first, on its own connection. Data goes to any working
-// connection that is free.
+// Decides which connection of a link carries which segments. Control goes first, on its own connection. Data goes to
+// any free connection at work.
 //
-// Threads: the IO thread. Ownership: none. The link knows whose turn it is (Turn), and a connection knows how much it
-// takes at once (BatchSize).
+// Threads: the IO thread. Ownership: none. The link knows which connection is next (Turn), and a connection knows its
+// batch size (BatchSize).
 #pragma once
 
 #include <vector>
@@ -17,9 +17,9 @@ class Striping {
  public:
   explicit Striping(EngineParts& all) : all_(all) {}
 
-  // Hands over what connections take now.
+  // Hands segments to the connections, as far as they take them now.
   void pump(TcpLink& link);
-  // The connections that data goes to now.
+  // The connections that carry data now.
   [[nodiscard]] static std::vector<Connection*> carriers(const TcpLink& link);
 
  private:

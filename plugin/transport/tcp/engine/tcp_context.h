@@ -1,6 +1,6 @@
-// What all parts of the engine may use: options, clock, event loop, the handler, and the counters.
+// State shared by all parts of the engine: options, clock, event loop, handler and counters.
 //
-// Threads: all but `counters` and `in_child` on the IO thread. Ownership: the engine's; borrows the handler.
+// Threads: all but `counters` and `in_child` on the IO thread. Ownership: the engine owns it; it borrows the handler.
 #pragma once
 
 #include <sys/types.h>
@@ -23,9 +23,9 @@ inline constexpr Duration kDrainLimit = std::chrono::seconds(2);
 struct TcpContext {
   explicit TcpContext(TcpOptions given);
   [[nodiscard]] TimePoint now() const { return clock.now(); }
-  [[nodiscard]] bool in_child() const;  // in the child of a fork, sockets and thread belong to the parent
+  [[nodiscard]] bool in_child() const;  // true in a forked child: sockets and thread belong to the parent
 
-  // Each counter has one part: Greeter counts opened and resumed, PendingConnections refused, Striping again and bytes,
+  // One part increments each counter: Greeter opened and resumed, PendingConnections refused, Striping again and bytes,
   // Sessions twice.
   struct Counters {
     std::atomic<std::uint64_t> opened{0}, refused{0}, again{0}, twice{0}, bytes{0}, resumed{0};
@@ -38,7 +38,7 @@ struct TcpContext {
   const std::shared_ptr<BufferPool> pool;
   const std::shared_ptr<UnfinishedBytes> unfinished = std::make_shared<UnfinishedBytes>();
   const std::shared_ptr<UnhandledBytes> unhandled = std::make_shared<UnhandledBytes>();
-  const std::shared_ptr<ControlBytes> control = std::make_shared<ControlBytes>();  // bytes that wait for peers
+  const std::shared_ptr<ControlBytes> control = std::make_shared<ControlBytes>();  // control bytes that wait for peers
   const Id process = draw_id();
   Counters counters;
   boost::asio::io_context io{1};

@@ -8,7 +8,7 @@
 namespace collab::tcp {
 namespace {
 
-// What was decoded goes to `take`, which gives a Status or nothing.
+// Passes the decoded frame to `take`, which returns a Status or void.
 template <typename Frame, typename Take>
 Status with(const Result<Frame>& decoded, const Take& take) {
   if (!decoded.ok()) return decoded.status();
@@ -110,7 +110,7 @@ void TcpEngine::stop() {
   all_.context.io.stop();
 }
 
-// ---- what connections tell -------------------------------------------------------------------------
+// ---- events of connections -------------------------------------------------------------------------
 
 Result<std::optional<std::span<std::byte>>> TcpEngine::on_segment_begin(Connection& from, const SegmentHeader& header) {
   return all_.sessions.on_segment_begin(from, header);
@@ -132,7 +132,7 @@ Status TcpEngine::on_frame(Connection& from, FrameType type, std::span<const std
       return with(decode_welcome(body), [&](const Id& process) { return all_.greeter.on_welcome(from, process); });
     case FrameType::kRefuse:
       return with(decode_refuse(body), [&](const Refuse& refusal) { all_.greeter.on_refuse(from, refusal); });
-    default: break;  // what comes over a link
+    default: break;  // a frame that belongs to a link
   }
   if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
   TcpLink* const link = all_.links.find(from.slot.link());
@@ -187,11 +187,11 @@ void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why
   all_.dialler.failed(*link, from->slot.index(), fault, why);
 }
 
-// ---- what is due -----------------------------------------------------------------------------------
+// ---- ticks -----------------------------------------------------------------------------------------
 
 void TcpEngine::tick() {
   const TimePoint now = all_.now();
-  // This thread was held up: what others said meanwhile waits to be read, and no peer is at fault.
+  // If this thread was held up, the peers' bytes still wait to be read, and no peer is at fault.
   const bool held_up = all_.upkeep.begin_tick(now);
   for (const LinkId id : all_.links.ids()) {
     TcpLink* const link = all_.links.find(id);
@@ -214,7 +214,7 @@ void TcpEngine::tick_link(TcpLink& link, TimePoint now) {
   if (link.ended()) return;
   all_.dialler.redial(link, now);
   all_.pacing.tick(link, now);
-  if (!link.session.outbox(Lane::kData).empty()) all_.striping.pump(link);  // data that hangs
+  if (!link.session.outbox(Lane::kData).empty()) all_.striping.pump(link);  // to resend hanging data
 }
 
 }  // namespace collab::tcp

@@ -1,9 +1,10 @@
-// The engine of the tcp transport: the IO thread, and what reaches it. It routes calls, frames and ticks to its parts
+// The engine of the tcp transport: the IO thread and its inputs. It routes calls, frames and ticks to its parts
 // (engine_parts.h) and decides nothing.
 //
-// Threads: the functions of the first group from any thread; all else, the handler's calls included, on the IO thread,
-// which sleeps when nothing is due. Handlers only queue commands, so nothing changes under a function that calls one.
-// Ownership: owns its parts, the event loop with them; borrows the handler.
+// Threads: the functions of the first group from any thread; all else on the IO thread, including calls of the handler.
+// This thread sleeps when nothing is due. Handlers only queue commands, so no state changes under a function that calls
+// one.
+// Ownership: owns its parts, including the event loop; borrows the handler.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>

@@ -26,8 +26,8 @@ void TokenWatch::tick(TimePoint now) {
   if (!peers.empty()) report_closed(now, peers);
 }
 
-// Reported as no answer, not as the other side's end. If the other side dials, the link waits for that for all of its
-// grace.
+// Reports the fault as no answer, not as an end by the peer. So if the peer is the dialler, the link waits its whole
+// grace for a redial.
 bool TokenWatch::close_old(const TcpLink& link, const TlsContext& keys) {
   bool any = false;
   for (std::size_t i = 0; i < link.connections.size(); ++i) {

@@ -1,7 +1,7 @@
-// Closes connections whose token COLLAB_TOKEN_FILE no longer holds. Links outlive that. A peer that dials with a token
-// in the file goes on where it was. A peer that has only the old one is out.
+// Closes connections whose token COLLAB_TOKEN_FILE no longer holds. Their links survive. A peer that redials with a
+// token in the file continues where it was. A peer that has only the old token stays out.
 //
-// Threads: the IO thread. Ownership: none. TlsKeys has what the file holds (tls/tcp_keys.h).
+// Threads: the IO thread. Ownership: none. TlsKeys holds the file's contents (tls/tcp_keys.h).
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class TokenWatch {
   void tick(TimePoint now);
 
  private:
-  static bool close_old(const TcpLink& link, const TlsContext& keys);  // whether there were any
+  static bool close_old(const TcpLink& link, const TlsContext& keys);  // true: it closed some
   void report_closed(TimePoint now, const std::vector<std::string>& peers);
 
   EngineParts& all_;

@@ -1,4 +1,4 @@
-// When an engine gives back memory that a burst has left on the heap (trim_debt.h): not often.
+// Decides when an engine gives back memory that a burst has left on the heap (trim_debt.h). This is rare.
 //
 // Threads: one at a time. Ownership: nothing.
 #pragma once

@@ -39,7 +39,7 @@ void Upkeep::trim_idle(TimePoint now) {
   if (all_.links.empty()) context.pool->trim();
   const std::size_t held =
       context.unfinished->held + context.unhandled->held + context.control->held + all_.links.data_cost();
-  // Freed small blocks leave the heap in pieces: give it back to the system.
+  // Freed small blocks leave the heap fragmented: give unused pages back to the system.
   if (trims_.is_due(now, held, context.counters.opened + context.counters.refused)) ::malloc_trim(0);
   if (now < trim_at_) return;
   trim_at_ = now + kEaseEvery;

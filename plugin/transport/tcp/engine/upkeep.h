@@ -1,5 +1,5 @@
-// Work that is done now and then: the ticker, and the memory that a burst has left. The ticker runs while there is a
-// link, a connection or memory to give back.
+// Periodic work: the ticker, and giving back the memory of a burst. The ticker runs while there is a link, a connection
+// or memory to give back.
 //
 // Threads: the IO thread. Ownership: its timer.
 #pragma once
@@ -19,7 +19,7 @@ class Upkeep {
   Upkeep(EngineParts& all, std::function<void()> tick);
 
   void keep_ticking();
-  // Called first at each tick: whether this thread was held up since the last one.
+  // Call first at each tick. Returns whether this thread was held up since the last tick.
   [[nodiscard]] bool begin_tick(TimePoint now);
   void trim_idle(TimePoint now);
 

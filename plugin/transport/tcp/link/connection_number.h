@@ -1,4 +1,4 @@
-// How many data connections one link has: fixed, or what its search and the peer's have found.
+// How many data connections one link has: a fixed number, or the one that its search and the peer's have found.
 //
 // Threads: the transport's IO thread. Ownership: plain values of a link. The engine's NumberSearch decides.
 #pragma once
@@ -18,11 +18,11 @@ class ConnectionNumber {
 
   [[nodiscard]] bool fixed() const { return fixed_; }
   [[nodiscard]] std::uint16_t found() const { return search_.wanted(); }
-  // How many the dialler dials.
+  // How many data connections the dialler dials.
   [[nodiscard]] std::uint16_t wanted() const { return fixed_ ? found() : std::max(found(), peer_wants_); }
   ConnectionSearch& search() { return search_; }
   void peer_wants(std::uint16_t number) { peer_wants_ = number; }
-  // What the dialler was told; 0: nothing.
+  // The number last sent to the dialler; 0: none.
   [[nodiscard]] std::uint16_t told() const { return told_; }
   void set_told(std::uint16_t number) { told_ = number; }
 

@@ -1,5 +1,5 @@
-// How many data connections links to some addresses had when they were last open. Peers choose their addresses, so the
-// number is limited: if there are too many, the oldest entry is forgotten.
+// The last number of data connections per dialled address. Peers choose their addresses, so the number of entries is
+// limited: beyond it, the oldest entry is dropped.
 //
 // Threads: the transport's IO thread. Ownership: plain values of the engine's NumberSearch.
 #pragma once
@@ -15,7 +15,7 @@ namespace collab::tcp {
 
 class FoundNumbers {
  public:
-  static constexpr std::size_t kMost = 4096;  // as many as there may be members
+  static constexpr std::size_t kMost = 4096;  // the maximum number of members
 
   [[nodiscard]] std::optional<std::uint16_t> of(const std::string& address) const {
     const auto found = numbers_.find(address);

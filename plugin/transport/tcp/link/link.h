@@ -1,4 +1,4 @@
-// What the engine knows of one link: a session that outlives its connections.
+// The state of one link: a session that outlives its connections.
 //
 //   dialled:   resolving ──▶ dialling ──(welcome)──▶ open
 //   accepted:                  (hello that opens)──▶ open
@@ -9,7 +9,7 @@
 //                                       └──the peer no longer knows the link──▶ ended
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; a bye sent and one received──▶ ended, ok
 //
-// Its parts have private fields. Each part of the engine changes its own ones only; the headers say which these are.
+// Its parts have private fields. The header of each part says which parts of the engine change it.
 //
 // Threads: the IO thread only. Ownership: the engine's Links owns links; a link shares its connections.
 #pragma once
@@ -29,7 +29,7 @@
 
 namespace collab::tcp {
 
-// Smoothed; 0: not measured yet. Liveness measures it.
+// The smoothed round trip; 0: not measured yet. Liveness measures it.
 class RoundTrip {
  public:
   [[nodiscard]] Duration value() const { return value_; }
@@ -39,11 +39,11 @@ class RoundTrip {
   Duration value_{0};
 };
 
-// Where the next round over the data connections begins, and whether one is to come. Belongs to Striping.
+// At which data connection the next pump starts, and whether a pump is posted. Belongs to Striping.
 class Turn {
  public:
   [[nodiscard]] std::size_t take() { return next_++; }
-  [[nodiscard]] bool post() { return !std::exchange(posted_, true); }  // false: it is posted
+  [[nodiscard]] bool post() { return !std::exchange(posted_, true); }  // false: already posted
   void begin() { posted_ = false; }
 
  private:
@@ -65,8 +65,8 @@ class TcpLink {
   [[nodiscard]] bool open() const { return state_ == State::kOpen; }
   [[nodiscard]] bool dialled() const { return dialled_; }
   [[nodiscard]] const std::string& peer() const { return peer_; }  // for messages to people
-  [[nodiscard]] const Id& name() const { return name_; }           // on the wire
-  [[nodiscard]] const Id& process() const { return process_; }     // the peer's, once known
+  [[nodiscard]] const Id& name() const { return name_; }           // the link's name on the wire
+  [[nodiscard]] const Id& process() const { return process_; }     // the peer's process, once known
   [[nodiscard]] bool ended() const { return ended_; }
 
   void dial(const std::string& address, const Id& name) {

@@ -1,4 +1,4 @@
-// What one link may send and is sent, under the caps of both sides.
+// How fast one link may send and receive, under the caps of both sides.
 //
 // Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Caps decides.
 #pragma once
@@ -14,7 +14,7 @@ namespace collab::tcp {
 
 class LinkCaps {
  public:
-  // The most that the peer wants to receive.
+  // Sets the highest rate that the peer allows.
   void allow(double bytes_per_second, TimePoint now) { allowed_.set(bytes_per_second, now); }
   [[nodiscard]] double rate() const { return allowed_.rate(); }
   [[nodiscard]] bool capped() const { return allowed_.capped(); }
@@ -24,7 +24,7 @@ class LinkCaps {
 
   void data_received(TimePoint now) { data_received_ = now; }
   [[nodiscard]] bool sends(TimePoint now) const { return now - data_received_ < std::chrono::seconds(1); }
-  // What the peer is to be told of our own cap. Nothing if it is not worth it.
+  // The allowance to announce to the peer under our own cap. Nothing if it has hardly changed.
   [[nodiscard]] std::optional<std::uint64_t> tell(double allowance) {
     const auto told = static_cast<double>(told_);
     if (std::abs(allowance - told) <= kWorthTelling * told) return std::nullopt;
@@ -36,7 +36,7 @@ class LinkCaps {
  private:
   static constexpr double kWorthTelling = 0.02;
   TokenBucket allowed_{0};
-  std::uint64_t told_ = 0;  // 0: nothing yet
+  std::uint64_t told_ = 0;  // last announced; 0: none yet
   TimePoint data_received_{};
 };
 

@@ -60,8 +60,8 @@ std::optional<LinkConnections::Absence> LinkConnections::end_absence(TimePoint n
 
 void LinkConnections::begin_absence(TimePoint now, bool by_peer) {
   alone_since_ = now;
-  // This does not change until the peer is heard again. A connection that the peer was still dialling when it closed
-  // the others is no sign of life.
+  // Unchanged until the peer is heard again. A connection that the peer was still dialling when it closed the others is
+  // no sign of life.
   ended_by_peer_ = by_peer && (answered_ || ended_by_peer_);
 }
 

@@ -1,7 +1,8 @@
-// The connections of one link: one for control and several for data, each at its index. Also since when there is none.
+// The connections of one link: one for control and several for data, each at its index. Also knows how long the link
+// has been without any.
 //
 // Threads: the transport's IO thread. Ownership: shares the connections with the operations in progress. The engine's
-// Dialler changes it (dials and failures), and its Greeter (connections that attach and detach).
+// Dialler (dials and failures) and Greeter (attach and detach) change it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace collab::tcp {
 
 class LinkConnections {
  public:
-  // The control connection always has a place.
+  // Counts the control connection's place, which always exists.
   [[nodiscard]] std::size_t size() const { return places_.size(); }
   [[nodiscard]] const ConnectionPtr& at(std::size_t index) const { return places_[index]; }  // null: none
   [[nodiscard]] bool attached(std::size_t index) const {
@@ -23,18 +24,18 @@ class LinkConnections {
   }
   [[nodiscard]] std::uint16_t attached_data() const;
   [[nodiscard]] std::size_t data() const;  // attached, or being dialled
-  [[nodiscard]] bool alone() const;        // none is attached
-  // The connection that carries control: the control connection, otherwise any. Null: there is none.
+  [[nodiscard]] bool alone() const;        // no connection is attached
+  // The connection that carries control messages: the control connection if attached, otherwise any. Null: none.
   [[nodiscard]] Connection* control() const;
   [[nodiscard]] Connection* named(ConnectionId name) const;
 
-  void grow(std::size_t places);  // to at least so many
+  void grow(std::size_t places);  // to at least this many
   void put(std::size_t index, ConnectionPtr connection);
   ConnectionPtr take(std::size_t index);
 
-  // Something ended with this many bytes on their way; for messages to people.
+  // A connection ended with this many bytes in flight; for log messages.
   void note_cut(std::uint64_t bytes);
-  // A connection attached. Gives what there is to report if the link was alone before.
+  // A connection attached. Returns a report of the absence if the link was alone before.
   struct Absence {
     Duration lasted{0};
     int cut_connections = 0;
@@ -45,7 +46,7 @@ class LinkConnections {
   void begin_absence(TimePoint now, bool by_peer);
   [[nodiscard]] std::optional<TimePoint> alone_since() const { return alone_since_; }
   [[nodiscard]] bool ended_by_peer() const { return ended_by_peer_; }
-  // The peer was heard, so it knows too that it has a connection.
+  // The peer was heard, so the peer also knows that a connection is attached.
   void answered() { answered_ = true; }
   void note_fault(std::string fault) { last_fault_ = std::move(fault); }
   [[nodiscard]] const std::string& last_fault() const { return last_fault_; }
@@ -53,9 +54,9 @@ class LinkConnections {
  private:
   std::vector<ConnectionPtr> places_ = std::vector<ConnectionPtr>(1);
   std::optional<TimePoint> alone_since_;
-  int cut_connections_ = 0;  // since the last one attached
+  int cut_connections_ = 0;  // since a connection last attached
   std::uint64_t cut_bytes_ = 0;
-  bool answered_ = false;  // since it was last alone
+  bool answered_ = false;  // heard since the link was last alone
   bool ended_by_peer_ = false;
   std::string last_fault_;
 };

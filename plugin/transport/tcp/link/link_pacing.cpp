@@ -8,11 +8,11 @@
 namespace collab::tcp {
 namespace {
 
-constexpr double kUnsentSeconds = 0.008;  // what a socket holds, at the pace
+constexpr double kUnsentSeconds = 0.008;  // a socket holds as much as it sends in this time
 constexpr Duration kArrives = std::chrono::milliseconds(500);
 constexpr std::size_t kMuchUnsent = std::size_t{16} << 20;
 
-// What each connection's socket takes beyond the data on its way.
+// How many unsent bytes each connection's socket may hold, beyond those in flight.
 std::size_t unsent_of(std::size_t carriers, double share) {
   if (off(Mechanism::kLittleUnsent)) return kMuchUnsent;
   if (share > 0) {
@@ -42,7 +42,7 @@ bool LinkPacing::keep(TimePoint now, const LinkConnections& connections, const s
     if (!seen) return false;
     path_sample = *seen;
   } else {
-    one_way_delay_.reset();  // clocks drift apart: old values are wrong
+    one_way_delay_.reset();  // clocks drift, so old values are wrong
   }
   const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, path_sample);
   const double share = rate / static_cast<double>(carriers.size());

@@ -5,7 +5,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
+constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // received bytes that are acknowledged at once
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
 }  // namespace

@@ -1,10 +1,10 @@
-// What one link carries: the messages of both lanes on their way out and in, what is to be acknowledged, and how the
+// What one link carries: the messages of both lanes, out and in. Also the acknowledgements that are due, and how the
 // link closes.
 //
 //   open ──close() or a bye──▶ closing: queues run dry, a bye goes out; one sent and one received──▶ over
 //
 // Threads: the transport's IO thread. Ownership: holds messages until they have arrived, or are handed on. The engine's
-// Sessions changes it, and its Striping, which takes segments from the outboxes.
+// Sessions changes it, and so does Striping, which takes segments from the outboxes.
 #pragma once
 
 #include <array>
@@ -29,21 +29,22 @@ class LinkSession {
   LinkSession(const LinkSession&) = delete;
   LinkSession& operator=(const LinkSession&) = delete;
 
-  // Out. Fails if the message, alone or with what waits, is more than is carried. `peer` is for error messages.
+  // ---- sending. Fails if the message, alone or with those that wait, exceeds a limit. `peer` is for error messages.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
   [[nodiscard]] Outbox& outbox(Lane lane) { return out_[static_cast<std::size_t>(lane)]; }
-  // Bytes of memory that the messages of the data lane take apart from their own; those of control are counted.
+  // Bytes of memory that messages of the data lane take besides their contents. ControlShare counts those of the
+  // control lane.
   [[nodiscard]] std::size_t data_cost() const { return out_[static_cast<std::size_t>(Lane::kData)].cost(); }
   [[nodiscard]] bool all_arrived() const { return out_[0].empty() && out_[1].empty(); }
-  struct Progress {  // bytes that are known to have arrived
+  struct Progress {  // which bytes have newly arrived
     bool any = false;
     bool data = false;
   };
   Result<Progress> acknowledge(const Arrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now);
 
-  // In. Nothing for a segment that has come before: it is passed over.
+  // ---- receiving. Nothing for a segment that has arrived before: skip it.
   Result<std::optional<Inbox::Place>> begin(const SegmentHeader& header, ConnectionId carrier);
-  // Messages that are complete count as unhandled from now on.
+  // Complete messages count as unhandled from now on.
   Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
   [[nodiscard]] Arrivals arrivals() const { return {in_[0].arrivals(), in_[1].arrivals()}; }
   [[nodiscard]] bool ack_due() const { return ack_due_; }
@@ -52,15 +53,15 @@ class LinkSession {
   [[nodiscard]] bool check_full() { return unhandled_->check_full(); }
   [[nodiscard]] bool any_handled() const { return unhandled_->any_handled(); }
 
-  // A connection is gone. Gives the bytes to send again, and adds the tokens that are due now.
+  // A connection is gone. Returns the number of bytes to send again, and adds the tokens that are due now.
   std::uint64_t lose(ConnectionId carrier, std::vector<std::uint64_t>& tokens);
 
-  // Closing.
+  // ---- closing
   void close(TimePoint now);
-  // This side wants to close: it does not wait for what may still come.
+  // This side wants to close and no longer waits for the peer's messages.
   void leave() { left_ = true; }
   [[nodiscard]] bool left() const { return left_; }
-  // The link is being closed, and something was heard of it.
+  // The closing makes progress, which extends its deadline.
   void go_on(TimePoint now);
   [[nodiscard]] bool closing() const { return closing_; }
   [[nodiscard]] bool close_timed_out(TimePoint now) const { return now >= close_by_; }

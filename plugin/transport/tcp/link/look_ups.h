@@ -1,6 +1,7 @@
-// Names that links wait for. Only some are looked up at once, in the order of the requests. Each takes a thread for as
-// long as the name server leaves it without an answer, which may be longer than its link exists. So a peer with ever
-// new names that no server answers could take all threads. Some threads are kept for names that were found before.
+// The queue of host names to look up for links. A limited number is looked up at once, in the order of the requests.
+// Each look-up holds a thread until the name server answers, perhaps longer than its link exists. So a peer with ever
+// new names that no server answers could take all threads. Some threads are therefore reserved for names that were
+// found before.
 //
 // Threads: the transport's IO thread. Ownership: plain values; the engine's Dialler looks up.
 #pragma once
@@ -28,11 +29,11 @@ class LookUps {
     LinkId link;
     HostPort address;
   };
-  // Once for each link at a time.
+  // Queues a look-up, unless the link already has one.
   void want(LinkId link, HostPort address) {
     if (links_.insert(link).second) wanted_.push_back({link, std::move(address)});
   }
-  // The next one to look up now. ended() follows.
+  // The next name to look up now. The caller calls ended() afterwards.
   [[nodiscard]] std::optional<Wanted> next() {
     if (under_way_ >= kAtOnce) return std::nullopt;
     const auto at =
@@ -55,9 +56,9 @@ class LookUps {
   }
 
  private:
-  std::deque<Wanted> wanted_;    // links are bounded, and so is this
-  std::set<LinkId> links_;       // links that wait for a name or have one looked up
-  std::set<std::string> found_;  // hosts
+  std::deque<Wanted> wanted_;    // bounded, as links are
+  std::set<LinkId> links_;       // links whose look-up waits or runs
+  std::set<std::string> found_;  // hosts that were found before
   std::size_t under_way_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where and when a link is dialled again: its addresses in turn, and a growing pause for each connection.
+// Where and when a link is redialled: its addresses in turn, with exponential backoff for each connection.
 //
 // Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Dialler decides.
 #pragma once
@@ -16,23 +16,22 @@ class Redial {
   // The link must be open by then.
   void begin(TimePoint open_by) { open_by_ = open_by; }
   [[nodiscard]] TimePoint open_by() const { return open_by_; }
-  void found(Endpoints endpoints);     // looked up for the first time
-  void found_anew(Endpoints current);  // the turn stays at the same address, if that is still there
+  void found(Endpoints endpoints);     // the result of the first look-up
+  void found_anew(Endpoints current);  // stays at the current address if it is still among them
   [[nodiscard]] const Endpoint& to() const { return endpoints_[next_]; }
-  [[nodiscard]] bool try_another();  // an address that was not tried yet; false: none is left
-  void take_turns();                 // begins with all addresses again
-  // When a dial that opens the link is given up. Each address that is left has a part of the time, as one may lead
-  // nowhere.
+  [[nodiscard]] bool try_another();  // moves on to an untried address; false: none is left
+  void take_turns();                 // moves on to the next address; the first one follows the last
+  // When to give up a dial that opens the link. Each untried address gets a part of the time, as one may not answer.
   [[nodiscard]] TimePoint opening_limit(TimePoint now) const;
 
   // A dial of the control connection met no listener. True: no address had one, twice in a row.
   [[nodiscard]] bool port_refused();
   void port_answers() { refused_ports_ = 0; }
 
-  // For the connection at this index. One that lived long is redialled at once. One that flaps is redialled after a
-  // pause, but well before the listener thinks that we are dead.
+  // The connection at this index was up for `time`. A long-lived one is redialled at once. A flapping one is redialled
+  // after a pause, but well before the listener takes us for dead.
   void lived(std::size_t index, Duration time);
-  // True: at once. Otherwise it is due in a while. `jitter` is about 1.
+  // Plans a redial. True: redial at once; otherwise due() tells when. `jitter` is a factor of about 1.
   [[nodiscard]] bool plan(std::size_t index, TimePoint now, double jitter);
   void dialled(std::size_t index) { entry(index).at = kNever; }
   [[nodiscard]] bool planned(std::size_t index) { return entry(index).at != kNever; }

@@ -33,7 +33,7 @@ void Rotation::tick(TimePoint now, const LinkConnections& connections) {
   since_ = now;
 }
 
-// A ping, or the answer to one, that is on its way when the work begins hides the rest from BBR.
+// If a ping or its answer is in flight when a shift begins, BBR does not notice the rest.
 bool Rotation::next_is_at_rest(const LinkConnections& connections) const {
   bool relieves = false, moves = false;
   for (std::size_t i = 1; i < connections.size(); ++i) {
@@ -43,7 +43,7 @@ bool Rotation::next_is_at_rest(const LinkConnections& connections) const {
     const std::optional<KernelFigures> figures = kernel_figures(connections.at(i)->handle());
     moves = moves || (figures && figures->in_flight);
   }
-  return !relieves || !moves;  // if none is on shift, all work and none rests
+  return !relieves || !moves;  // with nobody on shift, all work and none rests
 }
 
 std::vector<Connection*> Rotation::at_work(const LinkConnections& connections, std::size_t most) const {

@@ -1,9 +1,9 @@
-// Which data connections of a link work now, under BBR: a third of them, in turn.
+// Which data connections of a link work now. Under BBR this is a third of them, in turn.
 //
-// When BBR (version 1) has seen no shorter round trip for 10 s, it sends almost nothing for 200 ms and a round trip, to
-// see one. After a longer pause it takes the round trip of the first packets instead. So connections work in three
-// shifts: 5.5 s of work, then 11 s of rest. What was on its way when the rest began may show a shorter round trip than
-// any before, and the 10 s count from there. Other congestion controls need no rest, and all connections work.
+// If BBR (version 1) has seen no shorter round trip for 10 s, it sends almost nothing for 200 ms and a round trip, to
+// measure one. After a longer pause it takes the round trip of the first packets instead. So connections work in three
+// shifts: 5.5 s of work, then 11 s of rest. Data in flight when the rest begins may show a new shortest round trip, and
+// the 10 s count from there. Other congestion controls need no rest, and all connections work.
 //
 // Threads: the transport's IO thread. Ownership: plain values of a link. The engine's Pacing and Greeter call it.
 #pragma once
@@ -20,11 +20,11 @@ class Rotation {
  public:
   // A connection attached, under this congestion control.
   void attached(const Connection& connection, const std::string& congestion);
-  // More data connections than this do not help the congestion control, as a part of them rests.
+  // The largest useful number of data connections under this congestion control, given that a part of them rests.
   [[nodiscard]] static std::uint16_t most(const std::string& congestion);
-  // Called about every tick while data has been waiting and arrives.
+  // Call about every tick while data waits and arrives.
   void tick(TimePoint now, const LinkConnections& connections);
-  // The connections at work, among the first `most` data connections. Nothing is sent on one that is held.
+  // The connections at work, among the first `most` data connections. Leaves out held ones, which carry no data.
   [[nodiscard]] std::vector<Connection*> at_work(const LinkConnections& connections, std::size_t most) const;
 
  private:

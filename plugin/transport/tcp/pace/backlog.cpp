@@ -6,8 +6,8 @@
 namespace collab::tcp {
 namespace {
 
-constexpr Duration kPause = std::chrono::milliseconds(500);        // the least between two exchanges
-constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond this there was no tick
+constexpr Duration kPause = std::chrono::milliseconds(500);        // the shortest gap between two exchanges
+constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // longer gaps do not count: the ticker stood still
 
 }  // namespace
 

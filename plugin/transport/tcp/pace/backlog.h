@@ -1,4 +1,4 @@
-// For what part of an exchange's time a link had data to send.
+// Measures in which part of an exchange's time a link had data to send.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
@@ -7,13 +7,13 @@
 
 namespace collab::tcp {
 
-// How long data has waited to be sent in the current exchange: on one link, or on any link.
+// How long data has waited to be sent in the current exchange, on one link or on any link.
 class Backlog {
  public:
   void note(TimePoint now, bool waiting);  // every tick
-  // Data has waited, and none has for a while: the exchange is over.
+  // True if data has waited, but none has for a while: the exchange is over.
   [[nodiscard]] bool over(TimePoint now) const;
-  // The part of the time of all links, at the end of an exchange. Counts anew.
+  // Call at the end of an exchange. Returns this link's time as a part of the time of all links, and resets the count.
   [[nodiscard]] double take_share(const Backlog& of);
 
  private:

@@ -11,7 +11,7 @@ constexpr double kGain = 1.05;
 constexpr double kUncertainGain = 1.08;
 constexpr double kChange = 1.33;
 constexpr Duration kShortest = std::chrono::milliseconds(500);
-constexpr int kRoundTrips = 10;                           // slow start needs some before a new connection counts
+constexpr int kRoundTrips = 10;                           // slow start takes some before a new connection counts
 constexpr int kFirstPatience = 4, kLongestPatience = 64;  // measurements
 
 }  // namespace
@@ -45,7 +45,7 @@ void ConnectionSearch::judge(double goodput, bool full) {
   if (growing_ && before_ != 0 && goodput < (uncertain_ ? kUncertainGain : kGain) * goodput_before_) {
     growing_ = uncertain_ = false;
     wanted_ = before_;
-    return;  // what was measured before is there again
+    return;  // the earlier measurement is valid again
   }
   if (!growing_ && !look_again(goodput, full)) return;
   growing_ = true;

@@ -1,4 +1,4 @@
-// How many data connections of a link move the most.
+// Finds the number of data connections with the best goodput.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
@@ -10,18 +10,18 @@
 
 namespace collab::tcp {
 
-// Hill climbing on goodput while there is a backlog. It doubles the connections while that brings a twentieth more, and
-// goes back one step if it does not. It looks again when goodput has changed by a third since. Chance losses may hide a
-// gain. So it also looks again while no queue is seen before the line, but less and less often. Then it wants to see a
-// larger gain, compared with all that was measured since.
+// Hill climbing on goodput while there is a backlog. It doubles the connections as long as that gains a twentieth, and
+// otherwise goes back one step. It searches again once goodput has changed by a third. Random losses may hide a gain.
+// So it also searches again while no queue is seen before the line, but less and less often. Such a search requires a
+// larger gain over the mean goodput of these measurements.
 //
 //   settled ──goodput changed, or the line is not full──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {
  public:
   ConnectionSearch(std::uint16_t start, std::uint16_t most) : wanted_(start), most_(most) {}
-  // `bytes` have arrived at the peer in all. `backlogged`: data has waited to be sent since the last call. `attached`
-  // connections are there. `queue`: there is one before the line, or that is not known. Called about every tick.
-  // Returns the number of data connections wanted.
+  // `bytes`: total that has arrived at the peer. `backlogged`: data has waited to be sent since the last call.
+  // `attached`: the number of attached data connections. `queue`: the line has a queue, or that is not known. Call
+  // about every tick. Returns the number of data connections wanted.
   std::uint16_t observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,
                         std::uint16_t attached, bool queue);
   [[nodiscard]] std::uint16_t wanted() const { return wanted_; }
@@ -37,14 +37,14 @@ class ConnectionSearch {
   std::uint16_t most_;
   bool growing_ = true;
   std::uint16_t before_ = 0;   // connections at the last measurement; 0: none yet
-  double goodput_before_ = 0;  // then
+  double goodput_before_ = 0;  // goodput at that measurement
   bool measuring_ = false;
   TimePoint since_{};
   std::uint64_t bytes_since_ = 0;
-  int looks_ = 0, queues_ = 0;       // in this measurement
-  int not_full_ = 0, patience_ = 0;  // measurements: since it settled, and before it looks again
-  double not_full_goodput_ = 0;      // their sum
-  bool uncertain_ = false;           // nothing has changed, but it looks
+  int looks_ = 0, queues_ = 0;       // calls in this measurement, in all and with a queue
+  int not_full_ = 0, patience_ = 0;  // measurements in a row without a queue; how many to wait for
+  double not_full_goodput_ = 0;      // the sum of their goodputs
+  bool uncertain_ = false;           // this search was not caused by a change of goodput
 };
 
 }  // namespace collab::tcp

@@ -9,30 +9,30 @@ namespace {
 
 // ---- time
 constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
-constexpr double kLeastEpochBytes = 16e3;  // at the rate, so that packets can be counted
+constexpr double kLeastEpochBytes = 16e3;  // so that an epoch has enough packets to count
 constexpr Duration kDrainEvery = std::chrono::seconds(5);
-constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones only show how they climb
+constexpr double kLeastMeasuredSeconds = 1.5;  // of an exchange: shorter ones only show the ramp-up
 // ---- the queue
 constexpr double kTargetSeconds = 0.015;
 constexpr double kTargetOfRoundTrip = 0.1;  // or this, if it is more
 constexpr double kNoQueueBelow = 0.25;      // of the target
 constexpr double kLongQueueFrom = 3;        // targets
-constexpr double kPatienceLost = 15;        // targets, for a link that needs half as long as the others
+constexpr double kPatienceLost = 15;        // targets lost per unit of PathSample::behind
 constexpr double kLeastPatience = 0.25;
-constexpr double kHorizonEpochs = 4;  // in which a deviation from the target should end
+constexpr double kHorizonEpochs = 4;  // epochs in which to correct a deviation from the target
 // ---- the rate
-constexpr double kLeastOfLine = 0.75, kMostOfLine = 1.1;  // the rate, as a part of what the line carries
+constexpr double kLeastOfLine = 0.75, kMostOfLine = 1.1;  // limits of the rate, relative to the line's
 constexpr double kLeastBytesPerSecond = 32.0 * 1024;
 constexpr double kWeightOfEpoch = 1.0 / 8;
 constexpr double kFirstStep = 0.02, kStepGrowth = 1.6, kLongestStep = 0.25;
-constexpr double kLeastShare = 0.25;  // of an exchange: one slow link does not stop the others
-// ---- what arrives, as a part of what was sent
+constexpr double kLeastShare = 0.25;  // of an exchange: keeps one slow link from stopping the others
+// ---- arrivals, relative to what was sent
 constexpr double kKeepsUp = 0.9;
 constexpr double kCarriesAll = 0.95;
 constexpr double kFarLess = 0.75;
 // ---- before there is a rate
-constexpr double kStillClimbs = 1.2;  // what arrives, as a part of the epoch before
-constexpr int kEpochsWithQueue = 2;   // running, and the line is full
+constexpr double kStillClimbs = 1.2;  // arrivals, relative to the previous epoch
+constexpr int kEpochsWithQueue = 2;   // in a row, after which the line counts as full
 
 }  // namespace
 
@@ -61,12 +61,12 @@ double LinkPace::observe(TimePoint now, const PathSample& path_sample) {
     return rate_;
   }
   if (!measuring_) {
-    // The round trips are old, and nothing has arrived yet.
+    // After a pause, the known round trips are old, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * path_sample.round_trip;
     rate_ = before_ = line_;
     drained_ = now;
-    if (line_ > 0) last_delivered_ = 0;  // otherwise what the line carries is still to be seen
+    if (line_ > 0) last_delivered_ = 0;  // otherwise the line's rate is not known yet
     step_ = kFirstStep;
     queue_.begin_anew();
   }
@@ -103,7 +103,7 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
   lines_.note(line_, took);
   const double time = seconds_of(epoch());
   double lean = (target() - queue_.seconds()) / (kHorizonEpochs * time);
-  if (now - drained_ > kDrainEvery && !off(Mechanism::kDrain)) {  // the shortest way stays known
+  if (now - drained_ > kDrainEvery && !off(Mechanism::kDrain)) {  // keeps measuring the shortest delay
     drained_ = now;
     lean = -queue_.seconds() / time;
   }
@@ -125,7 +125,7 @@ void LinkPace::find(double delivered) {
   if (most >= kLeastBytesPerSecond) line_ = rate_ = most;
 }
 
-// What arrives shows what the line carries only if there is a queue, or if less arrives than was sent.
+// Arrivals show the line's rate only if there is a queue, or if less arrives than was sent.
 void LinkPace::follow(double delivered, double carried) {
   if (queue_.seconds() < kNoQueueBelow * target()) {
     if (delivered < kKeepsUp * before_) {

@@ -11,7 +11,7 @@
 
 namespace collab::tcp {
 
-// What a line carries on the mean, over the time that it was measured.
+// The mean rate of a line over the measured time.
 class MeanRate {
  public:
   void note(double rate, double seconds) {
@@ -27,16 +27,16 @@ class MeanRate {
 };
 
 // The rate at which the data connections of a link together keep the line busy, with a short queue before it.
-// Congestion control by itself does not do that. If it looks at losses, it fills the queue first. Several flows of BBR
-// (version 1) each keep the highest rate they have ever had. Together they keep the queue full and lose packets there
-// (Hock, Bless, Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017). Data on the way back makes
-// that worse.
+// Congestion control by itself does not do that. A loss-based one fills the queue first. Several flows of BBR (version
+// 1) each keep the highest rate they have ever had. Together they keep the queue full and lose packets there (Hock,
+// Bless, Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017). Data on the way back makes that
+// worse.
 //
-// As in LEDBAT (RFC 6817), the queue is what the way out takes beyond its shortest time, and the pace leans towards a
-// target. With a queue, what arrives is what the line carries. The rate is that, a little more while the queue is below
-// the target and a little less above it. Without a queue the rate grows, faster and faster, while what arrives follows.
-// Time is cut into epochs of a round trip, or of some packets if that is longer. Until a queue has been seen there is
-// no limit. The same holds once almost nothing arrives, as in a black hole.
+// As in LEDBAT (RFC 6817), the queue is the one-way delay beyond its shortest value, and the pace steers it towards a
+// target. With a queue, the rate of arrivals is the line's rate. The pace is this rate, a little more while the queue
+// is below the target and a little less above it. Without a queue the pace grows, faster and faster, as long as
+// arrivals keep up. Time is cut into epochs of a round trip, or of some packets if that is longer. Until a queue has
+// been seen there is no limit. The same holds once almost nothing arrives, as in a black hole.
 //
 // Links that share a line do not coordinate, and each keeps the share of it that it starts an exchange with. Two rules
 // make all links finish together:
@@ -48,22 +48,21 @@ class LinkPace {
   struct PathSample {             // of all data connections, at this moment
     std::uint64_t delivered = 0;  // bytes that have arrived in all
     std::uint64_t resent = 0;     // bytes that were sent again, in all
-    Duration round_trip{0};       // the shortest of those at work; 0: none is
-    // The latest delay on the way there, plus the constant by which the two clocks differ. A queue on the way back is
-    // not in it.
+    Duration round_trip{0};       // the shortest of the connections at work; 0: none
+    // The latest one-way delay, plus the constant by which the two clocks differ. It excludes queues on the way back.
     std::optional<Duration> one_way_delay;
     bool backlogged = false;  // data has been waiting to be sent since the last call
-    double behind = 0;        // of all links with data, see Remaining
+    double behind = 0;        // see Remaining::behind()
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const PathSample& path_sample);
   // An exchange of all links has ended. This link had data to send for `share` of it.
   void exchange_ended(double share);
-  // There are no connections. What is known of the line stays, and what happens now tells nothing of it.
+  // Call while there are no connections. Keeps the measurements of the line and takes no new ones.
   void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
   [[nodiscard]] double line() const { return line_; }  // what the line carries for this link; 0: not known
-  [[nodiscard]] bool sees_queue() const;               // or cannot tell
+  [[nodiscard]] bool sees_queue() const;               // true also if it cannot tell
 
  private:
   void begin_epoch(TimePoint now, const PathSample& path_sample);
@@ -74,12 +73,12 @@ class LinkPace {
   [[nodiscard]] double target() const;  // of the queue, in seconds
 
   double rate_ = 0;
-  double line_ = 0;    // what it carries, as far as is known
+  double line_ = 0;    // what the line carries, as far as known
   MeanRate lines_;     // line_ in this exchange
-  double before_ = 0;  // rate_ in the epoch before: what arrives in this one
+  double before_ = 0;  // rate_ of the previous epoch, whose data arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
-  double patience_ = 1;  // with the queue, see PathSample::behind
+  double patience_ = 1;  // factor on the target queue, see PathSample::behind
   int full_ = 0;         // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};

@@ -1,11 +1,10 @@
-// What makes the transport faster than plain TCP, one row for each mechanism. A benchmark can switch each one off and
-// measure its worth. Only tests/bench defines COLLAB_MECHANISMS. Everywhere else a hook is a constant, and nothing of
-// it is compiled. tests/bench/bench_mechanisms.py has the names.
+// The mechanisms that make the transport faster than plain TCP, one per row. A benchmark can switch each one off and
+// measure its gain. Only tests/bench defines COLLAB_MECHANISMS. Everywhere else each hook is a constant that compiles
+// to nothing. tests/bench/bench_mechanisms.py has the names.
 //
-// Hooks are in sources and never in headers: objects that are compiled with and without them are linked into one
-// program.
+// Hooks are in sources, never in headers: one program links objects compiled with and without them.
 //
-// Threads: any. Mechanisms are switched off before there are threads. Ownership: none.
+// Threads: any. Mechanisms are switched off before other threads start. Ownership: none.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +12,18 @@
 namespace collab::tcp {
 
 enum class Mechanism : std::uint8_t {
-  kRotation,        // connections under BBR work in shifts (link/rotation.cpp)
-  kPatience,        // a link that is ahead of the others bears a shorter queue (engine/balance.cpp)
-  kShares,          // a link begins an exchange with its part of the last one (engine/balance.cpp)
-  kSecondCopies,    // what hangs on one connection goes over another as well (engine/striping.cpp)
-  kSearch,          // for the number of connections (engine/number_search.cpp)
-  kUnverifiedLook,  // of that search, while no queue is seen (pace/connection_search.cpp)
-  kPace,            // at the line's rate, with a short queue (link/link_pacing.cpp)
-  kWayOut,          // the queue is seen by pings on the control connection as well (engine/pacing.cpp)
-  kDrain,           // the queue is emptied now and then (pace/link_pace.cpp)
-  kSmallSegments,   // on slow connections, and where they are many (engine/striping.cpp)
+  kRotation,        // connections work in shifts under BBR (link/rotation.cpp)
+  kPatience,        // a link that is ahead aims at a shorter queue (engine/balance.cpp)
+  kShares,          // a link starts an exchange at its share of the last one (engine/balance.cpp)
+  kSecondCopies,    // data that hangs on one connection also goes over another (engine/striping.cpp)
+  kSearch,          // search for the number of connections (engine/number_search.cpp)
+  kUnverifiedLook,  // that search, repeated while no queue is seen (pace/connection_search.cpp)
+  kPace,            // sending at the line's rate, with a short queue (link/link_pacing.cpp)
+  kWayOut,          // pings on the control connection also measure the queue (engine/pacing.cpp)
+  kDrain,           // emptying the queue periodically (pace/link_pace.cpp)
+  kSmallSegments,   // on slow connections, and on many (engine/striping.cpp)
   kBatches,         // a slow connection is given little at once (engine/striping.cpp)
-  kLittleUnsent,    // a socket holds little beyond what is on its way (link/link_pacing.cpp)
+  kLittleUnsent,    // a socket holds few bytes beyond those in flight (link/link_pacing.cpp)
   kCount,
 };
 

@@ -27,7 +27,8 @@ void QueueDelay::note(TimePoint now, Duration round_trip, std::optional<Duration
   }
 }
 
-// The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
+// The smaller of two estimates: a lost ping looks like a long one-way delay, and data on the way back like a long round
+// trip.
 double QueueDelay::seconds() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = one_way_delay_ ? one_way_delay_ : one_way_delay_before_;

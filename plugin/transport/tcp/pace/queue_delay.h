@@ -11,7 +11,7 @@
 
 namespace collab::tcp {
 
-// The shortest of what was noted lately: in ten to twenty seconds.
+// The shortest time noted in the last ten to twenty seconds.
 class Shortest {
  public:
   void note(TimePoint now, Duration time);
@@ -24,9 +24,9 @@ class Shortest {
 
 class QueueDelay {
  public:
-  // A round trip of 0: none was measured. The way out is in clocks that differ by a constant.
+  // A round trip of 0: none was measured. `one_way_delay` includes the constant difference of the two clocks.
   void note(TimePoint now, Duration round_trip, std::optional<Duration> one_way_delay);
-  // What was sent before now tells nothing of what follows.
+  // Forgets recent samples: data sent before now tells nothing about the line from now on.
   void begin_anew() { one_way_delay_ = one_way_delay_before_ = std::nullopt; }
   void end_epoch() { one_way_delay_before_ = std::exchange(one_way_delay_, std::nullopt); }
 

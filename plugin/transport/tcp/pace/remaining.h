@@ -5,8 +5,9 @@
 
 namespace collab::tcp {
 
-// Adds up what each link of a site has still to send, and at what rate. Gives how much longer one link needs than all
-// of them together, as a part of that. Below 0: the link is ahead of them. A single link is neither ahead nor behind.
+// Adds up the bytes that each link still has to send, and the rates of the links. behind() compares the time that one
+// link needs with the time of all links together, as a relative difference. Below 0: the link is ahead. A single link
+// is neither ahead nor behind.
 class Remaining {
  public:
   void add(double bytes, double line) {

@@ -1,4 +1,4 @@
-// What the caps of the user let through.
+// Enforces a user's cap on a rate.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
@@ -9,14 +9,15 @@
 
 namespace collab::tcp {
 
-// Lets `bytes_per_second` through on average; a burst may be a twentieth of a second, at least 128 KiB. Rate 0: no cap.
+// Lets `bytes_per_second` through on average. A burst may last a twentieth of a second, or have 128 KiB if that is
+// more. Rate 0: no cap.
 class TokenBucket {
  public:
   explicit TokenBucket(double bytes_per_second);
   void set(double bytes_per_second, TimePoint now);  // from now on
   [[nodiscard]] double rate() const { return rate_; }
   [[nodiscard]] bool capped() const { return rate_ > 0; }
-  // Some bytes may pass now. They pass whole, into debt if need be.
+  // Whether bytes may pass now. A batch passes whole, and puts the bucket into debt if it is larger than the contents.
   [[nodiscard]] bool open(TimePoint now);
   void take(std::uint64_t bytes);
   [[nodiscard]] TimePoint opens_at(TimePoint now) const;

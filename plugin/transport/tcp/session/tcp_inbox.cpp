@@ -8,7 +8,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;  // one byte costs a page
+constexpr std::size_t kPageBytes = 4096;  // touching one byte costs a page
 
 std::string name_of(const SegmentHeader& header) {
   return "segment " + std::to_string(header.number) + " of message " + std::to_string(header.message);

@@ -127,7 +127,7 @@ std::uint64_t Outbox::lost(ConnectionId carrier) {
     } else {
       continue;
     }
-    // Even if there is another copy: the peer may have given it up for the one that is lost.
+    // Even if there is another copy: the peer may have dropped that copy in favour of the lost one.
     if (!segment.arrived) {
       if (again_.insert(first_ + i).second) bytes += segment.length;
     } else if (was_reading && !segment.reading()) {
@@ -139,7 +139,7 @@ std::uint64_t Outbox::lost(ConnectionId carrier) {
 }
 
 Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now) {
-  std::uint64_t end = arrivals.below;  // end of what is said to have arrived
+  std::uint64_t end = arrivals.below;  // the end of the reported segments
   for (std::size_t word = arrivals.beyond.size(); word-- > 0;) {
     if (arrivals.beyond[word] == 0) continue;
     std::uint64_t top = 63;

@@ -1,12 +1,12 @@
-// What one lane of a link still has to send. Messages are cut into segments. The outbox knows which segments have
-// arrived, which are on their way over which connection, and which must be sent again.
+// Sends one lane of a link. Cuts messages into segments, and knows which segments have arrived, which are in flight
+// over which connection, and which must be sent again.
 //
 //   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
 //                                   │        ▲      └──second_copy()──▶ on a second connection as well
 //                                   └ lost() ┴ next(), before anything new
 //
-// A segment that was acknowledged is never sent again. Between the first that has not arrived and the newest lie at
-// most kWindowSegments segments, and at most kWindowBytes bytes and one segment.
+// An acknowledged segment is never sent again. The window, from the first segment that has not arrived to the newest,
+// has at most kWindowSegments segments, and at most kWindowBytes bytes plus one segment.
 // Threads: one at a time. Ownership: holds each message until all of it has arrived and no connection still reads it.
 #pragma once
 
@@ -27,24 +27,25 @@
 namespace collab::tcp {
 
 inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
-// About how much memory a message needs beyond its bytes.
+// About how much memory a message needs besides its contents.
 inline constexpr std::size_t kMessageCost = 512;
-// Control messages that wait for a peer to take them, and their cost. A peer that asks and does not read is given up.
-// For all links of a process: beyond this no link may have more than its share.
+// The most bytes of control messages, with their cost, that may wait for a peer, and for all peers of a process. Beyond
+// the latter, no link may have more than its share. A link that exceeds its limit ends: its peer asks and does not
+// read.
 inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxControlInAll = std::size_t{256} << 20;
-// For a slow connection, or one of many: small segments do not stay long on it.
+// For slow or many connections: small segments take less time on each.
 inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
-using ConnectionId = std::uint64_t;  // names a connection, never twice; 0: none
+using ConnectionId = std::uint64_t;  // names a connection and is never reused; 0: none
 
-// What waiting control messages hold, over several links.
+// The bytes of waiting control messages, over all links.
 struct ControlBytes {
   std::size_t held = 0;
   std::size_t links = 0;
   std::size_t in_all = kMaxControlInAll;
 };
 
-// A link's part of it.
+// A link's part of ControlBytes.
 class ControlShare {
  public:
   explicit ControlShare(std::shared_ptr<ControlBytes> all) : all_(std::move(all)) { ++all_->links; }
@@ -59,7 +60,7 @@ class ControlShare {
     all_->held += held - held_;
     held_ = held;
   }
-  // What may wait for the link, if so much more comes.
+  // The most bytes that may wait for this link once `more` bytes are added.
   [[nodiscard]] std::size_t most(std::size_t more) const {
     if (all_->held + more <= all_->in_all) return kMaxControlBytes;
     return std::min(kMaxControlBytes, all_->in_all / std::max<std::size_t>(1, all_->links));
@@ -71,7 +72,7 @@ class ControlShare {
   std::size_t held_ = 0;
 };
 
-// What of the messages of a lane has not arrived.
+// Counts the bytes of a lane's messages that have not arrived.
 class Unarrived {
  public:
   void pushed(std::size_t bytes, std::uint64_t more) {
@@ -83,7 +84,7 @@ class Unarrived {
   void message_done() { --messages_; }
   [[nodiscard]] std::uint64_t bytes_arrived() const { return arrived_; }
   [[nodiscard]] std::uint64_t bytes() const { return pushed_ - arrived_; }
-  // With those that the newest message said are to follow it.
+  // Includes the bytes that, by its `more`, will follow the newest message.
   [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes() + more_; }
   [[nodiscard]] std::size_t memory() const { return bytes() + cost(); }
   [[nodiscard]] std::size_t cost() const { return messages_ * kMessageCost; }
@@ -98,7 +99,7 @@ class Outbox {
   explicit Outbox(Lane lane) : lane_(lane) {}
 
   void push(TransportMessage message, std::uint64_t token);
-  // The size of the largest segments from now on.
+  // Sets the largest size of segments from now on.
   void cut_at(std::size_t bytes) { segment_bytes_ = std::min(bytes, kMaxSegmentBytes); }
 
   struct Piece {
@@ -106,35 +107,35 @@ class Outbox {
     std::span<const std::byte> data;
     std::shared_ptr<const TransportMessage> owner;  // of the data
   };
-  // Something may be sent now.
+  // Whether next() would return a segment.
   [[nodiscard]] bool ready() const;
-  // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
-  // reads the data, unless it is lost().
+  // The next segment, which is in flight over `carrier` from now on. The caller calls written() once the carrier no
+  // longer reads the data, or lost().
   std::optional<Piece> next(ConnectionId carrier, TimePoint now = {});
-  // A second copy of a segment, for a connection that has nothing better to do. It is the oldest segment that has been
-  // on its way over only one other connection, since before `since`.
+  // A second copy of a segment, for a connection with nothing else to send: the oldest segment that has been in flight
+  // since before `since`, over only one other connection.
   std::optional<Piece> second_copy(ConnectionId carrier, TimePoint since);
   void written(ConnectionId carrier, std::uint64_t number);
-  // The connection has ended. What it carried and has not arrived is to be sent again. Returns the bytes of that.
+  // The connection has ended. Its segments that have not arrived will be sent again. Returns the number of their bytes.
   std::uint64_t lost(ConnectionId carrier);
-  // Old reports are fine; a report of a segment that was never sent is kCorrupt. Tokens that are due are added to
+  // Old reports are harmless; a report of a segment that was never sent is kCorrupt. Adds tokens that are due to
   // `tokens`.
   Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now = {});
-  // Tokens that became due by written() or lost().
+  // Adds the tokens that became due in written() or lost().
   void take_tokens(std::vector<std::uint64_t>& tokens);
 
   [[nodiscard]] bool empty() const { return queue_.empty() && segments_.empty(); }  // all has arrived
   [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return unarrived_.bytes_arrived(); }
-  // Bytes that have not arrived, with those that the newest message said will follow it.
+  // Bytes that have not arrived, and those that, by its `more`, will follow the newest message.
   [[nodiscard]] std::uint64_t bytes_to_go() const { return unarrived_.bytes_to_go(); }
-  // Bytes of memory: what was pushed and has not arrived.
+  // Memory of the messages that were pushed and have not arrived, in bytes.
   [[nodiscard]] std::size_t held() const { return unarrived_.memory(); }
-  // The part of it that messages take beside their own bytes.
+  // The part of held() besides the messages' contents.
   [[nodiscard]] std::size_t cost() const { return unarrived_.cost(); }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
-  // How long it lately took until a segment was known to have arrived, with the queues before it. 0: none has arrived.
+  // The recent time from sending a segment to its acknowledgement, including queues. 0: none has arrived.
   [[nodiscard]] Duration usual() const { return usual_; }
 
  private:
@@ -166,7 +167,7 @@ class Outbox {
   void drop_settled();
 
   const Lane lane_;
-  std::deque<std::shared_ptr<Message>> queue_;  // not wholly cut
+  std::deque<std::shared_ptr<Message>> queue_;  // messages not completely cut
   std::deque<Segment> segments_;                // from first_ on
   std::uint64_t first_ = 0;
   std::uint64_t next_message_ = 0;
@@ -175,7 +176,7 @@ class Outbox {
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;
-  std::uint64_t next_second_copy_ = 0;  // no segment below this is to be sent a second time
+  std::uint64_t next_second_copy_ = 0;  // no segment below this gets a second copy
   std::size_t segment_bytes_ = kMaxSegmentBytes;
   std::vector<std::uint64_t> due_;
 };

@@ -1,7 +1,8 @@
-// What was handed to the process and is not handled yet. A link that sends faster than that is not read for a while.
+// Counts messages that were handed to the process and are not handled yet. A link that sends faster than the process
+// handles is not read for a while.
 //
-// Threads: hold() and check_full() on the IO thread. What was held is released on any thread. Ownership: a link shares
-// it with its messages.
+// Threads: hold() and check_full() on the IO thread. Messages are released on any thread. Ownership: a link shares it
+// with its messages.
 #pragma once
 
 #include <atomic>
@@ -13,11 +14,11 @@
 
 namespace collab::tcp {
 
-// The limits. kMaxUnhandledBytes is for a link, apart from the message that goes beyond it and those that the last read
-// of each connection completes. Above kMaxUnhandledInAll for all links of a process, no link has more than its share,
-// and a link of which nothing was handled is not read. Above twice as much, no link is read. Links that have ended have
-// a limit too: above it, a link of which nothing was handled is not read. Otherwise a peer could open one link after
-// the other and leave a message in each, without a limit.
+// The limits. kMaxUnhandledBytes is per link. A link may exceed it by one message and by those that the last read of
+// each connection completes. Above kMaxUnhandledInAll, which counts all links of a process, no link gets more than its
+// share, and a link without a handled message is not read. Above twice as much, no link is read. Ended links have a
+// limit too: above it, a link without a handled message is not read. Otherwise a peer could open one link after another
+// and leave a message in each, without a limit.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
 
@@ -25,12 +26,12 @@ struct UnhandledBytes {
   std::atomic<std::size_t> held{0};
   std::atomic<std::size_t> links{0};
   std::atomic<std::size_t> of_ended{0};
-  std::size_t in_all = kMaxUnhandledInAll;  // set before there is a link
+  std::size_t in_all = kMaxUnhandledInAll;  // set before the first link
 };
 
 class Unhandled : public std::enable_shared_from_this<Unhandled> {
  public:
-  // `room` is called once a link that was full has room again, on the thread that made the room.
+  // `room` is called when a full link has room again, on the thread that made the room.
   Unhandled(std::shared_ptr<UnhandledBytes> all, std::function<void()> room)
       : all_(std::move(all)), room_(std::move(room)) {
     ++all_->links;
@@ -39,26 +40,26 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   Unhandled(const Unhandled&) = delete;
   Unhandled& operator=(const Unhandled&) = delete;
 
-  // It counts as unhandled until the last copy of the returned pointer is gone.
+  // A message of this size counts as unhandled until the last copy of the returned pointer is gone.
   [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     held_ += bytes;
     all_->held += bytes;
     return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
   }
-  // The link has ended. What is held may stay.
+  // The link has ended. Its held messages may live on.
   void end() {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(ended_, true)) all_->of_ended += held_;
   }
 
-  // Something was handled.
+  // Whether any message of the link was handled.
   [[nodiscard]] bool any_handled() const { return any_handled_; }
   [[nodiscard]] bool check_full() {
     if (!is_above(kMaxUnhandledBytes)) return false;
     waits_ = true;
     if (is_above(kMaxUnhandledBytes)) return true;
-    return !waits_.exchange(false);  // room was made since, and is reported
+    return !waits_.exchange(false);  // room was made meanwhile, and room_() was called
   }
 
  private:

@@ -146,7 +146,7 @@ bool TlsKeys::look_in_background() {
     std::thread([self = shared_from_this()] { self->look(); }).detach();
     return true;
   } catch (const std::system_error&) {
-    return false;  // no more threads; the next try is in a second
+    return false;  // no thread to be had; the next try is in a second
   }
 }
 
@@ -172,7 +172,7 @@ std::shared_ptr<const TlsContext> TlsKeys::read_if_changed() {
 
 bool TlsKeys::file_changed() {
   struct stat now {};
-  if (::stat(options_.token_file.c_str(), &now) != 0) now = {};  // reading it says why
+  if (::stat(options_.token_file.c_str(), &now) != 0) now = {};  // reading the file will report the error
   const auto same = [&](const struct stat& before) {
     return now.st_mtim.tv_sec == before.st_mtim.tv_sec && now.st_mtim.tv_nsec == before.st_mtim.tv_nsec &&
            now.st_ino == before.st_ino && now.st_size == before.st_size;

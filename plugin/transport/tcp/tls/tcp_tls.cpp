@@ -100,7 +100,7 @@ struct TlsCallbacks {
       return *found != nullptr ? 1 : 0;
     }
     stream.stranger_ = true;
-    return 1;  // goes on without a key, and fails as there is no certificate
+    return 1;  // continues without a key, and fails for lack of a certificate
   }
 
   static int verify(int sound, X509_STORE_CTX* store) {
@@ -113,7 +113,7 @@ struct TlsCallbacks {
     return 0;
   }
 
-  // A question on the terminal would block a start that has no terminal.
+  // A passphrase prompt would block a process without a terminal.
   static int no_passphrase(char*, int, int, void*) { return 0; }
 
   static int bio_write(BIO* bio, const char* data, int length) {
@@ -238,7 +238,7 @@ TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, bool dialler)
   if (dialler) {
     SSL_set_connect_state(ssl_);
     SSL_set_verify(ssl_, SSL_VERIFY_PEER,
-                   TlsCallbacks::verify);  // with a token no certificate will do: there is no authority
+                   TlsCallbacks::verify);  // with a token, no certificate is accepted: there is no authority
   } else {
     SSL_set_accept_state(ssl_);
   }
@@ -249,7 +249,7 @@ TlsStream::~TlsStream() { SSL_free(ssl_); }
 void TlsStream::sent(std::size_t bytes) {
   sent_ += bytes;
   if (sent_ < out_.size() - sent_) return;
-  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(sent_));  // less than was sent of it
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(sent_));  // moves less than was sent
   sent_ = 0;
 }
 
@@ -262,7 +262,7 @@ Status TlsStream::failure(int result) {
   }
   const int reason = ERR_GET_REASON(code);
   const std::string text = last_error();
-  // A listener turns certificates away after the dialler's handshake is done.
+  // A listener rejects certificates only after the dialler's handshake is done.
   if (heard_ || (open_ && context_->by_token() && !stranger_)) return unavailable("TLS broke off (" + text + ")");
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE ||
       reason == SSL_R_UNSUPPORTED_PROTOCOL) {

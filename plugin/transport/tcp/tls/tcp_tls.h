@@ -1,7 +1,7 @@
 // TLS 1.3 for one connection, without a socket: ciphertext goes in and comes out as bytes.
 //
-// Both sides prove that they hold the swarm's token, or show certificates of the same authority. With a token it is RFC
-// 8446's external PSK with ephemeral Diffie-Hellman: a token that leaks later does not open what was recorded. No
+// Both sides prove that they hold the swarm's token, or show certificates of the same authority. A token serves as RFC
+// 8446's external PSK with ephemeral Diffie-Hellman: a token that leaks later does not decrypt recorded traffic. No
 // version below 1.3, no tickets, no early data, no renegotiation.
 // Threads: several threads may use a context; a stream, one at a time. Ownership: streams share their context. A stream
 // borrows the ciphertext that it is given during the call.
@@ -30,7 +30,7 @@ struct TlsSettings {
   std::string certificate_file, key_file, authority_file;  // PEM
   // RFC 8446, 5.5: about 2^24 full records of AES-GCM under one key are safe, and links live for weeks.
   std::uint64_t key_bytes = std::uint64_t{64} << 30;
-  std::string older_token = {};  // with `token`: accepted as well, never spoken
+  std::string older_token = {};  // with `token`: also accepted, never used to dial
 };
 
 class TlsContext {
@@ -55,36 +55,39 @@ class TlsContext {
   bio_method_st* bio_ = nullptr;
   struct Key {
     std::vector<unsigned char> secret;
-    std::string identity;  // tells keys apart, and shows nothing else about them
+    std::string identity;  // tells keys apart and reveals nothing else about them
   };
-  std::vector<Key> keys_;  // the first one is spoken; empty: certificates
+  std::vector<Key> keys_;  // diallers use the first one; empty: certificates
   std::uint64_t key_bytes_ = 0;
 };
 
 class TlsStream {
  public:
-  static constexpr std::size_t kMostAnswers = std::size_t{1} << 20;  // several times what is encrypted at once
+  static constexpr std::size_t kMostAnswers = std::size_t{1} << 20;  // several times the size of one encrypted batch
 
   TlsStream(std::shared_ptr<const TlsContext> context, bool dialler);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Ciphertext that came. It is borrowed until calls of handshake() and read() have used it up.
+  // Ciphertext that arrived. Borrowed until handshake() and read() have consumed it.
   void incoming(std::span<const std::byte> ciphertext) { in_ = ciphertext; }
-  // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our token.
+  // Continues the handshake as far as possible; true once it is complete. kRefused: the other side does not hold our
+  // token.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
-  // With a token, once the connection is open: a value that tells its key from other keys, and nothing else about it.
+  // With a token, once the connection is open: a value that tells its key from other keys and reveals nothing else
+  // about it.
   [[nodiscard]] std::string_view key() const { return key_; }
-  // Once it is open: the common name and the alternative DNS names of the other side's certificate. None with a token.
+  // Once the connection is open: the common name and the alternative DNS names of the other side's certificate. None
+  // with a token.
   [[nodiscard]] std::vector<std::string> names() const;
-  // Reads up to all of `into`. 0: there is no more now. Fails if the other side asks for new keys again and again
-  // without reading the answers, so that more than kMostAnswers bytes of them wait.
+  // Reads at most `into`.size() bytes. 0: no more for now. Fails if the other side asks for new keys again and again
+  // without reading the answers, so that more than kMostAnswers bytes of answers wait.
   Result<std::size_t> read(std::span<std::byte> into);
   Status write(std::span<const std::byte> plain);
 
-  // Ciphertext to be sent.
+  // Ciphertext to send.
   [[nodiscard]] std::span<const std::byte> outgoing() const { return std::span(out_).subspan(sent_); }
   void sent(std::size_t bytes);
 
@@ -96,10 +99,10 @@ class TlsStream {
   ssl_st* ssl_ = nullptr;
   std::string_view key_;  // in the context
   bool open_ = false;
-  bool heard_ = false;           // the other side has taken us in
-  bool stranger_ = false;        // it named a key that is not ours
+  bool heard_ = false;           // the other side has accepted us
+  bool stranger_ = false;        // the other side named a key that is not ours
   std::string doubt_;            // why the other side's certificate is not accepted
-  std::uint64_t under_key_ = 0;  // bytes written since it was changed
+  std::uint64_t under_key_ = 0;  // bytes written since the last key change
   std::span<const std::byte> in_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;

@@ -58,14 +58,14 @@ std::string check_digits(std::string_view text) {
   return digits;
 }
 
-// Looks like a token of `collab token`, apart from the check digits.
+// Whether the text looks like a token of `collab token`, apart from the check digits.
 bool has_started(const std::string& token) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return token.size() == kMadeLength && token.starts_with(kPrefix) &&
          token.find_first_not_of(kDigits) == std::string::npos;
 }
 
-// Kept by the token's hash, so that the token itself is not.
+// Caches keys under the token's hash, so that the token itself is not kept.
 Result<Octets> stretched(const std::string& token) {
   static std::mutex mutex;
   static auto* const made = new std::map<std::string, Octets>;  // never destroyed: threads may outlive main()
@@ -95,7 +95,7 @@ Result<Octets> hkdf(std::string_view secret, std::string_view salt, std::string_
 }
 
 Result<Octets> scrypt(std::string_view secret, std::string_view salt, ScryptCost cost, std::size_t bytes) {
-  std::uint64_t memory = 128 * cost.r * (cost.n + cost.p + 2);  // what it takes, or it is refused
+  std::uint64_t memory = 128 * cost.r * (cost.n + cost.p + 2);  // the memory scrypt needs; OpenSSL refuses less
   const std::array<OSSL_PARAM, 7> parameters{octets(OSSL_KDF_PARAM_PASSWORD, secret),
                                              octets(OSSL_KDF_PARAM_SALT, salt),
                                              OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_N, &cost.n),

@@ -1,4 +1,4 @@
-// Takes the bytes of one connection as they come, and tells a sink of each frame.
+// Takes the bytes of one connection as they arrive, and passes each frame to a sink.
 //
 // The data of a segment is written once, where the sink says it belongs. While a segment is read, room() is that place,
 // so that a socket can be read straight into it. Bytes may come in pieces of any size.
@@ -19,11 +19,11 @@ namespace collab::tcp {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  // Where the segment's data goes: as long as the data, or nothing if it is to be passed over.
+  // Returns where the segment's data goes: a span as long as the data, or nothing to skip the data.
   virtual Result<std::optional<std::span<std::byte>>> on_segment_begin(const SegmentHeader& header) = 0;
-  // All data of the segment that began last have come. `placed` is false if they were passed over.
+  // All data of the segment that began last has arrived. `placed` is false if the data was skipped.
   virtual Status on_segment_end(const SegmentHeader& header, bool placed) = 0;
-  // Every other frame.
+  // Called for every other frame.
   virtual Status on_frame(FrameType type, std::span<const std::byte> body) = 0;
 };
 
@@ -33,11 +33,11 @@ class FrameDecoder {
   Status feed(std::span<const std::byte> bytes, FrameSink& sink);
 
   [[nodiscard]] std::span<std::byte> room() { return place_; }
-  Status filled(std::size_t bytes, FrameSink& sink);  // of room(), from its beginning
+  Status filled(std::size_t bytes, FrameSink& sink);  // bytes written to the start of room()
 
-  // The rest of the current segment is passed over.
+  // Skips the rest of the current segment.
   void forget_place();
-  // Frames and segments that have ended since the last call. Each costs time, however small it is.
+  // The number of frames and segments completed since the last call. Even a small one costs time.
   [[nodiscard]] std::size_t take_count() { return std::exchange(count_, 0); }
 
  private:
@@ -49,9 +49,9 @@ class FrameDecoder {
   void expect(State state, std::size_t bytes);
 
   State state_ = State::kPreface;
-  std::array<std::byte, kMaxBodyBytes> item_{};  // what is being read, unless it is a segment's data
+  std::array<std::byte, kMaxBodyBytes> item_{};  // the item being read, except a segment's data
   std::size_t have_ = 0;
-  std::size_t want_ = kPrefaceBytes;  // of the item, or of the segment's data left
+  std::size_t want_ = kPrefaceBytes;  // size of the item, or bytes left of the segment's data
   Prefix prefix_;
   std::optional<SegmentHeader> segment_;
   std::span<std::byte> place_;

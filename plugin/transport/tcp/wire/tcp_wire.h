@@ -26,9 +26,9 @@ inline constexpr std::size_t kSegmentFieldBytes = 32;
 inline constexpr std::size_t kSegmentHeaderBytes = kPrefixBytes + kSegmentFieldBytes;
 inline constexpr std::size_t kMaxSegmentBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxBodyBytes = 2048;        // of any frame except a segment
-inline constexpr std::size_t kMaxSentenceBytes = 1024;    // of a sentence for people
-inline constexpr std::uint64_t kWindowSegments = 4096;    // of a lane, from the first that has not arrived
-inline constexpr std::uint16_t kMaxDataConnections = 64;  // of a link; the control connection is one more
+inline constexpr std::size_t kMaxSentenceBytes = 1024;    // of a reason in words
+inline constexpr std::uint64_t kWindowSegments = 4096;    // per lane, from the first segment that has not arrived
+inline constexpr std::uint16_t kMaxDataConnections = 64;  // per link, besides the control connection
 
 using Id = std::array<std::uint8_t, 16>;
 
@@ -37,7 +37,7 @@ enum class FrameType : std::uint8_t {
   kWelcome = 2,  // the listener's answer
   kRefuse = 3,   // the listener's other answer
   kSegment = 4,  // a piece of a message
-  kAck = 5,      // which segments of both lanes have arrived
+  kAck = 5,      // the segments of both lanes that have arrived
   kPing = 6,
   kPong = 7,
   kWant = 8,    // how many data connections the listener would like
@@ -55,8 +55,8 @@ struct Hello {
 };
 
 enum class Refusal : std::uint8_t {
-  kUnknownLink = 1,  // never heard of, given up, or the process was restarted
-  kEnded = 2,        // that link ended well
+  kUnknownLink = 1,  // unknown link, given up, or the process was restarted
+  kEnded = 2,        // the link ended in good order
   kNotAllowed = 3,   // encryption is needed, or the address is not accepted
   kVersion = 4,
 };
@@ -73,7 +73,7 @@ struct SegmentHeader {
   std::uint64_t message = 0;  // of the message in its lane, from 0
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
-  std::uint32_t offset = 0;  // in head and payload taken together; a segment lies in one of them
+  std::uint32_t offset = 0;  // counted through head, then payload; a segment lies within one of them
   std::uint32_t length = 0;  // of the segment's data
   bool operator==(const SegmentHeader&) const = default;
 };
@@ -93,12 +93,12 @@ using Arrivals = std::array<LaneArrivals, 2>;  // by lane
 
 struct Pong {
   std::uint64_t stamp = 0;  // of the ping
-  std::uint64_t clock = 0;  // microseconds of the answering side's own clock, when it came
+  std::uint64_t clock = 0;  // microseconds, on the answering side's clock, when the ping arrived
   bool operator==(const Pong&) const = default;
 };
 
 struct Bye {
-  std::array<std::uint64_t, 2> segments{};  // sent in all, by lane
+  std::array<std::uint64_t, 2> segments{};  // total sent, by lane
   bool operator==(const Bye&) const = default;
 };
 
@@ -123,7 +123,7 @@ struct Prefix {
   std::uint32_t body_bytes = 0;
 };
 
-// kCorrupt says what breaks the format. Bodies are complete.
+// kCorrupt says what breaks the format. Callers pass complete bodies.
 [[nodiscard]] Status check_preface(std::span<const std::byte, kPrefaceBytes> bytes);
 [[nodiscard]] Result<Prefix> decode_prefix(std::span<const std::byte, kPrefixBytes> bytes);
 [[nodiscard]] Result<SegmentHeader> decode_segment(const Prefix& prefix,

@@ -9,7 +9,7 @@ namespace collab {
 namespace {
 
 constexpr Duration kHelloLimit = std::chrono::seconds(10);
-constexpr std::size_t kMaxStrangers = 1024;  // accepted connections that have not said what they belong to
+constexpr std::size_t kMaxStrangers = 1024;  // accepted connections without a hello
 
 }  // namespace
 

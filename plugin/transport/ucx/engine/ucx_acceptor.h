@@ -1,4 +1,4 @@
-// The ports we listen at, and how the connections that come there become links: each says hello with its link's token,
+// The listening ports, and how accepted connections become links: each connection sends a hello with its link's token,
 // and the last one opens the link.
 //
 // Threads: listen() from any thread; all else on the progress thread. UCX's callback only notes the request.
@@ -23,10 +23,10 @@ class UcxAcceptor {
   explicit UcxAcceptor(UcxParts& all) : all_(all) {}
 
   Result<std::string> listen(const std::string& address);
-  bool accept_requests();  // true: there were some
-  // A hello came on an accepted connection.
+  bool accept_requests();  // true: some requests waited
+  // A hello arrived on an accepted connection.
   void greeted(const UcxConnectionPtr& connection, const Preamble& hello);
-  // The link has ended before it was open.
+  // The link ended before it was open.
   void forget(const UcxLink::Token& token) { half_open_.erase(token); }
   void stop();
 
@@ -37,7 +37,7 @@ class UcxAcceptor {
   UcxParts& all_;
   std::vector<ucp_listener_h> listeners_;
   std::vector<ucp_conn_request_h> requests_;
-  std::map<UcxLink::Token, LinkId> half_open_;  // links that lack a hello
+  std::map<UcxLink::Token, LinkId> half_open_;  // links that still lack a hello
   RateLimit refusal_log_limit_{std::chrono::seconds(1)};
 };
 

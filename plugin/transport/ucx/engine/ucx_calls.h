@@ -1,7 +1,7 @@
-// What the handler is to be told, in the order it happened. It is called once UCX has returned, never from a callback.
+// The pending calls of the handler, in order. They are made after UCX has returned, never from its callbacks.
 //
 // Threads: started() from any thread after start(); all else on the progress thread. Ownership: borrows the handler;
-// holds messages until it has them.
+// holds messages until the handler gets them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class UcxCalls {
   void sent(LinkId link, std::uint64_t token) { add(Kind::kSent, link).token = token; }
   void closed(LinkId link, Status why) { add(Kind::kClosed, link).why = std::move(why); }
 
-  // Makes the next call; false: none is due.
+  // Makes the next call. False: none is pending.
   bool deliver() {
     if (calls_.empty()) return false;
     Call call = std::move(calls_.front());

@@ -20,7 +20,7 @@ void UcxDialler::dial(LinkId id, const std::string& address, TimePoint deadline)
     return;
   }
   resolve_in_background(*parts, [this, id, mailbox = std::weak_ptr(all_.mailbox)](Result<SocketAddresses> addresses) {
-    // A mailbox that is alive and open has an engine; a command in it runs only there.
+    // If the mailbox is alive and open, so is the engine. A posted command runs only on the engine's thread.
     if (const auto open = mailbox.lock(); open != nullptr) {
       open->post([this, id, addresses = std::move(addresses)] { resolved(id, addresses); });
     }

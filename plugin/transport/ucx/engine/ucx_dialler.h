@@ -1,7 +1,7 @@
-// How a link is dialled: its name is looked up, and its addresses are tried in turn, all connections of one at once.
+// Dials a link: looks up its name and tries its addresses in turn, each with all connections at once.
 //
-// Threads: the progress thread; a look-up on a thread of its own, which answers by the mailbox. Ownership: none; what a
-// dial goes through is the link's (UcxDial).
+// Threads: the progress thread. A look-up has its own thread, which answers through the mailbox. Ownership: none; the
+// state of a dial belongs to the link (UcxDial).
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class UcxDialler {
   explicit UcxDialler(UcxParts& all) : all_(all) {}
 
   void dial(LinkId id, const std::string& address, TimePoint deadline);
-  // The next address, if there is one.
+  // Tries the next address, if there is one.
   void failed(UcxLink& link, const Status& why);
 
  private:

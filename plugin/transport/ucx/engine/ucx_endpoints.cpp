@@ -30,7 +30,7 @@ void UcxEndpoints::close(const UcxConnectionPtr& connection) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  auto worker = std::make_unique<UcxWorkerPtr>(connection->worker());  // lives until the close is done
+  auto worker = std::make_unique<UcxWorkerPtr>(connection->worker());  // keeps the worker until the close is done
   param.user_data = worker.get();
   param.cb.send = [](void* request, ucs_status_t, void* user_data) {
     const std::unique_ptr<UcxWorkerPtr> done(static_cast<UcxWorkerPtr*>(user_data));
@@ -46,7 +46,7 @@ void UcxEndpoints::close_all() {
 bool UcxEndpoints::handle_failures() {
   auto failures = std::exchange(failures_, {});
   for (const auto& [connection, why] : failures) {
-    if (!connection->closed()) all_.links.connection_failed(connection, why);  // else dealt with before
+    if (!connection->closed()) all_.links.connection_failed(connection, why);  // otherwise already handled
   }
   return !failures.empty();
 }

@@ -1,7 +1,7 @@
-// The connections that are open, a UCX endpoint each, and those that have failed until that is dealt with.
+// The open connections, each a UCX endpoint, and those whose failure is not handled yet.
 //
 // Threads: the progress thread; UCX's callback for errors only notes the failure. Ownership: shares connections with
-// their links and with the operations under way on them.
+// their links and with the operations in progress on them.
 #pragma once
 
 #include <string>
@@ -20,22 +20,22 @@ class UcxEndpoints {
   explicit UcxEndpoints(UcxParts& all) : all_(all) {}
 
   Result<UcxConnectionPtr> open(const UcxWorkerPtr& worker, ucp_ep_params_t params, std::string peer);
-  // Operations under way are cancelled. Nothing is lost by it: a link that ends well has nothing under way.
+  // Cancels operations in progress. This loses nothing: a link that ends in good order has none.
   void close(const UcxConnectionPtr& connection);
   void close_all();
 
   void note_failure(const UcxConnectionPtr& connection, Status why) {
     failures_.emplace_back(connection, std::move(why));
   }
-  bool handle_failures();  // true: there were some
+  bool handle_failures();  // true: some had failed
   void drop_failures() { failures_.clear(); }
 
-  [[nodiscard]] UcxConnectionPtr find(ucp_ep_h endpoint) const;  // null: it was closed
+  [[nodiscard]] UcxConnectionPtr find(ucp_ep_h endpoint) const;  // null: the endpoint was closed
   [[nodiscard]] std::size_t strangers() const;
-  // That of the accepted connections whose dialler gave this id; null: there are none.
+  // The worker of the accepted connections whose dialler gave this id. Null: none.
   [[nodiscard]] UcxWorkerPtr accepted_worker(std::uint64_t client_id) const;
   [[nodiscard]] TimePoint next_deadline() const;
-  void close_silent(TimePoint now);  // strangers whose time is over
+  void close_silent(TimePoint now);  // closes strangers that sent no hello in time
 
  private:
   UcxParts& all_;

@@ -13,8 +13,8 @@
 namespace collab {
 namespace {
 
-constexpr Duration kSpin = std::chrono::microseconds(20);        // looked for more before going to sleep
-constexpr Duration kCheckEvery = std::chrono::milliseconds(10);  // deadlines, while there is traffic
+constexpr Duration kSpin = std::chrono::microseconds(20);        // looks for work this long before going to sleep
+constexpr Duration kCheckEvery = std::chrono::milliseconds(10);  // of deadlines, under traffic
 constexpr Duration kShutDownLimit = std::chrono::seconds(2);
 
 }  // namespace
@@ -32,7 +32,7 @@ UcxEngine::UcxEngine(const UcxApi& api, const UcxOptions& options) : pid_(getpid
 UcxEngine::~UcxEngine() {
   stop_ = true;
   if (thread_.joinable()) {
-    all_.mailbox->post([] {});  // wakes it
+    all_.mailbox->post([] {});  // wakes the thread
     thread_.join();
   }
   all_.mailbox->close();
@@ -135,7 +135,7 @@ void UcxEngine::check_deadlines() {
   handle_progress();
 }
 
-// Nothing is delivered any more: operations are cancelled, and their buffers let go, before the worker ends.
+// Delivers nothing more. Cancels operations and releases their buffers before the worker ends.
 void UcxEngine::shut_down() {
   all_.acceptor.stop();
   all_.endpoints.close_all();

@@ -40,7 +40,7 @@ void UcxLinks::opened(UcxLink& link) {
   }
   all_.sender.pump_soon(link.id());
   if (link.closing.begun()) begin_close(link);
-  all_.receiver.take_messages(link, Lane::kControl);  // what came on one connection while another was still being made
+  all_.receiver.take_messages(link, Lane::kControl);  // messages that arrived while other connections were dialled
   all_.receiver.take_messages(link, Lane::kData);
 }
 
@@ -50,7 +50,7 @@ void UcxLinks::close(LinkId id) {
 
 void UcxLinks::begin_close(UcxLink& link) {
   link.closing.begin();
-  if (!link.open()) return;  // what was queued goes out when it opens, if it does
+  if (!link.open()) return;  // its queue is sent if it opens
   link.close(all_.now());
   all_.sender.pump_soon(link.id());
 }
@@ -89,7 +89,7 @@ void UcxLinks::connection_failed(const UcxConnectionPtr& connection, const Statu
   } else if (link->dialled() && link->connecting()) {
     all_.dialler.failed(*link, why);
   } else if (link->closing.final_ack_sent()) {
-    end(*link, Status());  // the peer had everything and was quicker to end
+    end(*link, Status());  // the peer had everything and ended first
   } else {
     end(*link, Status(why.code(), "the link to " + link->peer() + " broke: " + why.message() + " [ucx.broke]"));
   }
@@ -100,11 +100,11 @@ void UcxLinks::end(UcxLink& link, Status why) {
     if (connection != nullptr) all_.endpoints.close(connection);
   }
   if (!link.dialled() && !link.open()) {
-    all_.acceptor.forget(link.token());  // it was never told to the handler
+    all_.acceptor.forget(link.token());  // the handler never heard of it
   } else {
     all_.calls.closed(link.id(), std::move(why));
   }
-  const LinkId id = link.id();  // not a part of what is erased
+  const LinkId id = link.id();  // a copy, as erasing destroys the link
   links_.erase(id);
 }
 

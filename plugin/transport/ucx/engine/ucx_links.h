@@ -1,4 +1,4 @@
-// Which links there are, how they open and how they end.
+// The links, how they open and how they end.
 //
 // Threads: draw_id() from any thread; all else on the progress thread. Ownership: owns the links.
 #pragma once
@@ -25,17 +25,17 @@ class UcxLinks {
 
   void opened(UcxLink& link);
   void close(LinkId id);
-  // The handler is told, unless it never heard of the link.
+  // Tells the handler, unless the handler never heard of the link.
   void end(UcxLink& link, Status why);
-  void end_late(TimePoint now);  // those whose time to open, or to close, is over
+  void end_late(TimePoint now);  // ends links that did not open, or close, in time
   void drop() { links_.clear(); }
 
   void connection_failed(const UcxConnectionPtr& connection, const Status& why);
-  // False: it does not fit what came before.
+  // These return false if the message does not fit the earlier ones.
   bool welcomed(UcxLink& link);
   bool peer_closes(UcxLink& link, const Preamble& bye);
   bool peer_has_all(UcxLink& link);
-  // Each side ends the link once it has all the other sent, and the other has said the same.
+  // Each side ends the link once it has taken all that the other side sent, and the other side has confirmed the same.
   void finish_close(UcxLink& link);
 
  private:

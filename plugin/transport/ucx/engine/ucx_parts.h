@@ -1,20 +1,19 @@
 // The parts of the engine.
 //
-//   calls      what the handler is to be told
+//   calls      pending calls of the handler
 //   workers    UCX's context, and a worker for each link
-//   endpoints  the connections that are open, and those that have failed
-//   links      which links there are, how they open and end
+//   endpoints  the open and the failed connections
+//   links      the links, how they open and end
 //   dialler    how links are dialled
-//   acceptor   the ports, and how connections that were accepted become links
-//   sender     what goes out, over which connection
-//   receiver   what comes in
+//   acceptor   the ports, and how accepted connections become links
+//   sender     sends, and chooses the connection
+//   receiver   receives
 //
-// Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. UcxEngine
+// Each part has private fields and never changes those of another part: it asks the owner, through `all_`. UcxEngine
 // (ucx_engine.h) routes calls and the turns of its thread to them.
 //
-// Threads: the progress thread. Callbacks of UCX only note what happened, with the part that they belong to.
-// Ownership: parts refer to this struct, so it stays where it is. The workers end
-// after all that uses them.
+// Threads: the progress thread. Callbacks of UCX only note events, in the part that handles them.
+// Ownership: parts refer to this struct, so it stays where it is. The workers end after everything that uses them.
 #pragma once
 
 #include <memory>
@@ -33,7 +32,7 @@
 
 namespace collab {
 
-// To people, after the address that was dialled or dialled us.
+// An error text; the peer's address precedes it.
 inline constexpr const char* kUcxNotNear =
     " is neither this machine nor a private address, and links over UCX are not encrypted: set the swarm's "
     "COLLAB_TOKEN at all sites (made once by `collab token`) and leave COLLAB_TRANSPORT unset, or set "

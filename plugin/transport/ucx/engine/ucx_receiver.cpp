@@ -9,7 +9,7 @@
 namespace collab {
 namespace {
 
-// A part of a longer buffer.
+// The end of a longer buffer, as a buffer.
 class PartBuffer final : public Buffer {
  public:
   PartBuffer(BufferPtr whole, std::size_t offset) : whole_(std::move(whole)), offset_(offset) {}
@@ -26,7 +26,7 @@ TransportMessage assemble(const Preamble& preamble, std::span<const std::byte> h
   if (preamble.head_bytes == head.size()) {
     message.head.assign(head.begin(), head.end());
     message.payload = std::move(data);
-  } else {  // a long head came in front of the payload
+  } else {  // a long head precedes the payload
     const auto bytes = data->view();
     message.head.assign(bytes.begin(), bytes.begin() + preamble.head_bytes);
     if (preamble.payload_bytes != 0) {
@@ -55,7 +55,7 @@ ucs_status_t UcxReceiver::receive(std::span<const std::byte> header, void* data,
                                   const ucp_am_recv_param_t& param) {
   if ((param.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
   const UcxConnectionPtr connection = all_.endpoints.find(param.reply_ep);
-  if (connection == nullptr) return UCS_OK;  // it was closed while this was on its way
+  if (connection == nullptr) return UCS_OK;  // the connection was closed while this message was in flight
   const auto preamble = check(*connection, header, length);
   if (!preamble) {
     all_.endpoints.note_failure(connection,
@@ -83,7 +83,7 @@ ucs_status_t UcxReceiver::receive(std::span<const std::byte> header, void* data,
     receiver.all_.api.request_free(request);
     receiver.received(std::move(done), status);
   };
-  Operation* raw = operation.release();  // the callback's, from here on
+  Operation* raw = operation.release();  // UCX's callback owns it from here on
   const ucs_status_ptr_t request = all_.api.am_recv_data_nbx(raw->connection->worker()->handle, data,
                                                              raw->data->bytes().data(), length, &receive_param);
   if (!UCS_PTR_IS_PTR(request)) {
@@ -140,10 +140,10 @@ void UcxReceiver::handle(Arrival arrival) {
   }
 }
 
-// False: it does not fit what came before.
+// False: the message does not fit the earlier ones.
 bool UcxReceiver::pass_on(UcxLink& link, const Preamble& preamble, TransportMessage message) {
   switch (preamble.kind) {
-    case Preamble::Kind::kHello: break;  // its link is not known yet
+    case Preamble::Kind::kHello: break;  // belongs to no link yet
     case Preamble::Kind::kWelcome: return all_.links.welcomed(link);
     case Preamble::Kind::kMessage:
       if (!link.lane(preamble.lane).expects(preamble.first)) return false;

@@ -1,8 +1,8 @@
-// What comes in: active messages are checked, taken in, by rendezvous where they are large, and handed to the part that
-// they are for; messages go to the handler in the order of their lane.
+// Receives active messages: checks each one, reads it (by rendezvous if it is large), and passes it to the part it is
+// for. The handler gets messages in the order of their lane.
 //
-// Threads: the progress thread; UCX's callbacks only note what arrived. Ownership: an operation owns the buffer that
-// UCX writes until it is done.
+// Threads: the progress thread; UCX's callbacks only note arrivals. Ownership: an operation owns the buffer that UCX
+// writes until the operation is done.
 #pragma once
 
 #include <deque>
@@ -25,9 +25,9 @@ class UcxReceiver {
   // UCX's callback for an active message.
   ucs_status_t receive(std::span<const std::byte> header, void* data, std::size_t length,
                        const ucp_am_recv_param_t& param);
-  bool handle_arrivals();  // true: there were some
+  bool handle_arrivals();  // true: some messages had arrived
   void drop_arrivals() { arrivals_.clear(); }
-  // Hands over what is next in order, and tells the peer now and then.
+  // Hands over the next messages in order, and acknowledges them to the peer from time to time.
   void take_messages(UcxLink& link, Lane which);
 
  private:

@@ -10,12 +10,12 @@
 namespace collab {
 namespace {
 
-constexpr std::size_t kRendezvousBytes = std::size_t{32} << 10;       // smaller ones are copied through
-constexpr std::size_t kConnectionBytes = std::size_t{16} << 20;       // in flight, or one message
+constexpr std::size_t kRendezvousBytes = std::size_t{32} << 10;       // smaller payloads are copied through buffers
+constexpr std::size_t kConnectionBytes = std::size_t{16} << 20;       // most bytes in flight, or one message
 constexpr std::size_t kSharedConnectionBytes = std::size_t{4} << 20;  // when control shares it with data
 constexpr std::size_t kConnectionMessages = 256;
 
-// Control has the first connection; data whichever of the others has least in flight. Null: it has no room.
+// The first connection for control; for data, the one of the others with the least in flight. Null: no room.
 UcxConnectionPtr choose_connection(const UcxLink::Connections& all, Lane lane) {
   const bool alone = all.size() == 1;
   UcxConnectionPtr best = all.front();
@@ -34,7 +34,7 @@ UcxConnectionPtr choose_connection(const UcxLink::Connections& all, Lane lane) {
 struct UcxSender::Operation {
   UcxSender* sender = nullptr;
   UcxConnectionPtr connection;
-  std::vector<std::byte> header;  // preamble, and the head when it is small
+  std::vector<std::byte> header;  // the preamble, and the head if it is small
   TransportMessage message;
   std::uint64_t token = 0;
   std::size_t bytes = 0;
@@ -57,7 +57,7 @@ bool UcxSender::pump_due() {
   return !due.empty();
 }
 
-// Sends what the windows allow, control first; then, when the link is closing, the bye.
+// Sends as much as the windows allow, control first; if the link is closing, sends the bye last.
 void UcxSender::pump(UcxLink& link) {
   if (!link.open()) return;
   for (const Lane which : {Lane::kControl, Lane::kData}) {
@@ -141,7 +141,7 @@ void UcxSender::submit(std::unique_ptr<Operation> operation) {
   }
   const std::size_t bytes = payload.size() + (head_in_header ? 0 : message.head.size());
   param.flags = UCP_AM_SEND_FLAG_REPLY | (bytes >= kRendezvousBytes ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
-  Operation* raw = operation.release();  // the callback's, from here on
+  Operation* raw = operation.release();  // UCX's callback owns it from here on
   const ucs_status_ptr_t request = all_.api.am_send_nbx(raw->connection->endpoint(), kActiveMessage, raw->header.data(),
                                                         raw->header.size(), data, count, &param);
   if (UCS_PTR_IS_PTR(request)) return;

@@ -1,6 +1,6 @@
-// What goes out: messages as far as a lane's window and a connection take them, and preambles by themselves.
+// Sends messages, as far as the lane's window and a connection have room, and preambles without a message.
 //
-// Threads: the progress thread. Ownership: an operation owns what UCX reads until it is done.
+// Threads: the progress thread. Ownership: an operation owns the memory that UCX reads until the operation is done.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@ class UcxSender {
  public:
   explicit UcxSender(UcxParts& all) : all_(all) {}
 
-  // Queues it, unless the link is gone or closing.
+  // Queues the message, unless the link is gone or closing.
   void send(LinkId id, TransportMessage message, std::uint64_t token);
   void send(const UcxConnectionPtr& connection, const Preamble& preamble);
-  void pump_soon(LinkId id) { due_.push_back(id); }  // it may have room again
-  bool pump_due();                                   // true: there were some
+  void pump_soon(LinkId id) { due_.push_back(id); }  // the link may have room again
+  bool pump_due();                                   // true: some links were due
 
  private:
   struct Operation;

@@ -9,7 +9,7 @@
 namespace collab {
 namespace {
 
-constexpr unsigned kProgressBatch = 32;  // then commands and the handler have a turn
+constexpr unsigned kProgressBatch = 32;  // then commands and the handler get a turn
 constexpr std::size_t kMostHeader = 1024;
 
 }  // namespace
@@ -19,12 +19,13 @@ UcxWorkers::~UcxWorkers() {
   if (context_ != nullptr) all_.api.cleanup(context_);
 }
 
-// Beside the listener, each worker listens at a port of its own choice of every interface that UCX uses. Where
-// the address to listen at is not all of them, UCX is given no other. What the user has named in UCX_NET_DEVICES stays.
+// Besides the listener, each worker listens at a port of its own choice on every interface that UCX uses. If the
+// address to listen at is not the wildcard, this restricts UCX to that address's interfaces. A UCX_NET_DEVICES of the
+// user takes precedence.
 std::string UcxWorkers::net_devices() const {
   if (all_.options.listen.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
   const Result<HostPort> place = parse_host_port(all_.options.listen);
-  if (!place.ok()) return {};  // listen() says what is wrong
+  if (!place.ok()) return {};  // listen() will report the error
   const Result<SocketAddresses> addresses = resolve_name(*place, true);
   if (!addresses.ok() || is_any(addresses->front().storage)) return {};
   return interfaces_with(*addresses);
@@ -77,7 +78,7 @@ Status UcxWorkers::prepare(UcxWorker& worker) {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   params.client_id = worker.client_id;
-  const GuestEnvironment guest;  // the settings of the single transports are read here
+  const GuestEnvironment guest;  // UCX reads the settings of its own transports here
   ucs_status_t status = all_.api.worker_create(context_, &params, &worker.handle);
   if (status != UCS_OK) return unavailable("UCX cannot open a worker: " + all_.reason(status) + " [ucx.worker]");
   if (status = all_.api.worker_get_efd(worker.handle, &worker.wake_fd); status != UCS_OK) {

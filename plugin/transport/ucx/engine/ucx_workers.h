@@ -1,7 +1,7 @@
-// UCX's context and its workers: one that listens and has no connections, and one for each link.
+// UCX's context and its workers: one that listens and has no connections, and one per link.
 //
-// Threads: open() before there is a progress thread; then that alone. Ownership: owns the context, and shares each
-// worker with its connections; a worker that nothing else refers to is let go.
+// Threads: open() before the progress thread starts; all else on that thread. Ownership: owns the context, and shares
+// each worker with its connections. Releases a worker once nothing else refers to it.
 #pragma once
 
 #include <poll.h>
@@ -23,17 +23,17 @@ class UcxWorkers {
   UcxWorkers(const UcxWorkers&) = delete;
   UcxWorkers& operator=(const UcxWorkers&) = delete;
 
-  Status open();  // the context, and the worker that listens
+  Status open();  // opens the context and the listening worker
   Result<UcxWorkerPtr> add(std::uint64_t client_id);
   [[nodiscard]] ucp_worker_h listening() const { return workers_.front()->handle; }
   [[nodiscard]] std::size_t of_links() const { return workers_.size() - 1; }
   [[nodiscard]] std::size_t max_header() const { return max_header_; }  // of an active message
 
-  bool progress();  // true: something was done
-  // Adds what wakes a thread that waits. False when UCX has work that no event will announce, such as a full queue of a
-  // peer in shared memory.
+  bool progress();  // true: UCX did some work
+  // Adds the descriptors that wake a waiting thread. False: UCX has work that no event will announce, such as a full
+  // queue of a peer in shared memory.
   bool arm(std::vector<pollfd>& waits);
-  // They have operations that cannot be cancelled: their memory is left to the system.
+  // Leaks workers whose operations cannot be cancelled.
   void abandon();
 
  private:
