@@ -19,6 +19,7 @@ TEST(PagePassword, IsDerivedFromTheToken) {
   EXPECT_THAT(made[0], testing::MatchesRegex("[0-9a-f]+"));
   EXPECT_EQ(made[0].size(), 32U);
   EXPECT_EQ(passwords_of(with_token(std::string(kToken) + "0d8b7a2e")).value(), made);
+  EXPECT_NE(passwords_of(with_token("another that somebody thought up")).value(), made);
 }
 
 TEST(PagePassword, IsAbsentWithoutAToken) { EXPECT_THAT(passwords_of(load_config({}, {}).value()).value(), IsEmpty()); }

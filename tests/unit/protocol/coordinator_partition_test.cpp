@@ -340,7 +340,9 @@ TEST_F(Helped, AHelperTakesNoIndexThatASiteMayAskFor) {
   static_cast<void>(c.hear(3, helper()));
   wire::Join second = join_with("site2", 2);
   second.index = 1;
-  EXPECT_TRUE(sent<wire::Refuse>(c.hear(2, second)).empty());
+  const auto welcomes = sent<wire::Welcome>(c.hear(2, second));
+  ASSERT_EQ(welcomes.size(), 1U);
+  EXPECT_EQ(welcomes[0].second.site, SiteId{1});
 }
 
 TEST_F(Helped, AHelpersModelIsNotComparedItsSettingsAre) {
